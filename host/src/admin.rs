@@ -18,7 +18,6 @@ mod heartbeat;
 mod state;
 
 use std::{
-    io,
     net::SocketAddr,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -36,28 +35,15 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-pub use heartbeat::{Heartbeat, Heartbeats};
-pub use state::{
-    ControllerState, FaultState, HostState, KindState, ParentState, PassState, PluginState,
-    WatchState,
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
 };
 
-/// A failure to start the admin server.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address cannot be bound.
-    #[error("failed to listen on {address} for health and metrics; set another --admin-address")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The thread or its runtime cannot be created.
-    #[error("failed to start the thread for health and metrics")]
-    Start(#[source] io::Error),
-}
+pub use heartbeat::{Heartbeat, Heartbeats};
+pub use state::{
+    FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
+};
 
 /// The result of one health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,15 +90,21 @@ impl Admin {
         address: SocketAddr,
         shown: Arc<dyn StatusProvider>,
         debug: bool,
-    ) -> Result<Self, Error> {
-        let listen = |source| Error::Listen { address, source };
+    ) -> Result<Self, Failure> {
+        const START: &str = "failed to start the thread for health and metrics";
+
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(Error::Start)?;
+            .or_fail(Exit::Failure, START)?;
         let bound = runtime.block_on(TcpListener::bind(address));
-        let listener = bound.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.or_fail(
+            Exit::Usage,
+            format!(
+                "failed to listen on {address} for health and metrics; set another --admin-address"
+            ),
+        )?;
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let serving = connections::serve(listener, router(shown, debug));
         let serving = stop.clone().run_until_cancelled_owned(serving);
@@ -126,7 +118,7 @@ impl Admin {
                     error!(%error, "failed to answer for health and metrics");
                 }
             })
-            .map_err(Error::Start)?;
+            .or_fail(Exit::Failure, START)?;
         Ok(Self {
             address,
             stop,

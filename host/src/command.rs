@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use crate::{
     build,
     config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
-    dev, inspect, manifests, registry, render, run, survey,
+    dev,
+    failure::Failure,
+    inspect, manifests, registry, render, run, survey,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
@@ -33,7 +35,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit
     match command {
         Command::Run(args) => {
             let ended = run::run(args, log).map(|()| Exit::Success);
-            streams.end(ended, run::Error::exit)
+            streams.end(ended, Failure::exit)
         }
         Command::Dev(args) => {
             let ended = dev::run(&args).map(|()| Exit::Success);

@@ -27,6 +27,7 @@ use tracing::debug;
 
 use crate::{
     config::{ConnectionArgs, DevArgs, Exit, RunArgs},
+    failure::Failure,
     run::{self, Shutdown, StatusRegistry},
     runtime,
 };
@@ -94,7 +95,7 @@ pub enum Error {
     },
     /// The host ended with an error.
     #[error("the host ended")]
-    Host(#[source] Box<run::Error>),
+    Host(#[source] Failure),
     /// A signal ended `dev --once` before all parents were Ready.
     #[error("stopped before all parents were Ready")]
     Stopped,
@@ -185,13 +186,13 @@ async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> R
     tokio::pin!(host);
     let seen = tokio::select! {
         ended = &mut host => {
-            ended.map_err(|source| Error::Host(Box::new(source)))?;
+            ended.map_err(Error::Host)?;
             return stopped(session.once);
         }
         seen = session.watch(&status, plugins, show) => seen,
     };
     session.stop.ask();
-    let drained = host.await.map_err(|source| Error::Host(Box::new(source)));
+    let drained = host.await.map_err(Error::Host);
     seen.and(drained)
 }
 

@@ -2,6 +2,8 @@
 
 pub mod config;
 
+pub mod failure;
+
 pub mod admin;
 pub mod build;
 pub mod dev;

@@ -24,178 +24,33 @@ mod seed;
 mod tests;
 mod yaml_output;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use innkeeper_cluster as cluster;
 use innkeeper_model::{HashKey, Limits, Manifest, Phase};
-use innkeeper_plugin_controller as plugins;
 use innkeeper_policy::{self as policy, Grants};
 use innkeeper_sandbox::{self as plugin, CallReport, Request, Said};
-use innkeeper_schema::{self as schema, Kinds};
+use innkeeper_schema::Kinds;
 
 use crate::{
     config::{Exit, HOST_NAMESPACE, OutputFormat, RenderArgs, RenderPhase, Streams},
-    run::HASH_KEY_SECRET,
+    failure::Failure,
 };
-use guest::OfflineGuest;
 use observed::ObservedObjects;
+use reads::OfflineReads;
+
+/// The failure to encode the result.
+const ENCODE: &str = "failed to encode the result";
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
 
-/// A failure that prevents the pass or its output.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file, or the standard input, cannot be read.
-    #[error("failed to read {from}")]
-    Read {
-        /// The file, or the standard input.
-        from: String,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The content is neither YAML nor JSON.
-    #[error("failed to parse {from}")]
-    Parse {
-        /// The file, or the standard input.
-        from: String,
-        /// The cause.
-        #[source]
-        source: innkeeper_model::yaml::Error,
-    },
-    /// A document is not a Kubernetes object.
-    #[error("document {number} of {from} is not an object: {problem}")]
-    NoObject {
-        /// The file, or the standard input.
-        from: String,
-        /// The position of the document, from 1.
-        number: usize,
-        /// The missing or invalid field.
-        problem: String,
-    },
-    /// Neither a parent nor a recording is given.
-    #[error("nothing to render: set --parent FILE or --recording FILE")]
-    Nothing,
-    /// The content is not the recording of a pass.
-    #[error(
-        "{from} is no recording of a pass: use one JSON object that a host logged at the target recording"
-    )]
-    Recording {
-        /// The file, or the standard input.
-        from: String,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The file does not contain exactly one parent.
-    #[error("{from} contains {found} parents of kind {kinds}: the plugin needs exactly one")]
-    Parents {
-        /// The file, or the standard input.
-        from: String,
-        /// The number of parents in the file.
-        found: usize,
-        /// The plugin's parent kinds, as text.
-        kinds: String,
-    },
-    /// The plugin does not support the parent's version.
-    #[error(
-        "the parent is {is}, but the plugin supports {speaks}: convert the parent to that version"
-    )]
-    ParentVersion {
-        /// The version in the file.
-        is: String,
-        /// The version of the plugin.
-        speaks: String,
-    },
-    /// The configuration or the grants are not one object.
-    #[error("{from} must contain exactly one object")]
-    Shape {
-        /// The file, or the standard input.
-        from: String,
-    },
-    /// The grants are invalid.
-    #[error("failed to parse the grants in {from}")]
-    Grants {
-        /// The file, or the standard input.
-        from: String,
-        /// The cause.
-        #[source]
-        source: plugins::resource::Error,
-    },
-    /// The file of the hash key is empty.
-    #[error(
-        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret {HASH_KEY_SECRET}"
-    )]
-    NoHashKey {
-        /// The file, or the standard input.
-        from: String,
-    },
-    /// The cache of compiled plugins cannot be used.
-    #[error("failed to open the cache of compiled plugins; set another --cache-dir")]
-    Cache(#[source] plugin::artifact::Error),
-    /// The plugin's file cannot be read or compiled.
-    #[error("failed to load the plugin {}", path.display())]
-    LoadArtifact {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: plugin::artifact::Error,
-    },
-    /// The plugin cannot be described or configured.
-    #[error("failed to start the plugin {}", path.display())]
-    LoadPlugin {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: plugin::Error,
-    },
-    /// The grants do not cover a requirement of the plugin.
-    #[error(
-        "the plugin requires more than its grants allow: {missing}; grant it with --grants FILE"
-    )]
-    NotGranted {
-        /// The missing grants.
-        missing: String,
-    },
-    /// A CustomResourceDefinition of the plugin is invalid.
-    #[error("failed to compile a CustomResourceDefinition of the plugin")]
-    Schema(#[source] schema::Error),
-    /// An object violates its schema or a validation rule.
-    #[error(transparent)]
-    Rejected(schema::Rejection),
-    /// An object cannot be converted to its form in the cache.
-    #[error("failed to convert {object}")]
-    Present {
-        /// The object.
-        object: String,
-        /// The cause.
-        #[source]
-        source: cluster::Malformed,
-    },
-    /// The result cannot be written.
-    #[error("failed to write the result")]
-    Write(#[source] io::Error),
-    /// The result cannot be encoded.
-    #[error("failed to encode the result")]
-    Encode(#[source] innkeeper_model::yaml::Error),
-}
-
-impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Rejected(_) | Self::Schema(_) => Exit::Finding,
-            Self::LoadPlugin { source, .. } => Exit::of_plugin(source),
-            Self::Cache(_) | Self::Write(_) | Self::Encode(_) => Exit::Failure,
-            _ => Exit::Usage,
-        }
-    }
-}
+/// The guest's part of a pass, which tests replace.
+type Call<'a> = dyn Fn(
+        &Request<'_>,
+        OfflineReads,
+        &plugin::Context,
+    ) -> Result<(CallReport, OfflineReads), plugin::Error>
+    + 'a;
 
 /// Runs one pass and prints its result; `now_ms` is the caller's clock, in milliseconds since the epoch.
 ///
@@ -203,22 +58,36 @@ impl Error {
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
     let done = match (&args.recording, &args.parent) {
         (Some(recording), _) => replay::run(args, recording, streams),
-        (None, Some(parent)) => {
-            guest::load(args, streams).and_then(|guest| pass(&guest, args, parent, now_ms, streams))
+        (None, Some(parent)) => from_files(args, parent, now_ms, streams),
+        (None, None) => {
+            let message = "nothing to render: set --parent FILE or --recording FILE";
+            Err(Failure::new(Exit::Usage, message))
         }
-        (None, None) => Err(Error::Nothing),
     };
-    streams.end(done, Error::exit)
+    streams.end(done, Failure::exit)
 }
 
-fn pass(
-    guest: &impl OfflineGuest,
+fn from_files(
     args: &RenderArgs,
     parent: &Path,
     now_ms: u64,
     streams: &mut Streams<'_>,
-) -> Result<Exit, Error> {
-    let manifest = guest.manifest();
+) -> Result<Exit, Failure> {
+    let config = input::config(args.config.as_ref(), streams)?;
+    let guest = guest::load(args, &config)?;
+    let limits = Limits::default();
+    let call: &Call<'_> = &|request, reads, context| guest.call(request, reads, context, &limits);
+    pass(guest.manifest(), call, args, parent, now_ms, streams)
+}
+
+fn pass(
+    manifest: &Manifest,
+    call: &Call<'_>,
+    args: &RenderArgs,
+    parent: &Path,
+    now_ms: u64,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Failure> {
     let grants = granted(args, manifest, streams)?;
     let now_ms = args.now.map_or(now_ms, |now| {
         u64::try_from(now.as_millisecond()).unwrap_or_default()
@@ -233,7 +102,7 @@ fn pass(
     let given = input::given(args, parent, manifest, &kinds, streams)?;
     let parent = parent::complete(given.parent, manifest, phase, now_ms);
     let observed = ObservedObjects::new(parent, given.others, &grants, &hash_key)?;
-    let reads = reads::OfflineReads::new(&observed, manifest, &grants, &kinds, &hash_key);
+    let reads = OfflineReads::new(&observed, manifest, &grants, &kinds, &hash_key);
     let request = Request {
         parent: &observed.parent.json,
         children: &observed.children,
@@ -243,11 +112,7 @@ fn pass(
         now_ms,
         seed: seed::of_pass(args.seed),
     };
-    let called = guest.call(&request, reads, &context);
-    let (report, reads) = called.map_err(|source| Error::LoadPlugin {
-        path: args.plugin.clone(),
-        source,
-    })?;
+    let (report, reads) = guest::started(call(&request, reads, &context), &args.plugin)?;
 
     let limits = Limits::default();
     let rules = policy::Rules {
@@ -259,9 +124,7 @@ fn pass(
         parent: &observed.parent.id(),
         phase,
     };
-    for line in &report.log {
-        streams.note(&guest::log_line(line));
-    }
+    guest::note_log(&report, streams);
     let CallReport { end, fuel, .. } = report;
     let said = outcome::checked(end, &rules);
     let text = match args.output {
@@ -276,16 +139,18 @@ fn granted(
     args: &RenderArgs,
     manifest: &Manifest,
     streams: &mut Streams<'_>,
-) -> Result<Grants, Error> {
+) -> Result<Grants, Failure> {
     let grants = input::grants(args.grants.as_ref(), manifest, streams)?;
     let assessment = grants.assess(manifest);
     if assessment.serves() {
         return Ok(grants);
     }
     let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
-    Err(Error::NotGranted {
-        missing: missing.join(", "),
-    })
+    let missing = missing.join(", ");
+    let message = format!(
+        "the plugin requires more than its grants allow: {missing}; grant it with --grants FILE"
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 fn print(
@@ -293,13 +158,12 @@ fn print(
     text: &str,
     output: OutputFormat,
     streams: &mut Streams<'_>,
-) -> Result<Exit, Error> {
-    if let Some(fault) = &said.fault {
-        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
-    } else if output == OutputFormat::Yaml && said.outcome != Some("desired") {
+) -> Result<Exit, Failure> {
+    guest::note_fault(said, streams);
+    if said.fault.is_none() && output == OutputFormat::Yaml && said.outcome != Some("desired") {
         streams.note("the plugin leaves the children as they are");
     }
-    streams.write(text.as_bytes()).map_err(Error::Write)?;
+    streams.print(text)?;
     Ok(match said.fault {
         Some(_) => Exit::Finding,
         None => Exit::Success,

@@ -25,7 +25,6 @@
 mod clients;
 mod controllers;
 mod counted;
-mod error;
 mod key;
 mod namespaces;
 mod random;
@@ -38,39 +37,37 @@ mod tasks;
 
 use std::{
     num::NonZeroU32,
-    path::PathBuf,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use futures::future::OptionFuture;
+use futures::future::{OptionFuture, join_all};
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
-use innkeeper_policy::Grants;
-use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
+use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
     artifact::{self, CompileBounds, Compiler, Program},
 };
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{debug, error, info, warn};
 
 use crate::{
     admin::Admin,
-    config::{LogControl, PluginArgs, RunArgs},
+    config::{Exit, LogControl, PluginArgs, RunArgs},
+    failure::{Failure, OrFail as _},
     runtime,
 };
 use clients::Clients;
 
-pub use error::Error;
 pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
-use resources::{Before, PluginResources};
+use resources::PluginResources;
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;
 use tasks::{LeaseKeeper, Tasks};
@@ -79,12 +76,15 @@ use tasks::{LeaseKeeper, Tasks};
 /// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// The failure to create the engine or the guest threads.
+const SANDBOX: &str = "failed to set up the sandbox";
+
 /// Interval of the search for idle code.
 const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the host until a signal arrives or a task fails.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
+pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     take_all_descriptors();
     let status = Arc::new(StatusRegistry::default());
     let heartbeat = status.expect_heartbeat("runtime");
@@ -93,21 +93,24 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
     let address = args.admin.address;
     let admin = address
         .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
-        .transpose()
-        .map_err(Error::Admin)?
+        .transpose()?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
     let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
     let ended = runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
-        let signals = listen(stop.clone()).map_err(Error::Signals)?;
+        let signals = listen(stop.clone());
+        let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
         tokio::select! {
             ended = serve(args, stop, status) => ended,
-            Some(()) = admin_ended => Err(Error::AdminEnded),
+            Some(()) = admin_ended => {
+                let message = "the thread that answers for health and metrics ended: see the log for the cause";
+                Err(Failure::new(Exit::Failure, message))
+            }
             never = signals => match never {},
             never = status_provider::send_heartbeats(heartbeat) => match never {},
         }
     });
-    ended.map_err(Error::Runtime)?
+    ended.or_fail(Exit::Failure, "failed to start the runtime")?
 }
 
 /// Runs the host until `stop` is requested; `dev` observes it through `status`.
@@ -115,8 +118,8 @@ pub async fn serve(
     args: RunArgs,
     stop: Shutdown,
     status: Arc<StatusRegistry>,
-) -> Result<(), Error> {
-    let metrics = Arc::clone(status.metrics());
+) -> Result<(), Failure> {
+    let metrics = Arc::clone(&status.metrics);
     let clients = Clients::find(&args, metrics).await?;
     let (claim, election) = clients.claim(&args)?;
     let mut keeper = LeaseKeeper::start(election);
@@ -125,7 +128,7 @@ pub async fn serve(
         ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
         error = keeper.died() => Err(error),
     };
-    if matches!(ended, Err(Error::Aborted { .. })) {
+    if matches!(&ended, Err(failure) if matches!(failure.exit(), Exit::Signal(_))) {
         return ended;
     }
     ended.and(keeper.let_go().await)
@@ -138,7 +141,7 @@ async fn serve_with(
     tasks: &mut Tasks,
     stop: &Shutdown,
     status: &Arc<StatusRegistry>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let begin = Instant::now();
     let drain = args.plugins.drain;
     tokio::select! {
@@ -151,10 +154,16 @@ async fn serve_with(
     tokio::select! {
         ended = tasks.all_plugins_ended() => ended?,
         () = sleep(drain) => warn!("drain timeout reached: some passes are cut off"),
-        signal = stop.second() => return Err(Error::Aborted { signal }),
+        signal = stop.second() => return Err(aborted(signal)),
     }
     info!("stopped");
     Ok(())
+}
+
+fn aborted(signal: u8) -> Failure {
+    let message =
+        "stopped by a second signal before all passes had ended; the next start completes them";
+    Failure::new(Exit::Signal(signal), message)
 }
 
 async fn start(
@@ -164,14 +173,14 @@ async fn start(
     tasks: &mut Tasks,
     stop: &Shutdown,
     status: &Arc<StatusRegistry>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let host_namespace = &args.cluster.host_namespace;
     let cluster = tasks.read(
         clients.client()?,
         &args.scope,
         status.expect_heartbeat("watches"),
     );
-    status.set_cluster(&cluster);
+    status.cluster.get_or_init(|| cluster.clone());
     let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
@@ -196,20 +205,18 @@ async fn start(
         let plugins = (&*loaded, resources.as_ref());
         let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status);
         let warm = warm.await?;
-        tasks.prove(cluster.clone());
+        let fresh = cluster.clone();
+        tasks.background(async move {
+            fresh.check_freshness().await;
+            Ok(())
+        });
         (warm, prepare().await?)
     };
-    let is_lost = prepared.1.is_none();
-    let shared = share(&args.plugins, cluster, writer, pool, prepared, status);
+    let (inventory, hash_key) = prepared;
+    let shared = share(&args.plugins, cluster, writer, pool, inventory, status);
+    watch_over(&shared, hash_key, host_namespace, tasks);
     status.begin(args.plugins.files().len(), loaded.len(), &shared);
-    watch_over(&shared, is_lost, host_namespace, tasks);
-    let offer = Offer {
-        files: loaded,
-        limits: Arc::default(),
-        resources,
-        warm,
-    };
-    offer.serve(&shared, tasks, stop, status);
+    offer(loaded, resources, warm, &shared, tasks, stop, status);
     Ok(())
 }
 
@@ -219,19 +226,18 @@ fn share(
     cluster: Cluster,
     writer: Arc<Writer>,
     pool: Pool,
-    (inventory, hash_key): (Inventory, Option<HashKey>),
+    inventory: Inventory,
     status: &StatusRegistry,
 ) -> Arc<Shared> {
-    let hash_key = in_use(hash_key, &cluster);
     Arc::new(Shared {
         resources: Arc::new(cluster.clone()),
         cluster,
         writer,
         pool,
         inventory,
-        metrics: Arc::clone(status.metrics()),
+        metrics: Arc::clone(&status.metrics),
         events: Events::new("innkeeper".to_owned()),
-        hash_key,
+        hash_key: HashKeySlot::default(),
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,
         resync_period: args.resync_period,
@@ -240,65 +246,46 @@ fn share(
     })
 }
 
-/// Returns the slot from which passes read the hash key, and gives the key to the cache as well.
-fn in_use(hash_key: Option<HashKey>, cluster: &Cluster) -> HashKeySlot {
-    let slot = HashKeySlot::default();
-    if let Some(hash_key) = hash_key {
-        slot.set(hash_key.clone());
-        cluster.set_hash_key(Some(hash_key));
-    }
-    slot
-}
-
-/// The plugins to serve.
-struct Offer {
-    files: Vec<Loaded>,
-    /// The limits of every plugin that is given as a file.
-    limits: Arc<Limits>,
-    /// None if the host does not serve Plugin resources.
+/// Serves plugins, with the watches that run since standby, by plugin. Without `resources` the host does not serve Plugin
+/// resources.
+fn offer(
+    loaded: Vec<Loaded>,
     resources: Option<PluginResources>,
-    /// Watches that run since standby, by plugin.
-    warm: Warm,
-}
-
-impl Offer {
-    fn serve(
-        self,
-        shared: &Arc<Shared>,
-        tasks: &mut Tasks,
-        stop: &Shutdown,
-        status: &Arc<StatusRegistry>,
-    ) {
-        let Self {
-            files: loaded,
-            limits,
-            resources,
-            mut warm,
-        } = self;
-        let files = loaded.iter().map(Loaded::claims).collect();
-        for loaded in loaded {
-            let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
-            let warm = warm.remove(&loaded.name).unwrap_or_default();
-            let (stop, status) = (stop.clone(), Arc::clone(status));
-            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, status));
-        }
-        let (shared, status) = (Arc::clone(shared), Arc::clone(status));
-        if let Some(resources) = resources {
-            let before = Before { files, warm };
-            tasks.plugin(resources.serve(shared, before, stop, status));
-        } else {
-            tasks.background(async move {
-                match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
-            });
-        }
+    mut warm: Warm,
+    shared: &Arc<Shared>,
+    tasks: &mut Tasks,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
+) {
+    // The limits of every plugin that is given as a file.
+    let limits = Arc::<Limits>::default();
+    let files = loaded.iter().map(Loaded::claims).collect();
+    for loaded in loaded {
+        let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
+        let warm = warm.remove(&loaded.name).unwrap_or_default();
+        let (stop, status) = (stop.clone(), Arc::clone(status));
+        tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, status));
+    }
+    let (shared, status) = (Arc::clone(shared), Arc::clone(status));
+    if let Some(resources) = resources {
+        tasks.plugin(resources.serve(shared, files, warm, stop, status));
+    } else {
+        tasks.background(async move {
+            match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
+        });
     }
 }
 
 /// Ends the process when the guest threads have died, and waits for a lost hash key to be restored in `namespace`.
-fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut Tasks) {
+fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, tasks: &mut Tasks) {
     let watched = Arc::clone(shared);
-    tasks.background(async move { Err(Error::Guests(watched.pool.died().await)) });
-    if is_lost {
+    tasks.background(async move {
+        let died = Err(watched.pool.died().await);
+        died.or_fail(Exit::Failure, "the threads that run plugins ended")
+    });
+    if let Some(hash_key) = hash_key {
+        key::set(shared, hash_key);
+    } else {
         let namespace = namespace.to_owned();
         tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
     }
@@ -318,7 +305,7 @@ fn take_all_descriptors() {
 }
 
 /// Unmaps the compiled code of idle plugins.
-async fn unmap_idle_code(engine: Engine) -> Result<(), Error> {
+async fn unmap_idle_code(engine: Engine) -> Result<(), Failure> {
     loop {
         sleep(IDLE_CODE_CHECK_INTERVAL).await;
         let count = engine.unmap_idle(CODE_IDLE_MAX);
@@ -346,7 +333,7 @@ fn half_of_the_memory() -> Option<usize> {
 }
 
 /// Loads the plugins concurrently; reports and skips those that cannot be served.
-async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Error> {
+async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Failure> {
     let settings = &args.plugins;
     let (workers, files) = (settings.workers, settings.files());
     let engine = Engine::new(&EngineSettings {
@@ -354,11 +341,13 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         pagemap_scan: plugin::swap_is_off(),
         ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
     })
-    .map_err(Error::Sandbox)?;
-    let pool = Pool::start(workers).map_err(Error::Sandbox)?;
-    let cache = artifact::Cache::open(&settings.cache_dir)
-        .map_err(Error::Cache)?
-        .with_bytes_max(settings.cache_bytes_max);
+    .or_fail(Exit::Failure, SANDBOX)?;
+    let pool = Pool::start(workers).or_fail(Exit::Failure, SANDBOX)?;
+    let cache = artifact::Cache::open(&settings.cache_dir).or_fail(
+        Exit::Usage,
+        "failed to open the cache of compiled plugins; set another --cache-dir",
+    )?;
+    let cache = cache.with_bytes_max(settings.cache_bytes_max);
     let workshop = Arc::new(LoaderContext {
         engine,
         cache: Some(cache.clone()),
@@ -367,27 +356,17 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
-        usual_grants: if settings.grants_requests {
-            Grants::requested
-        } else {
-            Grants::for_file
-        },
+        usual_grants: settings.usual_grants(),
     });
-    let mut loading = JoinSet::new();
-    for (order, path) in files.iter().cloned().enumerate() {
+    let loading = files.iter().cloned().map(|path| {
         let workshop = Arc::clone(&workshop);
-        loading.spawn_blocking(move || (order, plugins::load(&workshop, &path)));
-    }
-    let mut ended = Vec::new();
-    while let Some(result) = loading.join_next().await {
-        ended.push(result.map_err(Error::Task)?);
-    }
-    // Restore the order of the command line: it decides which of two plugins with the same parent kind is served.
-    ended.sort_by_key(|(order, _)| *order);
+        spawn_blocking(move || plugins::load(&workshop, &path))
+    });
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
-    for ((_, result), file) in ended.into_iter().zip(&files) {
-        match result {
+    // In the order of the command line: it decides which of two plugins with the same parent kind is served.
+    for (file, result) in files.iter().zip(join_all(loading).await) {
+        match result.or_fail(Exit::Failure, tasks::TASK_ENDED)? {
             Ok(plugin) => loaded.push(plugin),
             Err(error) => refused.push((file.clone(), error)),
         }
@@ -398,39 +377,36 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         .collect();
     let (admitted, not_admitted) = plugins::admit(loaded);
     refused.extend(not_admitted);
-    report_refused(&refused);
+    for (path, error) in &refused {
+        error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
+    }
     // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
     let mut named = workshop.configs.keys().chain(workshop.grants.keys());
     if refused.is_empty()
         && let Some(unused) = named.find(|name| !known.contains(name))
     {
-        return Err(Error::UnknownPlugin(unused.clone()));
+        let message = format!(
+            "--config or --grants names plugin {unused}, which is not among the given plugins"
+        );
+        return Err(Failure::new(Exit::Usage, message));
     }
     if !args.serves_resources() {
         // Otherwise the Plugins state theirs too.
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        return Err(nothing_to_serve(&refused, files.len()));
+        // A full disk, for example, is no fault of the files.
+        let is_temporary = refused
+            .iter()
+            .any(|(_, error)| error.retry() == Retry::Backoff);
+        let exit = if is_temporary {
+            Exit::Failure
+        } else {
+            Exit::Usage
+        };
+        return Err(tasks::nothing_to_serve(exit, files.len()));
     }
     Ok((pool, workshop, admitted))
-}
-
-/// Returns the end of a host that can serve none of the given files.
-fn nothing_to_serve(refused: &[(PathBuf, plugins::Error)], given: usize) -> Error {
-    // A full disk, for example, is no fault of the files.
-    let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
-    if refused.iter().any(is_temporary) {
-        Error::NothingToServe(given)
-    } else {
-        Error::UnusablePlugins(given)
-    }
-}
-
-fn report_refused(refused: &[(PathBuf, plugins::Error)]) {
-    for (path, error) in refused {
-        error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
-    }
 }
 
 /// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.
@@ -438,18 +414,25 @@ async fn prepare_cluster(
     cluster: &Cluster,
     writer: &Arc<Writer>,
     namespace: &str,
-) -> Result<(Inventory, Option<HashKey>), Error> {
-    let inventory = tasks::retry("read the inventory", || {
-        Inventory::read(cluster, Arc::clone(writer), namespace)
-    })
+) -> Result<(Inventory, Option<HashKey>), Failure> {
+    let inventory = tasks::retry(
+        "read the inventory",
+        |error| matches!(error, InventoryError::Read { .. }),
+        || Inventory::read(cluster, Arc::clone(writer), namespace),
+    )
     .await
-    .map_err(Error::Inventory)?;
+    .or_fail(
+        Exit::Failure,
+        "failed to read the inventory of kinds that plugins have created",
+    )?;
     let may_create = inventory.is_empty();
-    let hash_key = tasks::retry("get the hash key", || {
-        key::obtain(cluster, writer, namespace, may_create, fill_random)
-    })
+    let hash_key = tasks::retry(
+        "get the hash key",
+        |error| !matches!(error, key::Error::Malformed { .. }),
+        || key::obtain(cluster, writer, namespace, may_create, fill_random),
+    )
     .await
-    .map_err(Error::HashKey)?;
+    .or_fail(Exit::Failure, "failed to get the cluster's hash key")?;
     Ok((inventory, hash_key))
 }
 
@@ -461,7 +444,7 @@ async fn serve_plugin(
     warm: Vec<Registration>,
     stop: Shutdown,
     status: Arc<StatusRegistry>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let served = tokio::select! {
         served = install(&shared, &loaded, &limits, &status) => served,
         never = standby::idle(&warm) => match never {},
@@ -484,20 +467,19 @@ async fn install(
     status: &StatusRegistry,
 ) -> Option<Served> {
     let mut backoff = tasks::backoff();
-    let mut failed = false;
+    // The last reported error; empty before the first failure.
     let mut said = String::new();
     loop {
         let error = match plugins::serve(shared, loaded, limits).await {
             Ok(served) => {
-                if failed {
+                if !said.is_empty() {
                     status.uncount_inactive();
                 }
                 return Some(served);
             }
             Err(error) => error,
         };
-        if !failed {
-            failed = true;
+        if said.is_empty() {
             status.count_inactive();
         }
         let file = loaded.path.display();

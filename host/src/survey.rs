@@ -9,7 +9,7 @@ mod host;
 mod show;
 
 use std::{
-    io::{self, IsTerminal, stdout},
+    io::{IsTerminal, stdout},
     time::Duration,
 };
 
@@ -17,84 +17,14 @@ use innkeeper_model::error_chain;
 use serde::Serialize;
 
 use crate::{
-    admin::PassState,
-    config::{self, Exit, ResultFormat, StatusArgs, Streams},
+    admin::{FaultState, HostProgress, ParentState},
+    config::{Exit, ResultFormat, StatusArgs, Streams},
+    failure::{Failure, OrFail as _},
     runtime,
 };
 
 /// The timeout of one request to the host or the API server.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// A failure to read or print the state.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The tokio runtime did not start.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The HTTP client cannot be created.
-    #[error("failed to create an HTTP client")]
-    HttpClient(#[source] host::ClientError),
-    /// No process answers at the address.
-    #[error(
-        "no host answers at {address}: check that it is running and that its --admin-address is the same"
-    )]
-    NoHost {
-        /// The address.
-        address: String,
-        /// The cause.
-        #[source]
-        source: reqwest::Error,
-    },
-    /// The host does not serve its state, or not to this machine.
-    #[error(
-        "the host at {0} does not serve its state: start it with --debug-endpoints and ask from its machine (kubectl port-forward), or omit --admin-address to ask the cluster"
-    )]
-    Closed(
-        /// The address.
-        String,
-    ),
-    /// The server at the address is not a host.
-    #[error("the server at {address} is not an innkeeper host: it answered with status {status}")]
-    NotAHost {
-        /// The address.
-        address: String,
-        /// The status of its answer.
-        status: u16,
-    },
-    /// The server at the address is not a host, or is of an incompatible version.
-    #[error("failed to parse the state from {address}: check that it is an innkeeper host")]
-    Understand {
-        /// The address.
-        address: String,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The client configuration of the cluster was not found, or is invalid.
-    #[error("failed to find the cluster")]
-    Config(#[source] config::Error),
-    /// The client of the API server cannot be created.
-    #[error("failed to create a client of the API server")]
-    Client(#[source] Box<kube::Error>),
-    /// A request to the API server failed.
-    #[error("failed to ask the cluster")]
-    Cluster(#[source] Box<innkeeper_cluster::Error>),
-    /// The result cannot be written.
-    #[error("failed to write the result")]
-    Write(#[source] io::Error),
-    /// The result cannot be encoded as JSON.
-    #[error("failed to encode the result")]
-    Encode(#[source] serde_json::Error),
-}
-
-impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Config(_) => Exit::Usage,
-            _ => Exit::Failure,
-        }
-    }
-}
 
 /// The state of plugins and parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,26 +33,40 @@ struct Survey {
     /// The source: `host ADDRESS` or `cluster URL`.
     from: String,
     /// The state of the host; none if the source is the cluster.
-    host: Option<HostRow>,
+    host: Option<HostProgress>,
     plugins: Vec<PluginRow>,
     /// The selected parents that are not Ready.
-    parents: Vec<ParentRow>,
+    parents: Vec<OfPlugin<ParentState>>,
     /// The number of parents that are not Ready and that the host did not list.
     parents_omitted: usize,
     /// The last faults, the latest first.
-    faults: Vec<FaultRow>,
+    faults: Vec<OfPlugin<FaultState>>,
 }
 
-/// The row of a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HostRow {
-    /// True once every plugin from a file is active or was tried, and while the host stands by.
-    started: bool,
-    /// True while the host waits for the lease.
-    stands_by: bool,
-    /// The number of plugins that were tried and are not active.
-    plugins_not_served: usize,
+/// A parent or a fault, with its plugin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct OfPlugin<T> {
+    plugin: String,
+    #[serde(flatten)]
+    state: T,
+}
+
+impl PluginRow {
+    /// Returns the row of a plugin before anything is known of it.
+    fn unknown(name: &str) -> Self {
+        let name = name.to_owned();
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+}
+
+impl<T> OfPlugin<T> {
+    fn by(plugin: &str, state: T) -> Self {
+        let plugin = plugin.to_owned();
+        Self { plugin, state }
+    }
 }
 
 /// The row of a plugin.
@@ -144,33 +88,6 @@ struct PluginRow {
     revision: String,
 }
 
-/// The row of a parent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ParentRow {
-    plugin: String,
-    kind: String,
-    namespace: Option<String>,
-    name: String,
-    ready: String,
-    synced: String,
-    reason: String,
-    message: String,
-    /// The end of the last pass; none if the source is the cluster.
-    last_pass: Option<PassState>,
-}
-
-/// The row of a fault.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FaultRow {
-    plugin: String,
-    parent: String,
-    reason: String,
-    message: String,
-    time: String,
-}
-
 impl Survey {
     /// Returns true if the host has started, no plugin is inactive or waits, and all selected parents are ready.
     fn is_well(&self) -> bool {
@@ -184,35 +101,36 @@ impl Survey {
                 .iter()
                 .all(|plugin| serves(plugin) && is_ready(plugin))
     }
-}
 
-impl Survey {
+    /// Returns the survey with its rows in a stable order.
+    fn sorted(mut self) -> Self {
+        self.plugins.sort_by(|a, b| a.name.cmp(&b.name));
+        self.parents.sort();
+        // Times in RFC 3339 and UTC sort as text.
+        self.faults.sort_by(|a, b| b.state.time.cmp(&a.state.time));
+        self
+    }
+
     /// Returns the survey without the ages of passes: a changed age alone is no reason to print it again.
     fn essence(&self) -> Self {
         let mut essence = self.clone();
         let passes = essence.parents.iter_mut();
-        for pass in passes.filter_map(|parent| parent.last_pass.as_mut()) {
+        for pass in passes.filter_map(|parent| parent.state.last_pass.as_mut()) {
             pass.seconds_ago = 0;
         }
         essence
     }
 }
 
-impl ParentRow {
-    fn is_ready(&self) -> bool {
-        self.ready == "True" && self.synced == "True"
-    }
-}
-
 /// Shows the state of plugins and parents, once or until stopped.
 pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Exit {
     let shown = runtime::block_on(show_status(args, streams))
-        .map_err(Error::Runtime)
+        .or_fail(Exit::Failure, "failed to start the runtime")
         .flatten();
-    streams.end(shown, Error::exit)
+    streams.end(shown, Failure::exit)
 }
 
-async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Error> {
+async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     // A failure of the first request ends the command; later failures are reported and retried.
     let survey = ask(args).await?;
     if args.watch {
@@ -220,9 +138,9 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
     }
     let text = match args.output {
         ResultFormat::Text => show::status(&survey),
-        ResultFormat::Json => show::json(&survey)?,
+        ResultFormat::Json => line(serde_json::to_string_pretty(&survey))?,
     };
-    write(streams, &text)?;
+    streams.print(&text)?;
     Ok(if survey.is_well() {
         Exit::Success
     } else {
@@ -230,7 +148,7 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
     })
 }
 
-async fn ask(args: &StatusArgs) -> Result<Survey, Error> {
+async fn ask(args: &StatusArgs) -> Result<Survey, Failure> {
     match &args.admin_address {
         Some(address) => host::survey(address, PATIENCE).await,
         None => cluster::survey(&args.connection, PATIENCE).await,
@@ -242,7 +160,7 @@ async fn watch(
     args: &StatusArgs,
     mut survey: Survey,
     streams: &mut Streams<'_>,
-) -> Result<Exit, Error> {
+) -> Result<Exit, Failure> {
     let redraws = args.output == ResultFormat::Text && stdout().is_terminal();
     let mut shown = None;
     let mut said = None;
@@ -251,7 +169,7 @@ async fn watch(
         if redraws || shown.as_ref() != Some(&essence) {
             let text = match args.output {
                 ResultFormat::Text => show::status(&survey),
-                ResultFormat::Json => show::json_line(&survey)?,
+                ResultFormat::Json => line(serde_json::to_string(&survey))?,
             };
             let before = match (redraws, args.output, &shown) {
                 // Move the cursor home, and erase the screen and the scrollback.
@@ -259,7 +177,7 @@ async fn watch(
                 (false, ResultFormat::Text, Some(_)) => "\n",
                 (false, ..) => "",
             };
-            write(streams, &format!("{before}{text}"))?;
+            streams.print(&format!("{before}{text}"))?;
             shown = Some(essence);
         }
         tokio::time::sleep(args.interval).await;
@@ -280,8 +198,9 @@ async fn watch(
     }
 }
 
-fn write(streams: &mut Streams<'_>, text: &str) -> Result<(), Error> {
-    streams.write(text.as_bytes()).map_err(Error::Write)
+fn line(encoded: serde_json::Result<String>) -> Result<String, Failure> {
+    let text = encoded.or_fail(Exit::Failure, "failed to encode the result")?;
+    Ok(text + "\n")
 }
 
 #[cfg(test)]

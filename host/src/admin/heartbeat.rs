@@ -1,10 +1,7 @@
 //! Heartbeats of the parts of the host that must never block.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -13,63 +10,44 @@ use parking_lot::Mutex;
 use super::Check;
 
 /// The set of expected heartbeats.
-#[derive(Clone)]
-pub struct Heartbeats {
-    start: Instant,
-    senders: Arc<Mutex<Vec<Sender>>>,
-}
+#[derive(Clone, Default)]
+pub struct Heartbeats(Arc<Mutex<Vec<Sender>>>);
 
 /// The expectation for one sender.
 struct Sender {
     name: String,
     patience: Duration,
-    last: Arc<AtomicU64>,
+    /// The time of the last heartbeat, as long as the sender is held.
+    last: Weak<Mutex<Instant>>,
 }
 
 /// A sender of heartbeats; as long as it is held, silence fails the check.
-pub struct Heartbeat {
-    start: Instant,
-    last: Arc<AtomicU64>,
-    senders: Arc<Mutex<Vec<Sender>>>,
-}
-
-impl Default for Heartbeats {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            senders: Arc::default(),
-        }
-    }
-}
+pub struct Heartbeat(Arc<Mutex<Instant>>);
 
 impl Heartbeats {
     /// Expects a heartbeat at least once per `patience`, from now on.
     pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Heartbeat {
-        let last = Arc::new(AtomicU64::new(millis(self.start.elapsed())));
-        self.senders.lock().push(Sender {
+        let last = Arc::new(Mutex::new(Instant::now()));
+        let mut senders = self.0.lock();
+        senders.retain(|sender| sender.last.strong_count() > 0);
+        senders.push(Sender {
             name: name.into(),
             patience,
-            last: Arc::clone(&last),
+            last: Arc::downgrade(&last),
         });
-        Heartbeat {
-            start: self.start,
-            last,
-            senders: Arc::clone(&self.senders),
-        }
+        Heartbeat(last)
     }
 
     /// Returns one check per sender, which fails after a silence longer than its `patience`.
     pub fn checks(&self) -> Vec<Check> {
-        let now = millis(self.start.elapsed());
-        let senders = self.senders.lock();
-        let checks = senders.iter().map(|sender| {
-            let silent = now.saturating_sub(sender.last.load(Ordering::Relaxed));
-            let silent = Duration::from_millis(silent);
+        let senders = self.0.lock();
+        let checks = senders.iter().filter_map(|sender| {
+            let silent = sender.last.upgrade()?.lock().elapsed();
             let is_late = silent > sender.patience;
-            Check {
+            Some(Check {
                 name: sender.name.clone(),
                 problem: is_late.then(|| format!("no heartbeat for {} s", silent.as_secs())),
-            }
+            })
         });
         checks.collect()
     }
@@ -78,20 +56,8 @@ impl Heartbeats {
 impl Heartbeat {
     /// Sends a heartbeat.
     pub fn send(&self) {
-        self.last
-            .store(millis(self.start.elapsed()), Ordering::Relaxed);
+        *self.0.lock() = Instant::now();
     }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        let mut senders = self.senders.lock();
-        senders.retain(|sender| !Arc::ptr_eq(&sender.last, &self.last));
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

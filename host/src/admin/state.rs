@@ -3,24 +3,36 @@
 //! The host that writes it and the `innkeeper status` that reads it may be different builds: a missing field has a
 //! default, and an unknown field is ignored.
 
+use innkeeper_cluster::ParentConditions;
+use innkeeper_model::ObjectId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The state of a running host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HostState {
+    /// The progress of the host.
+    #[serde(flatten)]
+    pub progress: HostProgress,
+    /// The active plugins.
+    pub plugins: Vec<PluginState>,
+    /// Every controller: its name, the queued parents and the running passes.
+    pub controllers: Vec<Value>,
+    /// Every watch: its kind, its place and the content of its cache.
+    pub watches: Vec<Value>,
+}
+
+/// The progress of a running host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HostProgress {
     /// True once every plugin from a file is active or was tried, and while the host stands by.
     pub started: bool,
     /// True while the host waits for the lease and another process writes.
     pub stands_by: bool,
     /// The number of plugins that were tried and are not active.
     pub plugins_not_served: usize,
-    /// The active plugins.
-    pub plugins: Vec<PluginState>,
-    /// Every controller.
-    pub controllers: Vec<ControllerState>,
-    /// Every watch.
-    pub watches: Vec<WatchState>,
 }
 
 /// An active plugin.
@@ -70,7 +82,6 @@ pub struct ParentState {
     /// The kind, as `Kind.group`.
     pub kind: String,
     /// The namespace; none for a cluster-scoped parent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
@@ -83,8 +94,25 @@ pub struct ParentState {
     /// The message of the same condition.
     pub message: String,
     /// The end of the last pass; none before the end of the first one, or if it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_pass: Option<PassState>,
+}
+
+impl ParentState {
+    /// Returns the state of a parent from its conditions.
+    pub fn new(id: &ObjectId, conditions: &ParentConditions, last_pass: Option<PassState>) -> Self {
+        let status = |status: Option<&str>| status.unwrap_or_default().to_owned();
+        let why = conditions.why().cloned().unwrap_or_default();
+        Self {
+            kind: id.kind.to_string(),
+            namespace: id.namespace.as_deref().map(str::to_owned),
+            name: id.name.to_string(),
+            ready: status(conditions.ready_status()),
+            synced: status(conditions.synced_status()),
+            reason: why.reason,
+            message: why.message,
+            last_pass,
+        }
+    }
 }
 
 /// The end of a pass.
@@ -109,46 +137,4 @@ pub struct FaultState {
     pub message: String,
     /// The time in the form `2030-01-31T08:00:00Z`.
     pub time: String,
-}
-
-/// A controller.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ControllerState {
-    /// The plugin and the kind.
-    pub name: String,
-    /// The number of queued parents.
-    pub waiting: u64,
-    /// The number of running passes.
-    pub running: usize,
-    /// The running time of the longest of them, in seconds.
-    pub longest_running_pass_seconds: f64,
-}
-
-/// A watch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct WatchState {
-    /// The kind, as `group/version Kind`.
-    pub kind: String,
-    /// The namespace; none for all namespaces or a cluster-scoped kind.
-    pub namespace: Option<String>,
-    /// The label selector; none for all objects.
-    pub selector: Option<String>,
-    /// The number of subscribers that share the watch.
-    pub users: usize,
-    /// The reason for which it cannot be used; none if it is synced.
-    pub problem: Option<String>,
-    /// The number of objects in the cache.
-    pub objects: usize,
-    /// The size of their JSON texts in bytes.
-    pub bytes: usize,
-    /// The resource version up to which all events were received.
-    pub resource_version: u64,
-    /// The time since the last event or bookmark, in seconds.
-    pub seconds_since_last_event: Option<u64>,
-    /// The last error of the watch.
-    pub last_error: Option<String>,
-    /// The number of complete lists since the start.
-    pub lists: u64,
 }

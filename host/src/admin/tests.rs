@@ -1,5 +1,5 @@
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::TcpStream,
     time::{Duration, Instant},
 };

@@ -3,8 +3,9 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
-    io::{self, Read as _},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -15,14 +16,21 @@ use innkeeper_sandbox::Recording;
 use innkeeper_schema::{Kinds, Schema, kind_of_crd};
 use serde_json::{Map, Value};
 
-use super::{Error, document::Document, seed};
-use crate::config::{RenderArgs, Streams};
+use super::{document::Document, seed};
+use crate::{
+    config::{Exit, RenderArgs, Streams},
+    failure::{Failure, OrFail as _},
+    run::HASH_KEY_SECRET,
+};
 
 /// The longest prefix of a `generateName` in bytes; the API server cuts off the rest.
 const PREFIX_BYTES_MAX: usize = 58;
 
 /// The namespace of a parent whose file names none, and of such observed objects if the parent is cluster-scoped.
 const NAMESPACE: &str = "default";
+
+/// The failure to compile a schema.
+const SCHEMA: &str = "failed to compile a CustomResourceDefinition of the plugin";
 
 /// The objects that are given to a pass.
 pub(super) struct GivenObjects {
@@ -37,8 +45,7 @@ pub(super) fn given(
     manifest: &Manifest,
     kinds: &Kinds,
     streams: &mut Streams<'_>,
-) -> Result<GivenObjects, Error> {
-    let from = parent.display().to_string();
+) -> Result<GivenObjects, Failure> {
     let is_parent = |document: &Document| {
         manifest
             .parents
@@ -54,11 +61,10 @@ pub(super) fn given(
             .iter()
             .map(|parent| parent.kind.to_string())
             .collect();
-        return Err(Error::Parents {
-            from,
-            found,
-            kinds: kinds.join(" or "),
-        });
+        let (from, kinds) = (named(parent), kinds.join(" or "));
+        return Err(unusable(format!(
+            "{from} contains {found} parents of kind {kinds}: the plugin needs exactly one"
+        )));
     };
     for path in &args.observed {
         for file in files(path)? {
@@ -66,11 +72,15 @@ pub(super) fn given(
         }
     }
 
-    if let Some(speaks) = spoken(manifest, &parent)
-        && speaks != parent.kind.to_string()
+    let mut spoken = manifest.parents.iter().map(|parent| &parent.kind);
+    let speaks = spoken.find(|kind| kind.group_kind() == parent.group_kind());
+    if let Some(speaks) = speaks
+        && *speaks != parent.kind
     {
-        let is = parent.kind.to_string();
-        return Err(Error::ParentVersion { is, speaks });
+        return Err(unusable(format!(
+            "the parent is {}, but the plugin supports {speaks}: convert the parent to that version",
+            parent.kind
+        )));
     }
     name_and_place(&mut parent, kinds, NAMESPACE, args.seed);
     let namespace = parent
@@ -88,15 +98,6 @@ pub(super) fn given(
         parent,
         others: admitted,
     })
-}
-
-/// Returns the parent's kind in the version that the plugin supports.
-fn spoken(manifest: &Manifest, parent: &Document) -> Option<String> {
-    manifest
-        .parents
-        .iter()
-        .find(|one| one.kind.group_kind() == parent.group_kind())
-        .map(|one| one.kind.to_string())
 }
 
 /// Sets the name from `generateName` and the namespace of the URL, as the API server does before admission.
@@ -136,7 +137,7 @@ impl<'a> Schemas<'a> {
         &mut self,
         mut document: Document,
         streams: &mut Streams<'_>,
-    ) -> Result<Document, Error> {
+    ) -> Result<Document, Failure> {
         let Some(crd) = self.crds.get(&document.group_kind()) else {
             return Ok(document);
         };
@@ -144,10 +145,13 @@ impl<'a> Schemas<'a> {
         let schema = match self.compiled.entry(key) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(Schema::new(crd, &document.kind.version).map_err(Error::Schema)?)
+                let schema = Schema::new(crd, &document.kind.version);
+                place.insert(schema.or_fail(Exit::Finding, SCHEMA)?)
             }
         };
-        let admitted = schema.admit(document.object).map_err(Error::Rejected)?;
+        let admitted = schema.admit(document.object);
+        let admitted =
+            admitted.map_err(|rejection| Failure::new(Exit::Finding, rejection.to_string()))?;
         for field in &admitted.unknown_fields {
             streams.note(&format!(
                 "warning: {} {}: unknown field \"{field}\" is dropped",
@@ -163,7 +167,7 @@ impl<'a> Schemas<'a> {
 pub(super) fn config(
     path: Option<&PathBuf>,
     streams: &mut Streams<'_>,
-) -> Result<Map<String, Value>, Error> {
+) -> Result<Map<String, Value>, Failure> {
     path.map_or_else(|| Ok(Map::new()), |path| one_object(path, streams))
 }
 
@@ -172,62 +176,72 @@ pub(super) fn grants(
     path: Option<&PathBuf>,
     manifest: &Manifest,
     streams: &mut Streams<'_>,
-) -> Result<Grants, Error> {
+) -> Result<Grants, Failure> {
     let Some(path) = path else {
         return Ok(Grants::proposed(manifest));
     };
     let given = one_object(path, streams)?;
-    grants_of_file(&given).map_err(|source| Error::Grants {
-        from: path.display().to_string(),
-        source,
-    })
+    grants_of_file(&given).or_fail(
+        Exit::Usage,
+        format!("failed to parse the grants in {}", named(path)),
+    )
 }
 
 /// Reads the single object of a file; an empty file counts as an empty object.
-fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Error> {
+fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Failure> {
     let mut values = values(path, streams)?;
     match (values.pop(), values.is_empty()) {
         (None, _) => Ok(Map::new()),
         (Some(Value::Object(object)), true) => Ok(object),
-        _ => Err(Error::Shape {
-            from: path.display().to_string(),
-        }),
+        _ => Err(unusable(format!(
+            "{} must contain exactly one object",
+            named(path)
+        ))),
     }
 }
 
 /// Reads a file, or the standard input for `-`.
-fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Error> {
+fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let read = if path.as_os_str() == "-" {
         streams.stdin.read_to_end(&mut content).map(drop)
     } else {
         fs::File::open(path).and_then(|mut file| file.read_to_end(&mut content).map(drop))
     };
-    read.map_err(|source| unreadable(path, source))?;
+    read.or_fail(Exit::Usage, unreadable(path))?;
     Ok(content)
 }
 
 /// Reads the key for hash reads.
-pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Error> {
+pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Failure> {
     let key = bytes(path, streams)?;
     if key.is_empty() {
-        return Err(Error::NoHashKey { from: named(path) });
+        return Err(unusable(format!(
+            "{} is empty: it must contain the cluster's hash key, the bytes of the Secret {HASH_KEY_SECRET}",
+            named(path)
+        )));
     }
     Ok(HashKey::new(key))
 }
 
-fn unreadable(path: &Path, source: io::Error) -> Error {
-    let from = named(path);
-    Error::Read { from, source }
+fn unusable(message: String) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("failed to read {}", named(path))
 }
 
 /// Reads the recording of a pass.
-pub(super) fn recording(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Error> {
+pub(super) fn recording(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Failure> {
     let content = bytes(path, streams)?;
-    serde_json::from_slice(&content).map_err(|source| Error::Recording {
-        from: named(path),
-        source,
-    })
+    serde_json::from_slice(&content).or_fail(
+        Exit::Usage,
+        format!(
+            "{} is no recording of a pass: use one JSON object that a host logged at the target recording",
+            named(path)
+        ),
+    )
 }
 
 fn named(path: &Path) -> String {
@@ -238,40 +252,30 @@ fn named(path: &Path) -> String {
     }
 }
 
-fn values(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Value>, Error> {
+fn values(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Value>, Failure> {
     let content = bytes(path, streams)?;
-    let text = String::from_utf8(content)
-        .map_err(|error| unreadable(path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
-    yaml::read(&text).map_err(|source| Error::Parse {
-        from: path.display().to_string(),
-        source,
-    })
+    let text = String::from_utf8(content).or_fail(Exit::Usage, unreadable(path))?;
+    yaml::read(&text).or_fail(Exit::Usage, format!("failed to parse {}", named(path)))
 }
 
 /// Reads the objects of a file; splits lists as `kubectl get -o yaml` prints them.
-fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Error> {
+fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Failure> {
     let mut found = Vec::new();
-    for (index, value) in values(path, streams)?.into_iter().enumerate() {
-        let items = match value {
-            Value::Object(mut list)
-                if list.get("items").is_some_and(Value::is_array)
-                    && list
-                        .get("kind")
-                        .and_then(Value::as_str)
-                        .is_some_and(|kind| kind.ends_with("List")) =>
-            {
-                match list.remove("items") {
-                    Some(Value::Array(items)) => items,
-                    _ => Vec::new(),
-                }
-            }
-            other => vec![other],
+    for (index, mut value) in values(path, streams)?.into_iter().enumerate() {
+        let kind = value.get("kind").and_then(Value::as_str);
+        let is_list = kind.is_some_and(|kind| kind.ends_with("List"));
+        let items = value.get_mut("items");
+        let items = items.filter(|items| is_list && items.is_array());
+        let items = match items.map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => vec![value],
         };
         for item in items {
-            found.push(Document::new(item).map_err(|problem| Error::NoObject {
-                from: path.display().to_string(),
-                number: index + 1,
-                problem,
+            found.push(Document::new(item).map_err(|problem| {
+                let (number, from) = (index + 1, named(path));
+                unusable(format!(
+                    "document {number} of {from} is not an object: {problem}"
+                ))
             })?);
         }
     }
@@ -279,18 +283,15 @@ fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Er
 }
 
 /// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(|source| unreadable(path, source))? {
-        let file = entry.map_err(|source| unreadable(path, source))?.path();
-        let known = file.extension().is_some_and(|extension| {
-            ["yaml", "yml", "json"]
-                .iter()
-                .any(|known| extension == *known)
-        });
+    for entry in fs::read_dir(path).or_fail(Exit::Usage, unreadable(path))? {
+        let file = entry.or_fail(Exit::Usage, unreadable(path))?.path();
+        let extension = file.extension().and_then(OsStr::to_str);
+        let known = matches!(extension, Some("yaml" | "yml" | "json"));
         if known && file.is_file() {
             files.push(file);
         }

@@ -10,7 +10,11 @@ use innkeeper_policy::Grants;
 use innkeeper_sandbox::ObservedChild;
 use serde_json::Value;
 
-use super::{Error, document::Document, parent::Parent};
+use super::{document::Document, parent::Parent};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// All objects that a pass can see.
 pub(super) struct ObservedObjects {
@@ -28,7 +32,7 @@ impl ObservedObjects {
         others: Vec<Document>,
         grants: &Grants,
         hash_key: &HashKey,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Failure> {
         let mut owned: Vec<&Document> = others
             .iter()
             .filter(|other| belongs(other, &parent))
@@ -38,15 +42,12 @@ impl ObservedObjects {
             Some(_) => Scope::Namespaced,
             None => Scope::Cluster,
         };
-        let children: Result<Vec<ObservedChild>, Error> = owned
-            .into_iter()
-            .map(|document| {
-                let access = grants.child_access(&document.group_kind(), parent_scope);
-                Ok(observed_child(&present(document, access, hash_key)?))
-            })
-            .collect();
+        let children = owned.into_iter().map(|document| {
+            let access = grants.child_access(&document.group_kind(), parent_scope);
+            Ok(observed_child(&present(document, access, hash_key)?))
+        });
+        let children = children.collect::<Result<_, Failure>>()?;
         let shown = present(&parent.document, Access::Full, hash_key)?;
-        let children = children?;
         let mut objects = others;
         objects.push(parent.document);
         Ok(Self {
@@ -62,13 +63,9 @@ pub(super) fn present(
     document: &Document,
     access: Access,
     hash_key: &HashKey,
-) -> Result<Object, Error> {
-    cluster::present(&document.object, &document.kind, access, hash_key).map_err(|source| {
-        Error::Present {
-            object: document.id().to_string(),
-            source,
-        }
-    })
+) -> Result<Object, Failure> {
+    cluster::present(&document.object, &document.kind, access, hash_key)
+        .or_fail(Exit::Usage, format!("failed to convert {}", document.id()))
 }
 
 fn observed_child(object: &Object) -> ObservedChild {

@@ -11,7 +11,7 @@ use innkeeper_model::{
 };
 use innkeeper_policy::Grants;
 use innkeeper_schema::Kinds;
-use serde_json::Value;
+use serde::Deserialize as _;
 
 use super::{
     document::Document,
@@ -180,13 +180,9 @@ impl Reads for OfflineReads {
 }
 
 fn labels(document: &Document) -> BTreeMap<String, String> {
-    document
-        .object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("labels"))
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
+    let metadata = document.object.get("metadata");
+    let labels = metadata.and_then(|metadata| metadata.get("labels"));
+    labels
+        .and_then(|labels| BTreeMap::deserialize(labels).ok())
+        .unwrap_or_default()
 }

@@ -2,21 +2,24 @@
 
 use std::path::Path;
 
-use innkeeper_model::{Limits, ReadKey, yaml};
+use innkeeper_model::{Limits, yaml};
 use innkeeper_sandbox::{Request, Said, read_to_json};
 use serde_json::Value;
 
-use super::{Error, guest, input};
-use crate::config::{Exit, OutputFormat, RenderArgs, Streams};
+use super::{ENCODE, guest, input};
+use crate::{
+    config::{Exit, OutputFormat, RenderArgs, Streams},
+    failure::{Failure, OrFail as _},
+};
 
 /// Repeats the recorded call, prints the new answer, and reports the first difference from the recorded answer.
 pub(super) fn run(
     args: &RenderArgs,
     path: &Path,
     streams: &mut Streams<'_>,
-) -> Result<Exit, Error> {
+) -> Result<Exit, Failure> {
     let recording = input::recording(path, streams)?;
-    let plugin = guest::load_with(args, &recording.config())?;
+    let plugin = guest::load(args, &recording.config())?;
     let revision = plugin.revision().to_string();
     if revision != recording.revision {
         streams.note(&format!(
@@ -31,25 +34,17 @@ pub(super) fn run(
         phase: recording.phase(),
     };
     let limits = Limits::default();
-    let (report, reads) = plugin
-        .call(&request, recording.reads(), &recording.context(), &limits)
-        .map_err(|source| Error::LoadPlugin {
-            path: args.plugin.clone(),
-            source,
-        })?;
-    for line in &report.log {
-        streams.note(&guest::log_line(line));
-    }
+    let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);
+    let (report, reads) = guest::started(called, &args.plugin)?;
+    guest::note_log(&report, streams);
     for read in reads.unknown() {
         streams.note(&format!(
             "the recording does not contain this read, and the plugin got the answer \"not granted\": {}",
-            asked(read)
+            read_to_json(read)
         ));
     }
     let said = Said::from(report.end);
-    if let Some(fault) = &said.fault {
-        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
-    }
+    guest::note_fault(&said, streams);
     let answer = Value::Object(said.to_json());
     let difference = difference(&Value::Object(recording.answer), &answer, String::new());
     streams.note(&match &difference {
@@ -58,17 +53,13 @@ pub(super) fn run(
     });
     let text = match args.output {
         OutputFormat::Json => format!("{answer:#}\n"),
-        OutputFormat::Yaml => yaml::write(&[answer]).map_err(Error::Encode)?,
+        OutputFormat::Yaml => yaml::write(&[answer]).or_fail(Exit::Failure, ENCODE)?,
     };
-    streams.write(text.as_bytes()).map_err(Error::Write)?;
+    streams.print(&text)?;
     Ok(match (difference, said.fault) {
         (None, None) => Exit::Success,
         _ => Exit::Finding,
     })
-}
-
-fn asked(key: &ReadKey) -> Value {
-    read_to_json(key)
 }
 
 /// Returns the first place in which two answers differ, with both values.

@@ -6,16 +6,15 @@ use sha2::{Digest as _, Sha256};
 
 /// The seed of the guest's random numbers.
 pub(super) fn of_pass(seed: u64) -> [u8; 32] {
-    SeedStream::new(seed, "pass").block()
+    let mut bytes = [0; 32];
+    stream(seed, "pass")(&mut bytes);
+    bytes
 }
 
 /// A generated value of a Secret.
 pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
-    let mut stream = SeedStream::new(
-        seed,
-        &format!("generate {}/{}", secret.identity(), entry.key),
-    );
-    plan::generate(entry, &mut |bytes| stream.fill(bytes))
+    let purpose = format!("generate {}/{}", secret.identity(), entry.key);
+    plan::generate(entry, &mut stream(seed, &purpose))
 }
 
 /// The suffix that stands for the one an API server appends to a `generateName`.
@@ -26,34 +25,21 @@ pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
         // The alphabet of the API server: without vowels and the digits that resemble them, so that no words appear.
         alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
     };
-    let mut stream = SeedStream::new(seed, &format!("name {prefix}"));
-    plan::generate(&entry, &mut |bytes| stream.fill(bytes))
+    plan::generate(&entry, &mut stream(seed, &format!("name {prefix}")))
 }
 
-struct SeedStream {
-    key: Vec<u8>,
-    counter: u64,
-}
-
-impl SeedStream {
-    fn new(seed: u64, purpose: &str) -> Self {
-        let mut key = seed.to_le_bytes().to_vec();
-        key.extend_from_slice(purpose.as_bytes());
-        Self { key, counter: 0 }
-    }
-
-    fn block(&mut self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(self.counter.to_le_bytes());
-        hash.update(&self.key);
-        self.counter += 1;
-        hash.finalize().into()
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
+/// Returns a source of bytes.
+fn stream(seed: u64, purpose: &str) -> impl FnMut(&mut [u8]) + use<> {
+    let mut key = seed.to_le_bytes().to_vec();
+    key.extend_from_slice(purpose.as_bytes());
+    let mut counter = 0_u64;
+    move |bytes| {
         for chunk in bytes.chunks_mut(32) {
-            let block = self.block();
-            chunk.copy_from_slice(&block[..chunk.len()]);
+            let hash = Sha256::new()
+                .chain_update(counter.to_le_bytes())
+                .chain_update(&key);
+            counter += 1;
+            chunk.copy_from_slice(&hash.finalize()[..chunk.len()]);
         }
     }
 }

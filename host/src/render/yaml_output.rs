@@ -6,7 +6,11 @@ use innkeeper_plan as plan;
 use innkeeper_sandbox::Said;
 use serde_json::{Map, Value};
 
-use super::{Error, document::Document, observed::ObservedObjects, seed};
+use super::{ENCODE, document::Document, observed::ObservedObjects, seed};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Returns all children that the host would write, in the order of the answer, regardless of their dependencies.
 ///
@@ -15,7 +19,7 @@ pub(super) fn children(
     said: &Said,
     observed: &ObservedObjects,
     seed: u64,
-) -> Result<String, Error> {
+) -> Result<String, Failure> {
     let manifests: Vec<Value> = said
         .children
         .iter()
@@ -34,7 +38,7 @@ pub(super) fn children(
             written.then(|| Value::Object(manifest(child, &id, existing, seed)))
         })
         .collect();
-    yaml::write(&manifests).map_err(Error::Encode)
+    yaml::write(&manifests).or_fail(Exit::Failure, ENCODE)
 }
 
 /// Returns the child with its generated values: the existing ones, else new ones from the seed.

@@ -9,10 +9,14 @@ use innkeeper_metrics::Metrics;
 use innkeeper_reconcile::lease::{Election, ElectionParts};
 use jiff::Timestamp;
 use kube::client::ClientBuilder;
+use tower::layer::layer_fn;
 use tracing::info;
 
-use super::{Error, counted::Counting, random::random_u64};
-use crate::config::{self, RunArgs};
+use super::{counted::CountedClient, random::random_u64};
+use crate::{
+    config::{self, Exit, RunArgs},
+    failure::{Failure, OrFail as _},
+};
 
 /// The clients, created from one configuration.
 pub(super) struct Clients {
@@ -24,10 +28,10 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Reads the client configuration of the cluster.
-    pub(super) async fn find(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Error> {
+    pub(super) async fn find(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Failure> {
         let mut config = config::client_config(&args.cluster.connection)
             .await
-            .map_err(Error::Config)?;
+            .or_fail(Exit::Usage, "failed to find the cluster")?;
         config.connect_timeout = Some(Duration::from_secs(10));
         // The reconcile loop retries. Retries of the client would repeat writes without the loop's knowledge.
         config.default_retry = false;
@@ -46,16 +50,19 @@ impl Clients {
     }
 
     /// Creates a client with its own connections; all its requests are counted.
-    pub(super) fn client(&self) -> Result<kube::Client, Error> {
-        let counting = Counting(Arc::clone(&self.metrics));
+    pub(super) fn client(&self) -> Result<kube::Client, Failure> {
+        let counted = layer_fn(|inner| CountedClient {
+            inner,
+            metrics: Arc::clone(&self.metrics),
+        });
         ClientBuilder::try_from(self.config.clone())
-            .map(|client| client.with_layer(&counting).build())
-            .map_err(|source| Error::Client(Box::new(source)))
+            .map(|client| client.with_layer(&counted).build())
+            .or_fail(Exit::Failure, "failed to create a client of the API server")
     }
 
     /// Returns the claim to write and the election that renews it with a lease in the host's namespace.
     /// Without leader election, the claim is unlimited.
-    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<Election>), Error> {
+    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<Election>), Failure> {
         if !args.elects_leader() {
             return Ok((Claim::unlimited(), None));
         }

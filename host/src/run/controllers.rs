@@ -11,7 +11,11 @@ use innkeeper_reconcile::{
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, StatusRegistry, random::random_u64};
+use super::{StatusRegistry, random::random_u64, tasks::joined};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended.
 pub(super) async fn run(
@@ -20,7 +24,7 @@ pub(super) async fn run(
     limits: &Limits,
     stop: CancellationToken,
     status: &StatusRegistry,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     status.add(served);
     let places = Arc::new(Semaphore::new(limits.concurrency_max));
     let mut controllers = JoinSet::new();
@@ -35,13 +39,13 @@ pub(super) async fn run(
         let witness = status.observe(reconciler, limits.concurrency_max);
         controllers.spawn(controller::run(work, bounds, witness, stop.clone()));
     }
-    let died = |source| Error::Controller {
-        plugin: served.name.to_string(),
-        source,
-    };
     let all_ended = async {
         while let Some(ended) = controllers.join_next().await {
-            ended.map_err(Error::Task)?.map_err(died)?;
+            let ended = ended.map(|ended| {
+                let message = format!("the controller of plugin {} ended", served.name);
+                ended.or_fail(Exit::Failure, message)
+            });
+            joined(ended)?;
         }
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! A client layer that counts every request to the API server.
+//! A client that counts every request to the API server.
 
 use std::{
     sync::Arc,
@@ -8,16 +8,12 @@ use std::{
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Method, Request, Response, StatusCode};
 use innkeeper_metrics::Metrics;
-use tower::{Layer, Service};
-
-/// The layer that counts the requests of a client.
-#[derive(Clone)]
-pub(super) struct Counting(pub(super) Arc<Metrics>);
+use tower::Service;
 
 /// A client whose requests are counted.
 pub(super) struct CountedClient<S> {
-    inner: S,
-    metrics: Arc<Metrics>,
+    pub(super) inner: S,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// A request in flight; counted on drop, so that a cancelled request counts as well.
@@ -25,17 +21,6 @@ struct Sent {
     metrics: Arc<Metrics>,
     method: Method,
     status: Option<StatusCode>,
-}
-
-impl<S> Layer<S> for Counting {
-    type Service = CountedClient<S>;
-
-    fn layer(&self, inner: S) -> CountedClient<S> {
-        CountedClient {
-            inner,
-            metrics: Arc::clone(&self.0),
-        }
-    }
 }
 
 impl<S, A, B> Service<Request<A>> for CountedClient<S>
@@ -52,24 +37,20 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let mut sent = Sent {
+        let sent = Sent {
             metrics: Arc::clone(&self.metrics),
             method: request.method().clone(),
             status: None,
         };
         let answer = self.inner.call(request);
         async move {
+            // The future takes the whole guard: of a field alone it would take a copy.
+            let mut sent = sent;
             let answer = answer.await;
-            sent.answered(answer.as_ref().ok().map(Response::status));
+            sent.status = answer.as_ref().ok().map(Response::status);
             answer
         }
         .boxed()
-    }
-}
-
-impl Sent {
-    fn answered(&mut self, status: Option<StatusCode>) {
-        self.status = status;
     }
 }
 
@@ -112,7 +93,10 @@ mod tests {
     #[tokio::test]
     async fn o1_every_request_is_counted_also_one_that_was_given_up() {
         let metrics = Arc::new(Metrics::new());
-        let mut client = Counting(Arc::clone(&metrics)).layer(Server);
+        let mut client = CountedClient {
+            inner: Server,
+            metrics: Arc::clone(&metrics),
+        };
         let request = |method| Request::builder().method(method).body(()).unwrap();
         for _ in 0..2 {
             let answer = client.call(request(Method::PATCH)).await.unwrap();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::tasks::MaybeTemporary;
+use crate::failure::Failure;
 
 /// The name of the hash key's Secret in the host's namespace.
 pub const SECRET: &str = "innkeeper-hash-key";
@@ -27,16 +27,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A failure to read or create the hash key.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The Secret cannot be read.
-    #[error("failed to read the Secret {namespace}/{SECRET}")]
-    Read {
-        /// The host's namespace.
-        namespace: String,
-        /// The cause.
-        #[source]
-        source: Box<cluster::Error>,
-    },
+pub(super) enum Error {
     /// The Secret does not contain a key of the right length.
     #[error(
         "the Secret {namespace}/{SECRET} is invalid: restore the {LENGTH} bytes of data.{DATA_KEY} that the host created"
@@ -45,45 +36,12 @@ pub enum Error {
         /// The host's namespace.
         namespace: String,
     },
-    /// The host's namespace cannot be read.
-    #[error("failed to read the host's namespace {namespace}")]
-    FindNamespace {
-        /// The host's namespace.
-        namespace: String,
-        /// The cause.
-        #[source]
-        source: Box<cluster::Error>,
-    },
-    /// The host's namespace cannot be created.
-    #[error("failed to create the host's namespace {namespace}")]
-    MakeNamespace {
-        /// The host's namespace.
-        namespace: String,
-        /// The cause.
-        #[source]
-        source: Box<apply::Error>,
-    },
-    /// The Secret cannot be created.
-    #[error("failed to create the Secret {namespace}/{SECRET}")]
-    Make {
-        /// The host's namespace.
-        namespace: String,
-        /// The cause.
-        #[source]
-        source: Box<apply::Error>,
-    },
-}
-
-impl MaybeTemporary for Error {
-    fn is_temporary(&self) -> bool {
-        match self {
-            Self::Malformed { .. } => false,
-            Self::Read { .. }
-            | Self::FindNamespace { .. }
-            | Self::MakeNamespace { .. }
-            | Self::Make { .. } => true,
-        }
-    }
+    /// The Secret or its namespace cannot be read.
+    #[error(transparent)]
+    Read(#[from] Box<cluster::Error>),
+    /// The Secret or its namespace cannot be created.
+    #[error(transparent)]
+    Write(#[from] Box<apply::Error>),
 }
 
 /// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
@@ -117,10 +75,7 @@ pub(super) async fn obtain(
         }
         // Another host created the Secret between the read and this write: use its key.
         Err(error) if error.kind == apply::ErrorKind::Exists => read(cluster, namespace).await,
-        Err(source) => Err(Error::Make {
-            namespace: namespace.to_owned(),
-            source: Box::new(source),
-        }),
+        Err(error) => Err(Box::new(error).into()),
     }
 }
 
@@ -132,32 +87,29 @@ async fn ensure_namespace(
 ) -> Result<(), Error> {
     let kind = Gvk::new("", "v1", "Namespace");
     let found = cluster.live_get(&kind, None, namespace).await;
-    let found = found.map_err(|source| Error::FindNamespace {
-        namespace: namespace.to_owned(),
-        source: Box::new(source),
-    })?;
-    if found.is_some() {
-        return Ok(());
+    if found.map_err(Box::new)?.is_none() {
+        writer.namespace(namespace).await.map_err(Box::new)?;
     }
-    let made = writer.namespace(namespace).await;
-    made.map_err(|source| Error::MakeNamespace {
-        namespace: namespace.to_owned(),
-        source: Box::new(source),
-    })
+    Ok(())
+}
+
+/// Gives the key to the passes and to the cache.
+pub(super) fn set(shared: &Shared, key: HashKey) {
+    shared.hash_key.set(key.clone());
+    shared.cluster.set_hash_key(Some(key));
 }
 
 /// Waits until the user has restored a lost key, then gives it to the passes and the cache.
 pub(super) async fn wait_until_restored(
     shared: Arc<Shared>,
     namespace: String,
-) -> Result<(), super::Error> {
+) -> Result<(), Failure> {
     loop {
         sleep(POLL_INTERVAL).await;
         match read(&shared.cluster, &namespace).await {
             Ok(Some(key)) => {
                 info!("the hash key was restored");
-                shared.hash_key.set(key.clone());
-                shared.cluster.set_hash_key(Some(key));
+                set(&shared, key);
                 return Ok(());
             }
             Ok(None) => {}
@@ -168,14 +120,9 @@ pub(super) async fn wait_until_restored(
 
 /// Reads the key; none if the Secret does not exist.
 pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<HashKey>, Error> {
-    let found = cluster
-        .live_get(&Gvk::new("", "v1", "Secret"), Some(namespace), SECRET)
-        .await
-        .map_err(|source| Error::Read {
-            namespace: namespace.to_owned(),
-            source: Box::new(source),
-        })?;
-    let Some(secret) = found else {
+    let kind = Gvk::new("", "v1", "Secret");
+    let found = cluster.live_get(&kind, Some(namespace), SECRET).await;
+    let Some(secret) = found.map_err(Box::new)? else {
         return Ok(None);
     };
     let malformed = || Error::Malformed {

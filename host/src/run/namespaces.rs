@@ -2,72 +2,44 @@
 //!
 //! A namespace that is deleted later counts as empty and is no error.
 
-use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_cluster::Cluster;
 use innkeeper_model::Gvk;
 
-use super::tasks::{MaybeTemporary, retry, wait_for_api_server};
-
-/// The reason for which the host cannot use a namespace.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The namespace does not exist.
-    #[error(
-        "there is no namespace {name}, which --namespaces names: create it and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
-    )]
-    Missing {
-        /// The namespace.
-        name: String,
-    },
-    /// The host may not read the namespace: its Role is missing, or the namespace is.
-    #[error(
-        "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
-    )]
-    Forbidden {
-        /// The namespace.
-        name: String,
-        /// The answer of the API server.
-        #[source]
-        source: Box<cluster::Error>,
-    },
-    /// The API server cannot answer.
-    #[error("failed to read the namespace {name}, which --namespaces names")]
-    Find {
-        /// The namespace.
-        name: String,
-        /// The cause.
-        #[source]
-        source: Box<cluster::Error>,
-    },
-}
-
-impl MaybeTemporary for Error {
-    fn is_temporary(&self) -> bool {
-        matches!(self, Self::Find { .. })
-    }
-}
+use super::tasks::{retry, wait_for_api_server};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Waits until the API server answers, and fails unless every namespace exists.
-pub(super) async fn wait_for_all(cluster: &Cluster) -> Result<(), super::Error> {
+pub(super) async fn wait_for_all(cluster: &Cluster) -> Result<(), Failure> {
     wait_for_api_server(cluster).await?;
-    retry("read the namespaces", || look(cluster)).await?;
-    Ok(())
+    // Waiting helps unless the user has to act.
+    let is_temporary = |failure: &Failure| failure.exit() != Exit::Usage;
+    retry("read the namespaces", is_temporary, || look(cluster)).await
 }
 
-async fn look(cluster: &Cluster) -> Result<(), Error> {
+async fn look(cluster: &Cluster) -> Result<(), Failure> {
     let kind = Gvk::new("", "v1", "Namespace");
     for name in cluster.namespaces().unwrap_or_default() {
-        let found = cluster.live_get(&kind, None, name).await;
-        let name = name.to_string();
-        match found {
+        match cluster.live_get(&kind, None, name).await {
             Ok(Some(_)) => {}
-            Ok(None) => return Err(Error::Missing { name }),
-            Err(source) if source.is_forbidden() => {
-                let source = Box::new(source);
-                return Err(Error::Forbidden { name, source });
+            Ok(None) => {
+                let message = format!(
+                    "there is no namespace {name}, which --namespaces names: create it and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
+                );
+                return Err(Failure::new(Exit::Usage, message));
             }
-            Err(source) => {
-                let source = Box::new(source);
-                return Err(Error::Find { name, source });
+            Err(error) if error.is_forbidden() => {
+                let message = format!(
+                    "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
+                );
+                return Err(error).or_fail(Exit::Usage, message);
+            }
+            Err(error) => {
+                let message =
+                    format!("failed to read the namespace {name}, which --namespaces names");
+                return Err(error).or_fail(Exit::Failure, message);
             }
         }
     }

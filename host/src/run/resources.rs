@@ -24,11 +24,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Shutdown, StatusRegistry, controllers};
-use crate::config::SourceArgs;
+use super::{Shutdown, StatusRegistry, controllers, tasks::joined};
+use crate::{
+    config::{Exit, SourceArgs},
+    failure::{Failure, OrFail as _},
+};
 
 /// The subscriber name of the manager's watch on Plugins.
 const NAME: &str = "innkeeper";
+
+/// The failure of the controller of Plugin resources.
+const ENDED: &str = "the controller of Plugin resources ended";
 
 /// The number of concurrent passes over Plugins; more than one, because a pass may wait for a registry or a compiler.
 const PLACES: usize = 4;
@@ -49,21 +55,6 @@ pub(super) struct PluginResources {
     selector: Option<Selector>,
 }
 
-/// The state from before the first Plugin becomes active.
-pub(super) struct Before {
-    /// The plugins from files, with their parent kinds.
-    pub(super) files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
-    /// Watches that run since standby, by plugin.
-    pub(super) warm: Warm,
-}
-
-/// The manager, the channel of the plugins that it starts, and the watches from standby.
-struct Tended {
-    manager: Arc<Manager>,
-    starts: mpsc::Receiver<Start>,
-    warm: Warm,
-}
-
 impl PluginResources {
     /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
     pub(super) fn new(
@@ -71,9 +62,9 @@ impl PluginResources {
         cluster: &Cluster,
         workshop: Arc<LoaderContext>,
         namespace: &str,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Failure> {
         let fetcher = Fetcher::new(args.settings());
-        let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
+        let fetcher = fetcher.or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
         let loader = Loader {
             cluster: cluster.clone(),
             context: workshop,
@@ -81,7 +72,10 @@ impl PluginResources {
             namespace: namespace.to_owned(),
         };
         Ok(Self {
-            name: PluginName::new(NAME).map_err(Error::Name)?,
+            name: PluginName::new(NAME).or_fail(
+                Exit::Failure,
+                "failed to name the watch of Plugin resources",
+            )?,
             loader: Arc::new(loader),
             selector: args.selector.clone(),
         })
@@ -92,42 +86,44 @@ impl PluginResources {
         &self,
         once_made: OnceMade,
         status: &StatusRegistry,
-    ) -> (Arc<Warmer>, impl Future<Output = Result<(), Error>> + use<>) {
+    ) -> (
+        Arc<Warmer>,
+        impl Future<Output = Result<(), Failure>> + use<>,
+    ) {
         let (name, selector) = (self.name.clone(), self.selector.clone());
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
         let witness = status.observe_named("innkeeper/standby", PLACES);
         let never = CancellationToken::new();
         let warming = controller::run(Arc::clone(&warmer), bounds(), witness, never);
-        (warmer, async { warming.await.map_err(Error::Manager) })
+        (warmer, async {
+            warming.await.or_fail(Exit::Failure, ENDED)
+        })
     }
 
     /// Serves Plugins until `stop` is requested, and then until all passes of their plugins have ended.
     ///
+    /// `files` has the plugins from files with their parent kinds, `warm` the watches that run since standby, by plugin.
     /// The watch of Plugins begins with this call, before the future is polled.
     pub(super) fn serve(
         self,
         shared: Arc<Shared>,
-        before: Before,
+        files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
+        warm: Warm,
         stop: &Shutdown,
         status: Arc<StatusRegistry>,
-    ) -> impl Future<Output = Result<(), Error>> + use<> {
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
         let (sender, starts) = mpsc::channel(STARTS_MAX);
         let parts = ManagerContext {
             shared: Arc::clone(&shared),
             loader: self.loader,
-            files: before.files,
+            files,
             selector: self.selector,
             starts: sender,
             stop: stop.first_token(),
         };
-        let manager = Manager::new(parts, self.name);
-        let tended = Tended {
-            manager: Arc::new(manager),
-            starts,
-            warm: before.warm,
-        };
-        manage(shared, tended, stop.first_token(), status)
+        let manager = Arc::new(Manager::new(parts, self.name));
+        manage(shared, manager, starts, warm, stop.first_token(), status)
     }
 }
 
@@ -143,15 +139,12 @@ fn bounds() -> Bounds {
 
 async fn manage(
     shared: Arc<Shared>,
-    tended: Tended,
+    manager: Arc<Manager>,
+    mut starts: mpsc::Receiver<Start>,
+    mut warm: Warm,
     stop: CancellationToken,
     status: Arc<StatusRegistry>,
-) -> Result<(), Error> {
-    let Tended {
-        manager,
-        mut starts,
-        mut warm,
-    } = tended;
+) -> Result<(), Failure> {
     let witness = status.observe_named("innkeeper/plugin", PLACES);
     let managing = controller::run(Arc::clone(&manager), bounds(), witness, stop.clone());
     let cold = Instant::now() + WARM_FOR;
@@ -159,12 +152,12 @@ async fn manage(
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
         status.is_active(name) || !manager.may_be_own(name)
     }));
-    let mut serving: JoinSet<Result<(), Error>> = JoinSet::new();
+    let mut serving: JoinSet<Result<(), Failure>> = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            ended = &mut managing => return ended.map_err(Error::Manager),
+            ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
@@ -173,27 +166,21 @@ async fn manage(
                 let (shared, status) = (Arc::clone(&shared), Arc::clone(&status));
                 serving.spawn(async move { run(&shared, start, &status).await });
             }
-            Some(ended) = serving.join_next() => ended.map_err(Error::Task)??,
+            Some(ended) = serving.join_next() => joined(ended)?,
         }
     }
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
     while let Some(ended) = serving.join_next().await {
-        ended.map_err(Error::Task)??;
+        joined(ended)?;
     }
     Ok(())
 }
 
-async fn run(shared: &Shared, start: Start, status: &StatusRegistry) -> Result<(), Error> {
-    let Start {
-        served,
-        limits,
-        stop,
-        ended,
-    } = start;
-    let end = controllers::run(shared, &served, &limits, stop, status).await;
-    status.remove(&served);
-    drop(ended);
+async fn run(shared: &Shared, start: Start, status: &StatusRegistry) -> Result<(), Failure> {
+    let end = controllers::run(shared, &start.served, &start.limits, start.stop, status).await;
+    status.remove(&start.served);
+    drop(start.ended);
     end
 }

@@ -1,13 +1,11 @@
 //! Signals: the first one starts the drain, the second one aborts it.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    io,
-    sync::{Arc, OnceLock},
-};
+use std::{convert::Infallible, future::Future, io, sync::Arc};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::SetOnce,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -15,9 +13,8 @@ use tracing::warn;
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     first: CancellationToken,
-    second: CancellationToken,
     /// The number of the second signal.
-    insisted: Arc<OnceLock<u8>>,
+    second: Arc<SetOnce<u8>>,
 }
 
 impl Shutdown {
@@ -29,8 +26,8 @@ impl Shutdown {
     /// Handles a signal: the first one requests a drain, the second one an abort.
     fn signal(&self, number: u8) {
         if self.first.is_cancelled() {
-            self.insisted.get_or_init(|| number);
-            self.second.cancel();
+            // A third signal changes nothing.
+            drop(self.second.set(number));
         } else {
             self.first.cancel();
         }
@@ -43,8 +40,7 @@ impl Shutdown {
 
     /// Waits for the request to abort; returns the number of the second signal.
     pub async fn second(&self) -> u8 {
-        self.second.cancelled().await;
-        self.insisted.get().copied().unwrap_or_default()
+        *self.second.wait().await
     }
 
     /// The token that the request to drain cancels.
@@ -89,7 +85,7 @@ mod tests {
         let stop = Shutdown::default();
         let other = stop.clone();
         stop.signal(15);
-        assert!(other.first.is_cancelled() && !other.second.is_cancelled());
+        assert!(other.first.is_cancelled() && other.second.get().is_none());
         other.signal(2);
         other.signal(15);
         assert_eq!(stop.second().await, 2);

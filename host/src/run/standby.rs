@@ -14,7 +14,8 @@ use innkeeper_reconcile::Inventory;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Error, StatusRegistry, key, resources::PluginResources};
+use super::{StatusRegistry, key, resources::PluginResources};
+use crate::failure::Failure;
 
 /// Waits for the claim with running watches, and returns their registrations.
 pub(super) async fn wait(
@@ -24,7 +25,7 @@ pub(super) async fn wait(
     namespace: &str,
     (plugins, resources): (&[Loaded], Option<&PluginResources>),
     status: &StatusRegistry,
-) -> Result<Warm, Error> {
+) -> Result<Warm, Failure> {
     if claim.is_held() {
         return Ok(Warm::new());
     }

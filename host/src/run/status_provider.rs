@@ -2,19 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{ParentConditions, Waiting, WatchStatus};
+use innkeeper_cluster::{ParentConditions, Waiting, WatchStatus, Why};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
-use innkeeper_model::{ObjectId, error_chain};
+use innkeeper_model::{Gvk, error_chain};
 use innkeeper_plugin_controller::Served;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler};
+use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 use tracing::error;
 
 use super::StatusRegistry;
 use crate::{
     admin::{
-        Check, ControllerState, FaultState, Heartbeat, HostState, KindState, ParentState,
-        PassState, PluginState, StatusProvider, WatchState,
+        Check, FaultState, Heartbeat, HostProgress, HostState, KindState, ParentState, PassState,
+        PluginState, StatusProvider,
     },
     config::LogControl,
 };
@@ -37,13 +38,8 @@ pub(super) struct RunningHost {
 
 impl RunningHost {
     pub(super) fn new(status: Arc<StatusRegistry>, log: LogControl) -> Self {
-        let source = Arc::new(StatusMetrics(Arc::clone(&status)));
-        status.metrics().add_source(source);
+        status.metrics.add_source(status.clone());
         Self { status, log }
-    }
-
-    fn watches(&self) -> Vec<WatchStatus> {
-        watches(&self.status)
     }
 }
 
@@ -58,7 +54,7 @@ pub(super) async fn send_heartbeats(heartbeat: Heartbeat) -> std::convert::Infal
 
 impl StatusProvider for RunningHost {
     fn alive(&self) -> Vec<Check> {
-        self.status.heartbeats().checks()
+        self.status.heartbeats.checks()
     }
 
     fn ready(&self) -> Vec<Check> {
@@ -71,7 +67,7 @@ impl StatusProvider for RunningHost {
         // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
         let standby = self.status.stands_by().then(|| Check {
             name: "standby".to_owned(),
-            problem: still_warming(&self.watches()),
+            problem: still_warming(&watches(&self.status)),
         });
         let active = self.status.active();
         let plugins = active.iter().map(|plugin| Check {
@@ -83,7 +79,7 @@ impl StatusProvider for RunningHost {
     }
 
     fn metrics(&self) -> String {
-        self.status.metrics().encode().unwrap_or_else(|error| {
+        self.status.metrics.encode().unwrap_or_else(|error| {
             error!(error = %error_chain(&error), "failed to encode the metrics");
             String::new()
         })
@@ -93,12 +89,14 @@ impl StatusProvider for RunningHost {
         let active = self.status.active();
         let controllers = self.status.controllers();
         HostState {
-            started: self.status.is_started(),
-            stands_by: self.status.stands_by(),
-            plugins_not_served: self.status.inactive_count(),
+            progress: HostProgress {
+                started: self.status.is_started(),
+                stands_by: self.status.stands_by(),
+                plugins_not_served: self.status.inactive_count(),
+            },
             plugins: active.iter().map(|plugin| plugin_state(plugin)).collect(),
             controllers: controllers.iter().map(controller_state).collect(),
-            watches: self.watches().iter().map(watch_state).collect(),
+            watches: watches(&self.status).iter().map(watch_state).collect(),
         }
     }
 
@@ -121,18 +119,18 @@ fn still_reading(plugin: &Served) -> Option<String> {
         .reconcilers
         .iter()
         .flat_map(|reconciler| reconciler.registration().waiting());
-    let texts: Vec<String> = waiting
-        .filter(|waiting| !waiting.why.is_lasting())
-        .map(|waiting| text(&waiting))
-        .collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    temporary(waiting.map(|Waiting { kind, why, .. }| (kind, why)))
 }
 
 /// Returns the watches that a standby host still waits for, without those that wait for a change by the user.
 fn still_warming(watches: &[WatchStatus]) -> Option<String> {
-    let texts: Vec<String> = watches
-        .iter()
-        .filter_map(|watch| Some((&watch.kind, watch.why.as_ref()?)))
+    let watches = watches.iter();
+    temporary(watches.filter_map(|watch| Some((watch.kind.clone(), watch.why.clone()?))))
+}
+
+/// Returns the reasons that waiting removes.
+fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
+    let texts: Vec<String> = waiting
         .filter(|(_, why)| !why.is_lasting())
         .map(|(kind, why)| format!("{kind} {why}"))
         .collect();
@@ -141,14 +139,10 @@ fn still_warming(watches: &[WatchStatus]) -> Option<String> {
 
 /// Returns the state of every watch; empty before the host has begun to read.
 fn watches(status: &StatusRegistry) -> Vec<WatchStatus> {
-    let cluster = status.cluster();
+    let cluster = status.cluster.get();
     cluster
         .map(|cluster| cluster.status().watches)
         .unwrap_or_default()
-}
-
-fn text(waiting: &Waiting) -> String {
-    format!("{} {}", waiting.kind, waiting.why)
 }
 
 fn plugin_state(plugin: &Served) -> PluginState {
@@ -165,17 +159,11 @@ fn plugin_state(plugin: &Served) -> PluginState {
 }
 
 fn fault_state(fault: RecentFault) -> FaultState {
-    let RecentFault {
-        parent,
-        reason,
-        message,
-        time,
-    } = fault;
     FaultState {
-        parent: parent.to_string(),
-        reason,
-        message,
-        time: time.to_string(),
+        parent: fault.parent.to_string(),
+        reason: fault.reason,
+        message: fault.message,
+        time: fault.time.to_string(),
     }
 }
 
@@ -187,7 +175,11 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
         revision: reconciler.serving().plugin.revision().to_string(),
         passes_skipped: reconciler.passes_skipped(),
         faults: reconciler.faults(),
-        waiting_for: registration.waiting().iter().map(text).collect(),
+        waiting_for: registration
+            .waiting()
+            .iter()
+            .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
+            .collect(),
         ..KindState::default()
     };
     for id in ids {
@@ -207,7 +199,12 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
             continue;
         }
         if state.not_ready.len() < PARENTS_MAX {
-            state.not_ready.push(parent_state(&id, &standing, last));
+            let last_pass = last.map(|(outcome, ago)| PassState {
+                outcome: outcome.to_owned(),
+                seconds_ago: ago.as_secs(),
+            });
+            let parent = ParentState::new(&id, &standing, last_pass);
+            state.not_ready.push(parent);
         } else {
             state.not_ready_omitted += 1;
         }
@@ -215,62 +212,38 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
     state
 }
 
-fn parent_state(
-    id: &ObjectId,
-    standing: &ParentConditions,
-    last: Option<(&'static str, Duration)>,
-) -> ParentState {
-    let shown = |status: Option<&str>| status.unwrap_or_default().to_owned();
-    let why = standing.why().cloned().unwrap_or_default();
-    ParentState {
-        kind: id.kind.to_string(),
-        namespace: id.namespace.as_deref().map(str::to_owned),
-        name: id.name.to_string(),
-        ready: shown(standing.ready_status()),
-        synced: shown(standing.synced_status()),
-        reason: why.reason,
-        message: why.message,
-        last_pass: last.map(|(outcome, ago)| PassState {
-            outcome: outcome.to_owned(),
-            seconds_ago: ago.as_secs(),
-        }),
-    }
-}
-
-fn controller_state(controller: &ControllerMetrics) -> ControllerState {
+fn controller_state(controller: &ControllerMetrics) -> Value {
     let (_, longest) = controller.unfinished();
-    ControllerState {
-        name: controller.name().to_owned(),
-        waiting: controller.waiting(),
-        running: controller.running(),
-        longest_running_pass_seconds: longest.as_secs_f64(),
-    }
+    json!({
+        "name": controller.name(),
+        "waiting": controller.waiting(),
+        "running": controller.running(),
+        "longestRunningPassSeconds": longest.as_secs_f64(),
+    })
 }
 
-fn watch_state(watch: &WatchStatus) -> WatchState {
-    WatchState {
-        kind: watch.kind.to_string(),
-        namespace: watch.namespace.clone(),
-        selector: watch.selector.clone(),
-        users: watch.users,
-        problem: watch.why.as_ref().map(ToString::to_string),
-        objects: watch.objects,
-        bytes: watch.bytes,
-        resource_version: watch.version.0,
-        seconds_since_last_event: watch.last_event.map(|at| at.elapsed().as_secs()),
-        last_error: watch.last_error.clone(),
-        lists: watch.lists,
-    }
+fn watch_state(watch: &WatchStatus) -> Value {
+    json!({
+        "kind": watch.kind.to_string(),
+        "namespace": watch.namespace,
+        "selector": watch.selector,
+        "users": watch.users,
+        "problem": watch.why.as_ref().map(ToString::to_string),
+        "objects": watch.objects,
+        "bytes": watch.bytes,
+        "resourceVersion": watch.version.0,
+        "secondsSinceLastEvent": watch.last_event.map(|at| at.elapsed().as_secs()),
+        "lastError": watch.last_error,
+        "lists": watch.lists,
+    })
 }
 
 /// The metrics that are computed at each scrape.
-struct StatusMetrics(Arc<StatusRegistry>);
-
-impl SampleSource for StatusMetrics {
+impl SampleSource for StatusRegistry {
     fn sample(&self) -> Sample {
-        let plugins = self.0.active();
+        let plugins = self.active();
         Sample {
-            watches: watches(&self.0).iter().map(watch_sample).collect(),
+            watches: watches(self).iter().map(watch_sample).collect(),
             plugins: plugins
                 .iter()
                 .map(|plugin| PluginSample {
@@ -288,8 +261,8 @@ impl SampleSource for StatusMetrics {
                         .sum(),
                 })
                 .collect(),
-            left_out: self.0.inactive_count(),
-            unfinished: self.0.controllers().iter().map(unfinished).collect(),
+            left_out: self.inactive_count(),
+            unfinished: self.controllers().iter().map(unfinished).collect(),
         }
     }
 }

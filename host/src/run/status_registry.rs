@@ -28,17 +28,20 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub struct StatusRegistry {
     shared: OnceLock<Arc<Shared>>,
-    cluster: OnceLock<Cluster>,
+    /// The cache; none before the host has begun to read.
+    pub(super) cluster: OnceLock<Cluster>,
     active: RwLock<Vec<Arc<Served>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugins from files that were tried and are not active.
     inactive: AtomicUsize,
     /// The number of plugins from files; none before they are loaded.
     given: OnceLock<usize>,
-    /// The host waits for the lease with loaded plugins and running watches.
+    /// True while the host waits for the lease with loaded plugins and running watches.
     stands_by: AtomicBool,
-    metrics: Arc<Metrics>,
-    heartbeats: Heartbeats,
+    /// The metrics of the process.
+    pub(super) metrics: Arc<Metrics>,
+    /// The heartbeats of the process.
+    pub(super) heartbeats: Heartbeats,
 }
 
 impl StatusRegistry {
@@ -68,7 +71,7 @@ impl StatusRegistry {
         self.inactive.load(Ordering::Relaxed)
     }
 
-    /// Returns true while the host waits for the lease with loaded plugins and running watches.
+    /// Returns true while the host waits for the lease.
     pub(super) fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::Relaxed)
     }
@@ -76,16 +79,6 @@ impl StatusRegistry {
     /// Records the begin and the end of standby.
     pub(super) fn stand_by(&self, stands_by: bool) {
         self.stands_by.store(stands_by, Ordering::Relaxed);
-    }
-
-    /// The cache; none before the host has begun to read.
-    pub(super) fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.get()
-    }
-
-    pub(super) fn set_cluster(&self, cluster: &Cluster) {
-        // `start` is the only caller, so the cell is empty here.
-        self.cluster.get_or_init(|| cluster.clone());
     }
 
     /// Records that `loaded` of `given` plugins were loaded, and shows the shared context.
@@ -114,16 +107,6 @@ impl StatusRegistry {
     /// Discounts a plugin that has become active after a failed attempt.
     pub(super) fn uncount_inactive(&self) {
         self.inactive.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// The metrics of the process.
-    pub(super) const fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
-    /// The heartbeats of the process.
-    pub(super) const fn heartbeats(&self) -> &Heartbeats {
-        &self.heartbeats
     }
 
     /// The metrics of all controllers since the start, one entry per controller name.

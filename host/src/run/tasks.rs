@@ -6,41 +6,45 @@ use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_model::{Backoff, error_chain};
 use innkeeper_reconcile::lease::Election;
 use tokio::{
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Error, Shutdown, random::random_u64};
+use super::{Shutdown, random::random_u64};
 use crate::{
     admin::Heartbeat,
-    config::{Definitions, ScopeArgs},
+    config::{Definitions, Exit, ScopeArgs},
+    failure::{Failure, OrFail as _},
 };
 
 /// The longest delay between two attempts at a step that the start of the host needs.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
+/// The failure of a task that panicked.
+pub(super) const TASK_ENDED: &str = "a task of the host ended";
+
 /// All tasks of the process; aborted on drop.
 #[derive(Default)]
 pub(super) struct Tasks {
     /// Tasks that end only with an error, or with success if their work is done.
-    background: JoinSet<Result<(), Error>>,
+    background: JoinSet<Result<(), Failure>>,
     /// Tasks that end after the request to stop.
-    plugins: JoinSet<Result<(), Error>>,
+    plugins: JoinSet<Result<(), Failure>>,
 }
 
 impl Tasks {
     pub(super) fn background(
         &mut self,
-        task: impl Future<Output = Result<(), Error>> + Send + 'static,
+        task: impl Future<Output = Result<(), Failure>> + Send + 'static,
     ) {
         self.background.spawn(task);
     }
 
     pub(super) fn plugin(
         &mut self,
-        task: impl Future<Output = Result<(), Error>> + Send + 'static,
+        task: impl Future<Output = Result<(), Failure>> + Send + 'static,
     ) {
         self.plugins.spawn(task);
     }
@@ -63,37 +67,29 @@ impl Tasks {
         self.background(async move {
             match driver.run(move || heartbeat.send()).await {
                 Ok(never) => match never {},
-                Err(error) => Err(Error::Cluster(Box::new(error))),
+                Err(error) => Err(error).or_fail(Exit::Failure, "the cache ended"),
             }
         });
         cluster
     }
 
-    /// Runs the freshness check of the cache in the background.
-    pub(super) fn prove(&mut self, cluster: Cluster) {
-        self.background(async move {
-            cluster.check_freshness().await;
-            Ok(())
-        });
-    }
-
     /// Waits for the first task that fails; fails as well once no plugin task is left.
-    pub(super) async fn first_death(&mut self) -> Result<(), Error> {
+    pub(super) async fn first_death(&mut self) -> Result<(), Failure> {
         let plugins = self.plugins.len();
         loop {
             let ended = tokio::select! {
                 Some(ended) = self.background.join_next() => ended,
                 ended = self.plugins.join_next() => match ended {
                     Some(ended) => ended,
-                    None => return Err(Error::NothingToServe(plugins)),
+                    None => return Err(nothing_to_serve(Exit::Failure, plugins)),
                 },
             };
-            ended.map_err(Error::Task)??;
+            joined(ended)?;
         }
     }
 
     /// Waits for the request to stop; fails if a task fails before that.
-    pub(super) async fn first_death_before(&mut self, stop: &Shutdown) -> Result<(), Error> {
+    pub(super) async fn first_death_before(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         tokio::select! {
             // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
             // Only the order of the branches tells this from a failure.
@@ -104,9 +100,9 @@ impl Tasks {
     }
 
     /// Waits until every plugin task has ended.
-    pub(super) async fn all_plugins_ended(&mut self) -> Result<(), Error> {
+    pub(super) async fn all_plugins_ended(&mut self) -> Result<(), Failure> {
         while let Some(ended) = self.plugins.join_next().await {
-            ended.map_err(Error::Task)??;
+            joined(ended)?;
         }
         Ok(())
     }
@@ -130,22 +126,35 @@ impl LeaseKeeper {
     }
 
     /// Waits until the claim ends without a release by this process, or the task fails. Pending without an election.
-    pub(super) async fn died(&mut self) -> Error {
+    pub(super) async fn died(&mut self) -> Failure {
+        const LOST: &str = "lost the lease: another process may write now; restart this process (a Deployment does it) to stand by";
+
+        let lost = || Failure::new(Exit::Failure, LOST);
         match self.task.join_next().await {
-            Some(Ok(())) => Error::ClaimOver,
-            Some(Err(error)) => Error::Task(error),
+            Some(ended) => joined(ended.map(Ok)).err().unwrap_or_else(lost),
             None => std::future::pending().await,
         }
     }
 
     /// Releases the lease if this process holds it; the process must not write after that.
-    pub(super) async fn let_go(mut self) -> Result<(), Error> {
+    pub(super) async fn let_go(mut self) -> Result<(), Failure> {
         self.let_go.cancel();
         while let Some(ended) = self.task.join_next().await {
-            ended.map_err(Error::Task)?;
+            joined(ended.map(Ok))?;
         }
         Ok(())
     }
+}
+
+/// Returns the result of a task that has ended; fails if it panicked.
+pub(super) fn joined<T>(ended: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
+    ended.or_fail(Exit::Failure, TASK_ENDED)?
+}
+
+pub(super) fn nothing_to_serve(exit: Exit, given: usize) -> Failure {
+    let message =
+        format!("none of the {given} plugins can be served: see the log for the reason of each");
+    Failure::new(exit, message)
 }
 
 /// Returns the delays between attempts.
@@ -154,15 +163,19 @@ pub(super) fn backoff() -> Backoff {
 }
 
 /// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
-pub(super) async fn retry<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T, E>
+pub(super) async fn retry<T, E, F>(
+    what: &str,
+    is_temporary: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
-    E: std::error::Error + MaybeTemporary + 'static,
+    E: std::error::Error + 'static,
 {
     let mut backoff = backoff();
     loop {
         match attempt().await {
-            Err(error) if error.is_temporary() => {
+            Err(error) if is_temporary(&error) => {
                 let delay = backoff.delay();
                 warn!(error = %error_chain(&error), again_in = ?delay, "failed to {what}");
                 sleep(delay).await;
@@ -172,26 +185,16 @@ where
     }
 }
 
-/// An error that may be temporary.
-pub(super) trait MaybeTemporary {
-    fn is_temporary(&self) -> bool;
-}
-
-impl MaybeTemporary for innkeeper_reconcile::InventoryError {
-    fn is_temporary(&self) -> bool {
-        matches!(self, Self::Read { .. })
-    }
-}
-
 /// Waits for the first discovery of the API server; the cache's driver logs failures in the meantime.
 /// Fails if the API server refuses the credentials for longer than it does while it starts.
-pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Error> {
+pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
+    const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
     /// Longer than the discovery of a healthy API server takes.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
         if cluster.status().unauthorized {
-            return Err(Error::Unauthorized);
+            return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
         }
     }
     Ok(())
@@ -220,11 +223,9 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.background(pending());
         tasks.plugin(pending());
-        tasks.background(async { Err(Error::Unauthorized) });
-        assert!(matches!(
-            tasks.first_death().await,
-            Err(Error::Unauthorized)
-        ));
+        tasks.background(async { Err(Failure::new(Exit::Failure, "on purpose")) });
+        let ended = tasks.first_death().await;
+        assert_eq!(ended.unwrap_err().to_string(), "on purpose");
     }
 
     #[tokio::test]
@@ -232,7 +233,8 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.plugin(pending());
         tasks.background(async { panic!("on purpose") });
-        assert!(matches!(tasks.first_death().await, Err(Error::Task(_))));
+        let ended = tasks.first_death().await;
+        assert_eq!(ended.unwrap_err().to_string(), TASK_ENDED);
     }
 
     #[tokio::test]
@@ -242,23 +244,19 @@ mod tests {
         tasks.plugin(async { Ok(()) });
         tasks.plugin(async { Ok(()) });
         let ended = tasks.first_death().await;
-        assert!(matches!(ended, Err(Error::NothingToServe(2))));
+        let none = nothing_to_serve(Exit::Failure, 2).to_string();
+        assert_eq!(ended.unwrap_err().to_string(), none);
     }
 
     #[derive(Debug, thiserror::Error)]
     #[error("{0}")]
     struct Attempt(io::ErrorKind);
 
-    impl MaybeTemporary for Attempt {
-        fn is_temporary(&self) -> bool {
-            self.0 == io::ErrorKind::ConnectionRefused
-        }
-    }
-
     #[tokio::test]
     async fn retries_only_temporary_errors() {
         let mut attempts = 0;
-        let ended = retry("connect", || {
+        let is_temporary = |error: &Attempt| error.0 == io::ErrorKind::ConnectionRefused;
+        let ended = retry("connect", is_temporary, || {
             attempts += 1;
             let kind = match attempts {
                 1 => io::ErrorKind::ConnectionRefused,

@@ -5,55 +5,53 @@ use std::{sync::Arc, time::Duration};
 use reqwest::{StatusCode, redirect::Policy};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-use super::{Error, FaultRow, HostRow, ParentRow, PluginRow, Survey};
-use crate::admin::{HostState, KindState, ParentState, PluginState};
-
-/// A failure to create the HTTP client.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// TLS cannot be configured. The client requires a configuration although the host is asked by plain HTTP.
-    #[error("failed to configure TLS")]
-    Tls(#[source] rustls::Error),
-    /// The client cannot be built.
-    #[error("failed to build the client")]
-    Build(#[source] reqwest::Error),
-}
+use super::{OfPlugin, PluginRow, Survey};
+use crate::{
+    admin::{HostState, KindState, PluginState},
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Asks the host at `address` for its state.
-pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, Error> {
-    let client = client(patience).map_err(Error::HttpClient)?;
-    let no_host = |source| Error::NoHost {
-        address: address.to_owned(),
-        source,
+pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, Failure> {
+    let client = client(patience)?;
+    let no_host = || {
+        format!(
+            "no host answers at {address}: check that it is running and that its --admin-address is the same"
+        )
     };
     let url = format!("http://{address}/debug/state");
-    let answer = client.get(url).send().await.map_err(no_host)?;
-    match answer.status() {
-        StatusCode::OK => {}
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => {
-            return Err(Error::Closed(address.to_owned()));
-        }
-        status => {
-            return Err(Error::NotAHost {
-                address: address.to_owned(),
-                status: status.as_u16(),
-            });
-        }
+    let answer = client.get(url).send().await;
+    let answer = answer.or_fail(Exit::Failure, no_host())?;
+    let problem = match answer.status() {
+        StatusCode::OK => None,
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Some(format!(
+            "the host at {address} does not serve its state: start it with --debug-endpoints and ask from its machine (kubectl port-forward), or omit --admin-address to ask the cluster"
+        )),
+        status => Some(format!(
+            "the server at {address} is not an innkeeper host: it answered with status {}",
+            status.as_u16()
+        )),
+    };
+    if let Some(problem) = problem {
+        return Err(Failure::new(Exit::Failure, problem));
     }
-    let text = answer.text().await.map_err(no_host)?;
-    let state = serde_json::from_str(&text).map_err(|source| Error::Understand {
-        address: address.to_owned(),
-        source,
-    })?;
+    let text = answer.text().await.or_fail(Exit::Failure, no_host())?;
+    let state = serde_json::from_str(&text).or_fail(
+        Exit::Failure,
+        format!("failed to parse the state from {address}: check that it is an innkeeper host"),
+    )?;
     Ok(of_state(address, state))
 }
 
-fn client(patience: Duration) -> Result<reqwest::Client, ClientError> {
+fn client(patience: Duration) -> Result<reqwest::Client, Failure> {
+    const FAILED: &str = "failed to create an HTTP client";
+
     let provider = Arc::new(ring::default_provider());
     // The client requires a TLS configuration. Hosts serve plain HTTP, so that no certificate needs to be trusted.
     let tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(ClientError::Tls)?
+        .or_fail(Exit::Failure, FAILED)?
         .with_root_certificates(RootCertStore::empty())
         .with_no_client_auth();
     reqwest::Client::builder()
@@ -62,57 +60,32 @@ fn client(patience: Duration) -> Result<reqwest::Client, ClientError> {
         .no_proxy()
         .timeout(patience)
         .build()
-        .map_err(ClientError::Build)
+        .or_fail(Exit::Failure, FAILED)
 }
 
 /// Converts the state of a host.
 pub(super) fn of_state(address: &str, state: HostState) -> Survey {
-    let HostState {
-        started,
-        stands_by,
-        plugins_not_served,
-        plugins,
-        controllers: _,
-        watches: _,
-    } = state;
     let mut survey = Survey {
         from: format!("host {address}"),
-        host: Some(HostRow {
-            started,
-            stands_by,
-            plugins_not_served,
-        }),
+        host: Some(state.progress),
         ..Survey::default()
     };
-    for plugin in plugins {
+    for plugin in state.plugins {
         survey.plugins.push(plugin_row(&plugin));
-        let PluginState {
-            name,
-            kinds,
-            last_faults,
-        } = plugin;
-        for kind in kinds {
+        let name = plugin.name;
+        for kind in plugin.kinds {
             survey.parents_omitted += kind.not_ready_omitted;
-            let rows = kind.not_ready.into_iter();
+            let parents = kind.not_ready.into_iter();
             survey
                 .parents
-                .extend(rows.map(|parent| parent_row(&name, parent)));
+                .extend(parents.map(|parent| OfPlugin::by(&name, parent)));
         }
+        let faults = plugin.last_faults.into_iter();
         survey
             .faults
-            .extend(last_faults.into_iter().map(|fault| FaultRow {
-                plugin: name.clone(),
-                parent: fault.parent,
-                reason: fault.reason,
-                message: fault.message,
-                time: fault.time,
-            }));
+            .extend(faults.map(|fault| OfPlugin::by(&name, fault)));
     }
-    // Times in RFC 3339 and UTC sort as text.
-    survey.faults.sort_by(|a, b| b.time.cmp(&a.time));
-    survey.plugins.sort_by(|a, b| a.name.cmp(&b.name));
-    survey.parents.sort();
-    survey
+    survey.sorted()
 }
 
 fn plugin_row(plugin: &PluginState) -> PluginRow {
@@ -137,29 +110,5 @@ fn plugin_row(plugin: &PluginState) -> PluginRow {
             .first()
             .map(|kind| kind.revision.clone())
             .unwrap_or_default(),
-    }
-}
-
-fn parent_row(plugin: &str, parent: ParentState) -> ParentRow {
-    let ParentState {
-        kind,
-        namespace,
-        name,
-        ready,
-        synced,
-        reason,
-        message,
-        last_pass,
-    } = parent;
-    ParentRow {
-        plugin: plugin.to_owned(),
-        kind,
-        namespace,
-        name,
-        ready,
-        synced,
-        reason,
-        message,
-        last_pass,
     }
 }

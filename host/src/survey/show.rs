@@ -1,10 +1,9 @@
-//! A survey as tables for people, or as JSON.
+//! A survey as tables for people.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use serde::Serialize;
-
-use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
+use super::{OfPlugin, PluginRow, Survey};
+use crate::admin::{FaultState, ParentState};
 
 /// The gap between two columns.
 const GAP: &str = "  ";
@@ -94,40 +93,50 @@ fn plugins(plugins: &[PluginRow]) -> String {
     )
 }
 
-fn parents(parents: &[ParentRow]) -> String {
-    let rows = parents.iter().map(|parent| {
-        let place = match &parent.namespace {
-            Some(namespace) => format!("{namespace}/{}", parent.name),
-            None => parent.name.clone(),
-        };
-        [
-            format!("{} {place}", parent.kind),
-            parent.plugin.clone(),
-            parent.ready.clone(),
-            parent.synced.clone(),
-            parent
-                .last_pass
-                .as_ref()
-                .map(|pass| format!("{}, {} s ago", pass.outcome, pass.seconds_ago))
-                .unwrap_or_default(),
-            why(&parent.reason, &parent.message),
-        ]
-    });
+fn parents(parents: &[OfPlugin<ParentState>]) -> String {
+    let rows = parents.iter().map(
+        |OfPlugin {
+             plugin,
+             state: parent,
+         }| {
+            let place = match &parent.namespace {
+                Some(namespace) => format!("{namespace}/{}", parent.name),
+                None => parent.name.clone(),
+            };
+            [
+                format!("{} {place}", parent.kind),
+                plugin.clone(),
+                parent.ready.clone(),
+                parent.synced.clone(),
+                parent
+                    .last_pass
+                    .as_ref()
+                    .map(|pass| format!("{}, {} s ago", pass.outcome, pass.seconds_ago))
+                    .unwrap_or_default(),
+                why(&parent.reason, &parent.message),
+            ]
+        },
+    );
     table(
         ["PARENT", "PLUGIN", "READY", "SYNCED", "LAST PASS", "WHY"],
         rows,
     )
 }
 
-fn faults(faults: &[FaultRow]) -> String {
-    let rows = faults.iter().map(|fault| {
-        [
-            fault.time.clone(),
-            fault.plugin.clone(),
-            fault.parent.clone(),
-            why(&fault.reason, &fault.message),
-        ]
-    });
+fn faults(faults: &[OfPlugin<FaultState>]) -> String {
+    let rows = faults.iter().map(
+        |OfPlugin {
+             plugin,
+             state: fault,
+         }| {
+            [
+                fault.time.clone(),
+                plugin.clone(),
+                fault.parent.clone(),
+                why(&fault.reason, &fault.message),
+            ]
+        },
+    );
     table(["TIME", "PLUGIN", "PARENT", "FAULT"], rows)
 }
 
@@ -187,16 +196,4 @@ fn plain(text: &str) -> Cow<'_, str> {
 
 fn line(out: &mut String, text: &str) {
     writeln!(out, "{text}").expect("writing to a String does not fail");
-}
-
-/// Encodes a value as indented JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(value).map_err(Error::Encode)?;
-    Ok(format!("{text}\n"))
-}
-
-/// Encodes a value as one line of JSON.
-pub(super) fn json_line(value: &impl Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string(value).map_err(Error::Encode)?;
-    Ok(format!("{text}\n"))
 }

@@ -72,7 +72,7 @@ fn reports_that_all_parents_are_ready() {
     let survey = host::of_state("h:1", state.clone());
     assert!(survey.is_well());
     assert!(show::status(&survey).ends_with("\nAll 2 parents are Ready.\n"));
-    state.plugins_not_served = 1;
+    state.progress.plugins_not_served = 1;
     let survey = host::of_state("h:1", state);
     assert!(!survey.is_well());
     let text = show::status(&survey);

@@ -61,37 +61,29 @@ impl ServedKinds {
         let document: APIGroupDiscoveryList =
             serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         for group in document.items {
-            let name = group
-                .metadata
-                .and_then(|metadata| metadata.name)
-                .unwrap_or_default();
+            let name = group.metadata.and_then(|metadata| metadata.name);
+            let name = name.unwrap_or_default();
             for version in group.versions {
                 let number = version.version.unwrap_or_default();
                 if version.freshness.as_deref() == Some("Stale") {
-                    let versions = former.by_kind.values().flatten();
-                    versions
-                        .filter(|known| {
-                            *known.kind.group == *name && *known.kind.version == *number
-                        })
+                    let is_same = |known: &Gvk| *known.group == *name && *known.version == *number;
+                    let known = former.by_kind.values().flatten();
+                    known
+                        .filter(|known| is_same(&known.kind))
                         .for_each(|known| self.add(known.clone()));
                 }
                 for resource in version.resources {
                     let has = |verb: &str| resource.verbs.iter().any(|known| known == verb);
-                    let kind = resource.response_kind.as_ref();
-                    let (Some(kind), Some(plural)) =
-                        (kind.and_then(|kind| kind.kind.clone()), &resource.resource)
-                    else {
-                        continue;
-                    };
-                    if has("list") && has("watch") {
-                        let namespaced = resource.scope.as_deref() == Some("Namespaced");
+                    let is_watched = has("list") && has("watch");
+                    let kind = resource.response_kind.and_then(|kind| kind.kind);
+                    if let (true, Some(kind), Some(plural)) = (is_watched, kind, resource.resource)
+                    {
                         self.add(Resource {
                             kind: Gvk::new(&*name, &*number, kind),
-                            plural: plural.as_str().into(),
-                            scope: if namespaced {
-                                Scope::Namespaced
-                            } else {
-                                Scope::Cluster
+                            plural: plural.into(),
+                            scope: match resource.scope.as_deref() {
+                                Some("Namespaced") => Scope::Namespaced,
+                                _ => Scope::Cluster,
                             },
                         });
                     }
@@ -119,6 +111,11 @@ pub(super) enum DiscoveryError {
 }
 
 impl DiscoveryError {
+    /// Returns true if the API server does not accept the credentials.
+    pub(super) const fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Request(failure) if failure.is_unauthorized())
+    }
+
     /// The pause that the API server requests.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {

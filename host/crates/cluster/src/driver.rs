@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use innkeeper_model::causes;
+use innkeeper_model::error_chain;
 use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep},
@@ -18,11 +18,10 @@ use tokio::{
 
 use super::{
     discovery::DiscoveryReader,
-    error::{Error, chain},
+    error::Error,
     shared::CacheShared,
-    state::SlotId,
+    state::TaskId,
     watch::{Watcher, pauses},
-    wire::WireFailure,
 };
 
 /// The interval at which an idle loop turns, only to report that it is alive: a third of the time after which `/livez` fails.
@@ -46,7 +45,7 @@ impl Driver {
     /// Dropping the future ends every task and closes every connection.
     pub async fn run(mut self, beat: impl Fn() + Send) -> Result<Infallible, Error> {
         let mut tasks = JoinSet::new();
-        let mut running: BTreeMap<(SlotId, u64), AbortHandle> = BTreeMap::new();
+        let mut running: BTreeMap<TaskId, AbortHandle> = BTreeMap::new();
         tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
         let mut turns = interval(BEAT_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -67,11 +66,7 @@ impl Driver {
     }
 
     /// Starts the wanted watches and aborts the others.
-    fn arrange(
-        &mut self,
-        tasks: &mut JoinSet<()>,
-        running: &mut BTreeMap<(SlotId, u64), AbortHandle>,
-    ) {
+    fn arrange(&mut self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<TaskId, AbortHandle>) {
         let orders = self.shared.state.lock().orders();
         running.retain(|task, handle| {
             let wanted = orders.contains_key(task);
@@ -82,17 +77,8 @@ impl Driver {
         });
         for (task, order) in orders {
             running.entry(task).or_insert_with(|| {
-                let watcher = Watcher {
-                    shared: Arc::clone(&self.shared),
-                    task,
-                    order,
-                    rng: self.rng.fork(),
-                    told: None,
-                    broke: false,
-                    held: false,
-                    cut_after: None,
-                };
-                tasks.spawn(watcher.run())
+                let shared = Arc::clone(&self.shared);
+                tasks.spawn(Watcher::new(shared, task, order, self.rng.fork()).run())
             });
         }
     }
@@ -110,16 +96,6 @@ const AFTER_HINT: [Duration; 4] = [
 /// The interval of discovery while a caller waits for a kind. A user waits for it after an install, and discovery without
 /// changes costs two small requests. Chosen, not measured.
 const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
-
-/// Returns true if the API server does not accept the credentials.
-fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
-    causes(error).any(|error| {
-        matches!(
-            error.downcast_ref(),
-            Some(WireFailure::Status { code: 401, .. })
-        )
-    })
-}
 
 /// Repeats discovery, after hints and periodically.
 async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
@@ -144,10 +120,9 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 }
             }
             Err(problem) => {
-                let message = chain(&problem);
-                shared
-                    .unauthorized
-                    .store(is_unauthorized(&problem), Ordering::Relaxed);
+                let message = error_chain(&problem).to_string();
+                let refused = problem.is_unauthorized();
+                shared.unauthorized.store(refused, Ordering::Relaxed);
                 let known = shared.discovery_error.lock().replace(message.clone());
                 if known.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
@@ -163,12 +138,13 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
             .options
             .discovery_interval
             .mul_f64(0.8 + 0.4 * rng.f64());
-        let waited_for = shared.expects_kind().then_some(WHILE_WAITED_FOR);
-        let pause = after_hint
-            .next()
-            .copied()
-            .or(waited_for)
-            .unwrap_or(jittered);
+        let is_waited_for = shared.discovered.receiver_count() > 0;
+        let usual = if is_waited_for {
+            WHILE_WAITED_FOR
+        } else {
+            jittered
+        };
+        let pause = after_hint.next().copied().unwrap_or(usual);
         tokio::select! {
             () = sleep(pause) => {}
             () = shared.rediscover.notified() => {

@@ -5,8 +5,8 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    Deserialize, Deserializer, Serialize,
+    de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -58,26 +58,8 @@ impl<'a> Fields<'a> {
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::with_capacity(FIELDS);
-                while let Some(Text(name)) = map.next_key()? {
-                    let value: &RawValue = map.next_value()?;
-                    fields.push((name, value.get()));
-                }
-                Ok(Fields(fields))
-            }
-        }
-
-        deserializer.deserialize_map(Collect)
+        let split = Split::<IgnoredAny>::on(None);
+        Ok(deserializer.deserialize_map(split)?.0)
     }
 }
 
@@ -97,36 +79,29 @@ pub(super) struct MetadataFields<'a> {
     pub(super) managed: Vec<RawManagedEntry<'a>>,
 }
 
-/// An entry of `managedFields`.
-#[derive(Deserialize)]
+/// An entry of `managedFields`, without its time, which changes with every write even if no field does.
+#[derive(Deserialize, Serialize)]
 pub(super) struct RawManagedEntry<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub(super) manager: Option<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub(super) operation: Option<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub(super) subresource: Option<Text<'a>>,
-    #[serde(borrow, rename = "fieldsV1")]
+    #[serde(borrow, rename = "fieldsV1", skip_serializing_if = "Option::is_none")]
     pub(super) fields: Option<&'a RawValue>,
-}
-
-impl<'a> ObjectFields<'a> {
-    /// Splits the text of an object.
-    pub(super) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
 }
 
 impl<'a, 'de: 'a> Deserialize<'de> for ObjectFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (rest, metadata) = deserializer.deserialize_map(Split::on("metadata"))?;
+        let (rest, metadata) = deserializer.deserialize_map(Split::on(Some("metadata")))?;
         Ok(Self { rest, metadata })
     }
 }
 
 impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let split = Split::<Option<Vec<RawManagedEntry<'_>>>>::on("managedFields");
+        let split = Split::<Option<Vec<RawManagedEntry<'_>>>>::on(Some("managedFields"));
         let (rest, managed) = deserializer.deserialize_map(split)?;
         Ok(Self {
             rest,
@@ -135,14 +110,14 @@ impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     }
 }
 
-/// Deserializes one field as its type, and all others as raw text.
+/// Deserializes one field, if it is named, as its type, and all others as raw text.
 struct Split<T> {
-    on: &'static str,
+    on: Option<&'static str>,
     value: PhantomData<T>,
 }
 
 impl<T> Split<T> {
-    const fn on(on: &'static str) -> Self {
+    const fn on(on: Option<&'static str>) -> Self {
         let value = PhantomData;
         Self { on, value }
     }
@@ -159,7 +134,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
         let mut rest = Vec::with_capacity(FIELDS);
         let mut value = None;
         while let Some(Text(name)) = map.next_key()? {
-            if name == self.on {
+            if self.on == Some(&*name) {
                 value = Some(map.next_value()?);
             } else {
                 let raw: &RawValue = map.next_value()?;
@@ -171,7 +146,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
 }
 
 /// A string that borrows from the text unless it holds escapes.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Writes JSON objects field by field.
@@ -214,6 +189,11 @@ impl JsonWriter {
     /// Writes a field whose value is JSON text.
     pub(super) fn raw(&mut self, name: &str, value: &str) {
         self.name(name);
+        self.value(value);
+    }
+
+    /// Writes a value that is JSON text.
+    pub(super) fn value(&mut self, value: &str) {
         self.text.push_str(value);
     }
 

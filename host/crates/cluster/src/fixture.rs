@@ -1,6 +1,6 @@
 //! A cache of one kind without a watch, for benchmarks that measure a single event.
 
-use innkeeper_model::{Access, Gvk};
+use innkeeper_model::Gvk;
 
 use super::{
     store::{ObjectKey, Store},
@@ -20,10 +20,8 @@ impl ObjectCache {
     /// foreign field managers.
     pub fn new(kind: Gvk) -> Self {
         let shape = Shape {
-            kind,
-            form: Access::Full,
-            managers: Some(std::collections::BTreeSet::new()),
-            hash_key: None,
+            managers: Some(std::sync::Arc::default()),
+            ..Shape::whole(&kind)
         };
         Self {
             shape,

@@ -6,19 +6,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{ResourceVersion, Uid};
+use innkeeper_model::{ResourceVersion, Uid, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    error::chain,
-    fields::ObjectFields,
     machine::Since,
     shared::CacheShared,
     state::{FreshnessCheck, UncheckedWatch},
     store::ObjectKey,
     stored::ObjectIdentity,
     watch::pauses,
-    wire::{Page, WatchTarget, WireFailure},
+    wire::WireFailure,
 };
 
 /// The objects of a kind and their versions, as a quorum shows them.
@@ -41,7 +39,7 @@ pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
             Ok(true) => return,
             Ok(false) => {}
             Err(failure) => {
-                tracing::debug!(error = %chain(&failure), "failed to check the freshness of a kind, trying again");
+                tracing::debug!(error = %error_chain(&failure), "failed to check the freshness of a kind, trying again");
             }
         }
         sleep(pauses.delay()).await;
@@ -55,8 +53,7 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         FreshnessCheck::NotListed => return Ok(false),
         FreshnessCheck::Of(target) => target,
     };
-    let page = shared.wire.page(&target, Since::Now, None, Some(1)).await?;
-    let version = Page::parse(&page)?.version()?;
+    let version = shared.wire.version(target.clone()).await?;
     let deadline = Instant::now() + MOVES_ON_WITHIN;
     loop {
         if shared.state.lock().check_by_version(unchecked, version) {
@@ -67,32 +64,15 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         }
         sleep(LOOKED_AT_EVERY).await;
     }
-    let contents = list(shared, &target).await?;
-    Ok(shared.state.lock().check_by_contents(unchecked, &contents))
-}
-
-async fn list(shared: &CacheShared, target: &WatchTarget) -> Result<Contents, WireFailure> {
-    let limit = Some(shared.options.page_objects_max);
     let mut contents = Contents::new();
-    let mut following: Option<String> = None;
-    loop {
-        let _permit = shared.pages.acquire().await;
-        let next = following.as_deref();
-        let text = shared.wire.page(target, Since::Now, next, limit).await?;
-        let page = Page::parse(&text)?;
-        for item in page.items.as_deref().unwrap_or_default() {
-            let (key, seen) = read(item)?;
-            contents.insert(key, seen);
+    let listed = shared.wire.list(&target, Since::Now, true, |page| {
+        for item in page.items.iter().flatten() {
+            let object = ObjectIdentity::of(item)?;
+            let key = ObjectKey::new(&object.namespace, &object.name);
+            contents.insert(key, (object.uid, object.version));
         }
-        following = page.next();
-        if following.is_none() {
-            return Ok(contents);
-        }
-    }
-}
-
-fn read(item: &ObjectFields<'_>) -> Result<(ObjectKey, (Uid, ResourceVersion)), WireFailure> {
-    let object = ObjectIdentity::of(item).map_err(WireFailure::Malformed)?;
-    let key = ObjectKey::new(&object.namespace, &object.name);
-    Ok((key, (object.uid, object.version)))
+        Ok::<(), WireFailure>(())
+    });
+    listed.await?;
+    Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }

@@ -12,7 +12,7 @@ pub struct Interest {
     pub plugin: PluginName,
     /// The kind of parent.
     pub parent: Gvk,
-    /// The labels of the parents.
+    /// Selects the parents by their labels; the default selects all.
     pub selector: Selector,
     /// The kinds of children: those declared now and those ever created. If a kind occurs twice, the first entry
     /// counts.

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use innkeeper_model::{Gvk, Lease, LeaseRecord, Resource, ResourceVersion, Scope};
-use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use innkeeper_model::{Gvk, Lease, LeaseRecord, Resource, Scope};
+use serde_json::Value;
 
-use super::{error::Error, options::Options, stored::Malformed, wire::Wire};
+use super::{
+    error::Error,
+    options::Options,
+    stored::{Malformed, parse_version},
+    wire::Wire,
+};
 
 /// Reads one lease.
 pub struct LeaseReader {
@@ -37,73 +41,45 @@ impl LeaseReader {
 
     /// Returns the lease from a quorum; none if it does not exist.
     pub async fn read(&self) -> Result<Option<Lease>, Error> {
-        let kind = || self.resource.kind.clone();
-        let name = || self.name.clone();
-        let text = self
-            .wire
-            .object(&self.resource, Some(&self.namespace), &self.name)
-            .await
-            .map_err(|source| Error::Read {
-                kind: kind(),
-                name: name(),
-                source,
-            })?;
-        text.map(|text| parse(&text))
-            .transpose()
-            .map_err(|source| Error::Understand {
-                kind: kind(),
-                name: name(),
-                source,
-            })
+        let (namespace, name) = (Some(&*self.namespace), &*self.name);
+        let lease = self.wire.object(&self.resource, namespace, name, parse);
+        lease.await.map_err(|source| Error::Read {
+            kind: self.resource.kind.clone(),
+            name: name.to_owned(),
+            source,
+        })
     }
 }
 
 /// Parses a lease. A missing or senseless field counts as unset, because any user with access can edit a lease.
 fn parse(json: &str) -> Result<Lease, Malformed> {
-    #[derive(Deserialize)]
-    struct LeaseObject {
-        metadata: LeaseMetadata,
-        #[serde(default)]
-        spec: Spec,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct LeaseMetadata {
-        resource_version: String,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Spec {
-        holder_identity: Option<String>,
-        lease_duration_seconds: Option<i64>,
-        #[serde(deserialize_with = "time")]
-        acquire_time: Option<Timestamp>,
-        #[serde(deserialize_with = "time")]
-        renew_time: Option<Timestamp>,
-        lease_transitions: Option<i64>,
-    }
-    fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
-        Ok(text.and_then(|text| text.parse().ok()))
-    }
-    let LeaseObject { metadata, spec } = serde_json::from_str(json).map_err(Malformed::Parse)?;
-    let version = metadata.resource_version;
-    let version = version.parse().map_err(|_| Malformed::Version(version))?;
-    let number = |number: Option<i64>| u32::try_from(number.unwrap_or_default());
+    let lease: Value = serde_json::from_str(json)?;
+    let spec = |name: &str| lease.get("spec").and_then(|spec| spec.get(name));
+    let text = |name: &str| spec(name).and_then(Value::as_str).unwrap_or_default();
+    let number = |name: &str| {
+        let number = spec(name).and_then(Value::as_u64).unwrap_or_default();
+        u32::try_from(number).unwrap_or_default()
+    };
+    let version = lease.pointer("/metadata/resourceVersion");
+    let version = version
+        .and_then(Value::as_str)
+        .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
     Ok(Lease {
-        version: ResourceVersion(version),
+        version: parse_version(version)?,
         record: LeaseRecord {
-            holder: spec.holder_identity.unwrap_or_default(),
-            duration_s: number(spec.lease_duration_seconds).unwrap_or_default(),
-            acquired: spec.acquire_time,
-            renewed: spec.renew_time,
-            transitions: number(spec.lease_transitions).unwrap_or_default(),
+            holder: text("holderIdentity").to_owned(),
+            duration_s: number("leaseDurationSeconds"),
+            acquired: text("acquireTime").parse().ok(),
+            renewed: text("renewTime").parse().ok(),
+            transitions: number("leaseTransitions"),
         },
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use innkeeper_model::ResourceVersion;
+
     use super::*;
 
     #[test]

@@ -20,7 +20,6 @@ pub mod fixture;
 mod freshness;
 mod interest;
 mod lease;
-mod lines;
 mod machine;
 mod options;
 mod parent_conditions;
@@ -150,7 +149,8 @@ impl Cluster {
     /// Waits until a kind is served. Callers add a timeout.
     pub async fn wait_served(&self, kind: &Gvk) -> Resource {
         let mut discovered = self.0.discovered.subscribe();
-        let _expectant = self.0.expect_kind();
+        // After the receiver is there: discovery counts the receivers.
+        self.0.rediscover.notify_one();
         loop {
             if let Some(resource) = self.served(kind) {
                 return resource;
@@ -179,38 +179,18 @@ impl Cluster {
         name: &str,
     ) -> Result<Option<Object>, Error> {
         self.wait_discovered().await;
-        let name_text = || name.to_owned();
         let served = self.served(kind).ok_or_else(|| Error::NotServed {
             kind: kind.clone(),
-            name: name_text(),
+            name: name.to_owned(),
         })?;
-        let found = self
-            .0
-            .wire
-            .object(&served, namespace, name)
-            .await
-            .map_err(|source| Error::Read {
-                kind: kind.clone(),
-                name: name_text(),
-                source,
-            })?;
-        let Some(text) = found else {
-            return Ok(None);
-        };
-        let shape = Shape {
+        let shape = Shape::whole(kind);
+        let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
+        let found = self.0.wire.object(&served, namespace, name, parse).await;
+        found.map_err(|source| Error::Read {
             kind: kind.clone(),
-            form: Access::Full,
-            managers: None,
-            hash_key: None,
-        };
-        keep(&text, &shape)
-            .and_then(|stored| object_of(&stored, kind, Access::Full))
-            .map(Some)
-            .map_err(|source| Error::Understand {
-                kind: kind.clone(),
-                name: name_text(),
-                source,
-            })
+            name: name.to_owned(),
+            source,
+        })
     }
 
     /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not

@@ -5,11 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::{
     Access, DOMAIN_PREFIX, Gvk, HashKey, ManagedEntry, Object, ResourceVersion, Uid,
 };
-use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    fields::{Fields, RawManagedEntry, Text},
+    fields::{Fields, ObjectFields, RawManagedEntry, Text},
     stored::{self, Malformed, Shape, Stored},
 };
 
@@ -43,19 +42,11 @@ pub fn present(
 
 /// Returns all labels of an object in the form of guests.
 pub fn labels(json: &str) -> BTreeMap<String, String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Labelled {
-        metadata: LabelMetadata,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct LabelMetadata {
-        labels: Option<BTreeMap<String, String>>,
-    }
-
-    let labelled: Labelled = serde_json::from_str(json).unwrap_or_default();
-    labelled.metadata.labels.unwrap_or_default()
+    let labels = || -> Option<BTreeMap<String, String>> {
+        let object: ObjectFields<'_> = serde_json::from_str(json).ok()?;
+        serde_json::from_str(object.metadata?.rest.get("labels")?).ok()
+    };
+    labels().unwrap_or_default()
 }
 
 /// Converts a stored object into the model's object.

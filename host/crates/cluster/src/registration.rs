@@ -1,22 +1,23 @@
 //! The handle of one controller: queued parents, observations, reads, and own writes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use innkeeper_model::{GroupKind, Gvk, Object, ObjectId, ReadKind, ResourceVersion, Uid};
+use innkeeper_model::{
+    GroupKind, Gvk, Object, ObjectId, ReadKind, ResourceVersion, Uid, error_chain,
+};
+use parking_lot::MutexGuard;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::{
-    error::chain,
     interest::{Interest, Observation, Observed, Waiting},
     reads::{PassReads, Recording},
     shared::CacheShared,
-    state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
+    state::{CacheState, ExpectationStatus, ExpectedState, Reader, SubscriberId},
     stored::keep,
     triggers::{Cause, Trigger},
-    wire::WireFailure,
 };
 
 /// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
@@ -80,18 +81,16 @@ impl Registration {
     /// Watches that stay wanted continue undisturbed, and the subscriptions of parents stay. Parents are triggered only
     /// where a watch starts over; the caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
-        let mut state = self.0.shared.state.lock();
-        state.change(self.0.subscriber_id, interest, Instant::now());
-        drop(state);
+        self.state()
+            .change(self.0.subscriber_id, interest, Instant::now());
         self.0.shared.rearrange.notify_one();
     }
 
     /// Queues parents, in this order.
     pub fn trigger(&self, parents: impl IntoIterator<Item = ObjectId>, cause: Cause) {
-        let mut state = self.0.shared.state.lock();
+        let mut state = self.state();
         for parent in parents {
-            let object = None;
-            state.trigger(self.0.subscriber_id, parent, Trigger { cause, object });
+            state.trigger(&self.reader(&parent), cause.into());
         }
     }
 
@@ -101,10 +100,7 @@ impl Registration {
     /// Dropping the future loses nothing. For one consumer only: a second one may wait although a parent is queued.
     pub async fn triggers(&self, max: usize) -> Vec<(ObjectId, Trigger)> {
         loop {
-            let taken = {
-                let mut state = self.0.shared.state.lock();
-                state.take(self.0.subscriber_id, max, Instant::now())
-            };
+            let taken = self.state().take(self.0.subscriber_id, max, Instant::now());
             match taken {
                 Ok(taken) if !taken.is_empty() => return taken,
                 Ok(_) => self.0.wake.notified().await,
@@ -122,19 +118,17 @@ impl Registration {
         if let Some(missing) = self.missing(parent) {
             return missing;
         }
+        let reader = self.reader(parent);
         // The lock is not held during the live reads. So the status is asked again after them: other writes may be unseen
         // by then.
-        let unseen = {
-            let mut state = self.0.shared.state.lock();
-            state.expectation_status(self.0.subscriber_id, parent, Instant::now())
-        };
+        let unseen = self.state().expectation_status(&reader, Instant::now());
         if let ExpectationStatus::Read(ids) = unseen {
             for id in ids {
-                self.read_live(parent, &id).await;
+                self.read_live(&reader, &id).await;
             }
         }
-        let mut state = self.0.shared.state.lock();
-        match state.expectation_status(self.0.subscriber_id, parent, Instant::now()) {
+        let mut state = self.state();
+        match state.expectation_status(&reader, Instant::now()) {
             ExpectationStatus::None => {}
             ExpectationStatus::Until(until) => return Observed::Behind { until },
             // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
@@ -148,11 +142,11 @@ impl Registration {
         };
         let children = state.children(self.0.subscriber_id, &parent);
         let namespace = parent.namespace.as_deref();
-        let unavailable = state.unavailable(self.0.subscriber_id, namespace);
+        let missing = state.missing_kinds(self.0.subscriber_id, namespace);
         Observed::Ready(Observation {
             parent,
             children,
-            unavailable,
+            unavailable: missing.unavailable,
         })
     }
 
@@ -166,49 +160,44 @@ impl Registration {
     /// only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
         if recording.parked.is_none() {
-            let mut state = self.0.shared.state.lock();
-            state.commit(&self.reader(parent), &recording.made);
+            self.state().commit(&self.reader(parent), &recording.made);
         }
     }
 
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
     pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
-        let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, ExpectedState::Version(version), due);
+        self.expect(parent, id, ExpectedState::Version(version));
     }
 
     /// Records a deletion that the API server has confirmed.
     pub fn note_delete(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
-        let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, ExpectedState::Deleted(uid.clone()), due);
+        self.expect(parent, id, ExpectedState::Deleted(uid.clone()));
     }
 
     /// Records a write that the API server refused because the object is newer than the observed version: the parent is
     /// not observed before the cache shows a newer version or the end of the object.
     pub fn note_stale(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
-        let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, ExpectedState::After(version), due);
+        self.expect(parent, id, ExpectedState::After(version));
     }
 
     /// Records a write with an unknown outcome: the object is read live before the next pass.
     pub fn note_unknown(&self, parent: &ObjectId, id: &ObjectId) {
-        self.expect(parent, id, ExpectedState::Unknown, Instant::now());
+        self.expect(parent, id, ExpectedState::Unknown);
     }
 
     /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
     pub fn is_behind(&self, parent: &ObjectId) -> bool {
-        let state = self.0.shared.state.lock();
-        state.is_behind(self.0.subscriber_id, parent)
+        self.state().is_behind(&self.reader(parent))
     }
 
     /// Returns every known parent.
     pub fn parents(&self) -> Vec<ObjectId> {
-        self.0.shared.state.lock().parents(self.0.subscriber_id)
+        self.state().parents(self.0.subscriber_id)
     }
 
     /// Returns the last seen state of a parent, for display and not for decisions.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
-        self.0.shared.state.lock().parent(self.0.subscriber_id, id)
+        self.state().parent(self.0.subscriber_id, id)
     }
 
     /// Returns the last seen metadata of an object of a cluster-scoped kind that the plugin reads; none if it is
@@ -216,26 +205,22 @@ impl Registration {
     ///
     /// Only for display: it makes no subscription.
     pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
-        let state = self.0.shared.state.lock();
-        state.related(self.0.subscriber_id, kind, name)
+        self.state().related(self.0.subscriber_id, kind, name)
     }
 
     /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
-        self.0
-            .shared
-            .state
-            .lock()
-            .child_count(self.0.subscriber_id, kind)
+        self.state().child_count(self.0.subscriber_id, kind)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.0
-            .shared
-            .state
-            .lock()
-            .waiting(self.0.subscriber_id, None)
+        let missing = self.state().missing_kinds(self.0.subscriber_id, None);
+        missing.waiting
+    }
+
+    fn state(&self) -> MutexGuard<'_, CacheState> {
+        self.0.shared.state.lock()
     }
 
     fn reader(&self, parent: &ObjectId) -> Reader {
@@ -245,45 +230,38 @@ impl Registration {
         }
     }
 
-    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState, due: Instant) {
-        let mut state = self.0.shared.state.lock();
-        state.expect(self.0.subscriber_id, parent, id, expected, due);
+    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState) {
+        let patience = match expected {
+            ExpectedState::Unknown => Duration::ZERO,
+            _ => self.0.shared.options.own_writes_timeout,
+        };
+        let due = Instant::now() + patience;
+        self.state().expect(&self.reader(parent), id, expected, due);
     }
 
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
-        let state = self.0.shared.state.lock();
+        let state = self.state();
         let namespace = parent.namespace.as_deref();
-        let waiting = state.waiting(self.0.subscriber_id, namespace);
+        let waiting = state.missing_kinds(self.0.subscriber_id, namespace).waiting;
         (!waiting.is_empty()).then(|| Observed::NotReady {
             parent: state.parent(self.0.subscriber_id, parent),
             waiting,
         })
     }
 
-    async fn read_live(&self, parent: &ObjectId, id: &ObjectId) {
-        let Handle {
-            shared,
-            subscriber_id,
-            ..
-        } = &*self.0;
-        let Some(read) = shared.state.lock().live_read(*subscriber_id, parent, id) else {
+    async fn read_live(&self, reader: &Reader, id: &ObjectId) {
+        let Some(read) = self.state().live_read(reader, id) else {
             return;
         };
-        let found = shared
-            .wire
-            .object(&read.served, id.namespace.as_deref(), &id.name)
-            .await
-            .and_then(|text| {
-                let kept = text.map(|text| keep(&text, &read.shape)).transpose();
-                kept.map_err(WireFailure::Malformed)
-            });
-        let mut state = shared.state.lock();
+        let (wire, namespace) = (&self.0.shared.wire, id.namespace.as_deref());
+        let parse = |text: &str| keep(text, &read.shape);
+        let found = wire.object(&read.served, namespace, &id.name, parse).await;
         match found {
-            Ok(found) => state.live(*subscriber_id, parent, id, &read, found),
+            Ok(found) => self.state().live(reader, id, &read, found),
             Err(failure) => {
-                let error = chain(&failure);
+                let (parent, error) = (&reader.parent, error_chain(&failure));
                 tracing::warn!(%parent, object = %id, %error, "failed to read a written object live");
-                state.live_failed(*subscriber_id, parent, id, Instant::now());
+                self.state().live_failed(reader, id, Instant::now());
             }
         }
     }

@@ -24,16 +24,20 @@ use tokio::{sync::Notify, time::Instant};
 pub(super) use self::{
     expectations::{ExpectationStatus, ExpectedState},
     freshness::{FreshnessCheck, UncheckedWatch},
-    related::{Made, Reader},
+    related::Made,
     slots::{SlotId, WatchSlot},
-    watching::{Applied, Order},
+    watching::{Order, Stale, TaskId},
 };
 use innkeeper_model::{
     Access, Expression, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind,
     Selector, child_order,
 };
 
-use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
+use self::{
+    expectations::WriteExpectations,
+    namespaces::NamespaceScope,
+    slots::{Need, WatchKey},
+};
 use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -54,6 +58,13 @@ const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 /// A registration, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubscriberId(u64);
+
+/// A parent of one registration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reader {
+    pub(crate) subscriber_id: SubscriberId,
+    pub(crate) parent: ObjectId,
+}
 
 /// The purpose for which a registration uses a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,12 +90,37 @@ struct Subscriber {
     held_until: Option<Instant>,
 }
 
+impl Subscriber {
+    fn trigger(&mut self, parent: ObjectId, trigger: Trigger) {
+        self.triggers.add(parent, trigger);
+        self.wake.notify_one();
+    }
+}
+
+/// The kinds that passes cannot use.
+#[derive(Debug, Default)]
+pub(super) struct MissingKinds {
+    /// The kinds that block every pass.
+    pub(super) waiting: Vec<Waiting>,
+    /// The optional kinds that are left out.
+    pub(super) unavailable: Vec<Unavailable>,
+}
+
 /// The watches of one registration.
 #[derive(Debug)]
 struct HeldWatches {
     parent: SlotId,
     children: Vec<(ChildInterest, SlotId)>,
     reads: Vec<(ReadKind, SlotId)>,
+}
+
+impl HeldWatches {
+    /// The watch of a kind of child.
+    fn child(&self, kind: &GroupKind) -> Option<SlotId> {
+        let mut children = self.children.iter();
+        let child = children.find(|(child, _)| child.kind.group_kind() == *kind);
+        child.map(|(_, slot)| *slot)
+    }
 }
 
 /// The known state of the cluster and its registrations.
@@ -130,11 +166,14 @@ impl CacheState {
         self.subscribers.insert(subscriber_id, subscriber);
         // Settled before the scopes are computed: a watch that changes its form is not ready.
         self.settle_all(&self.held_by(subscriber_id), now);
-        let ready = self.ready_namespace_scopes(subscriber_id);
+        let ready = self.ready_scopes(subscriber_id);
+        let parents = self.parents(subscriber_id);
         if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
             subscriber.ready = ready;
+            for parent in parents {
+                subscriber.trigger(parent, Cause::Listed.into());
+            }
         }
-        self.trigger_all(subscriber_id, Cause::Listed);
         subscriber_id
     }
 
@@ -143,9 +182,7 @@ impl CacheState {
         let before = self.held_by(subscriber_id);
         // Released and acquired first, settled at the end: a watch that is wanted before and after is without users in
         // between, and must not be dropped for that.
-        for (slot, role) in &before {
-            self.release_slot(*slot, (subscriber_id, *role));
-        }
+        self.release(subscriber_id, &before);
         let held = self.acquire(subscriber_id, &interest, now);
         let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
@@ -165,7 +202,11 @@ impl CacheState {
             kind: kind.clone(),
             selector: Selector::default(),
         };
-        let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
+        let need = Need {
+            access: Access::Metadata,
+            managers: BTreeSet::new(),
+        };
+        let slot = self.acquire_slot(key, user, need, now);
         self.settle(slot, now);
     }
 
@@ -174,9 +215,7 @@ impl CacheState {
         let held = self.held_by(subscriber_id);
         // Removed before its watches settle, which may trigger the parents of every registration that is left.
         self.subscribers.remove(&subscriber_id);
-        for (slot, role) in &held {
-            self.release_slot(*slot, (subscriber_id, *role));
-        }
+        self.release(subscriber_id, &held);
         self.settle_all(&held, now);
     }
 
@@ -218,7 +257,12 @@ impl CacheState {
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
         if self.hash_key != key {
             self.hash_key = key;
-            self.reshape_hashed(now);
+            let hashed = self.slots.iter();
+            let hashed = hashed.filter(|(_, slot)| slot.form() == Access::Hash);
+            let ids: Vec<SlotId> = hashed.map(|(id, _)| *id).collect();
+            for id in ids {
+                self.restart(id, now);
+            }
         }
     }
 
@@ -254,12 +298,7 @@ impl CacheState {
         kind: &GroupKind,
     ) -> Option<usize> {
         let subscriber = self.subscribers.get(&subscriber_id)?;
-        let (_, slot) = subscriber
-            .held
-            .children
-            .iter()
-            .find(|(child, _)| child.kind.group_kind() == *kind)?;
-        let slot = self.slots.get(slot)?;
+        let slot = self.slots.get(&subscriber.held.child(kind)?)?;
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
@@ -281,9 +320,8 @@ impl CacheState {
                 .store
                 .controlled_by(&parent.uid)
                 .chain(retained.filter(|stored| stored.controller.is_none()));
-            let shape = self.shape(slot, child.access);
             children.extend(belonging.filter_map(|stored| {
-                let json = super::stored::project(stored, slot.form(), &shape).ok()?;
+                let json = self.show(slot, stored, child.access).ok()?;
                 let object = object_of(stored, &child.kind, child.access).ok()?;
                 Some(Object { json, ..object })
             }));
@@ -292,58 +330,33 @@ impl CacheState {
         children
     }
 
-    /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
-    pub(super) fn waiting(
+    /// Returns the kinds that passes cannot use; with a namespace: the passes of parents in it.
+    pub(super) fn missing_kinds(
         &self,
         subscriber_id: SubscriberId,
         namespace: Option<&str>,
-    ) -> Vec<Waiting> {
-        let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
-            return Vec::new();
+    ) -> MissingKinds {
+        let mut missing = MissingKinds::default();
+        let Some(Subscriber { interest, held, .. }) = self.subscribers.get(&subscriber_id) else {
+            return missing;
         };
-        let children = subscriber
-            .held
-            .children
-            .iter()
-            .map(|(child, slot)| (slot, &child.kind, child.required));
-        let all = [(&subscriber.held.parent, &subscriber.interest.parent, true)];
-        let mut waiting = Vec::new();
+        let children = held.children.iter();
+        let children = children.map(|(child, slot)| (slot, &child.kind, child.required));
+        let all = [(&held.parent, &interest.parent, true)];
         for (slot, kind, required) in all.into_iter().chain(children) {
-            let Some(slot) = self.slots.get(slot) else {
-                continue;
-            };
-            if let Some(why) = self.why(slot, namespace)
+            if let Some(slot) = self.slots.get(slot)
+                && let Some(why) = self.why(slot, namespace)
                 && let Some(since) = slot.since(namespace)
-                && (required || !why.is_lasting())
             {
-                waiting.push(Waiting {
-                    kind: kind.clone(),
-                    why,
-                    since,
-                });
+                let kind = kind.clone();
+                if required || !why.is_lasting() {
+                    missing.waiting.push(Waiting { kind, why, since });
+                } else {
+                    missing.unavailable.push(Unavailable { kind, why });
+                }
             }
         }
-        waiting
-    }
-
-    /// Returns the optional kinds that are left out for parents in a namespace.
-    pub(super) fn unavailable(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<Unavailable> {
-        let subscriber = self.subscribers.get(&subscriber_id);
-        let children = subscriber
-            .into_iter()
-            .flat_map(|subscriber| &subscriber.held.children);
-        children
-            .filter(|(child, _)| !child.required)
-            .filter_map(|(child, slot)| {
-                let why = self.why(self.slots.get(slot)?, namespace)?;
-                let kind = child.kind.clone();
-                why.is_lasting().then_some(Unavailable { kind, why })
-            })
-            .collect()
+        missing
     }
 
     fn number(&mut self) -> u64 {
@@ -359,17 +372,17 @@ impl CacheState {
         now: Instant,
     ) -> HeldWatches {
         let mut take = |kind: &Gvk, selector: &Selector, role, access| {
-            let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
             let managers = match role {
-                Role::Child => &interest.field_managers,
-                Role::Parent | Role::Read => &none,
+                Role::Child => interest.field_managers.clone(),
+                Role::Parent | Role::Read => BTreeSet::new(),
             };
             let key = WatchKey {
                 kind: kind.clone(),
                 selector: selector.clone(),
             };
-            self.acquire_slot(key, (subscriber_id, role), access, managers, now)
+            let need = Need { access, managers };
+            self.acquire_slot(key, (subscriber_id, role), need, now)
         };
         let chosen = &interest.selector;
         let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);

@@ -164,20 +164,16 @@ impl Store {
         let Some(entry) = self.entries.get_mut(handle) else {
             return Vec::new();
         };
+        // Set for an older state, too: the API server may serve a list from a state before a live read. It still shows
+        // that the object exists.
+        entry.list = list;
         let older = stored.version < entry.stored.version;
-        if older && !reset {
-            // The API server may serve a list from a state before a live read. It still shows that the object exists.
-            entry.list = list;
-            return Vec::new();
-        }
-        if stored == entry.stored {
-            entry.list = list;
+        if (older && !reset) || stored == entry.stored {
             return Vec::new();
         }
         if stored.is_found_as(&entry.stored) {
             // The keys are the same, so no index changes.
             stored.share_texts(&entry.stored);
-            entry.list = list;
             let before = std::mem::replace(&mut entry.stored, stored.clone());
             self.bytes = self.bytes - bytes_of(&before) + bytes_of(&stored);
             return vec![Change {
@@ -265,15 +261,10 @@ impl Store {
         self.entries.len()
     }
 
-    /// The size of all kept texts, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The number of objects in a namespace, or in all, and the size of their texts in bytes.
     pub(super) fn size_of(&self, namespace: Option<&str>) -> (usize, usize) {
         if namespace.is_none() {
-            return (self.len(), self.bytes());
+            return (self.len(), self.bytes);
         }
         self.all(namespace).fold((0, 0), |(count, bytes), stored| {
             (count + 1, bytes + bytes_of(stored))
@@ -317,20 +308,13 @@ impl Store {
     fn insert(&mut self, stored: Stored) {
         self.bytes += bytes_of(&stored);
         let list = self.listing_at(&stored.namespace).number;
-        let vacant = self.entries.vacant_entry();
-        let handle = vacant.key();
+        let handle = self.entries.vacant_key();
         self.by_name.insert(ObjectKey::of(&stored), handle);
         self.by_uid.insert(stored.uid.clone(), handle);
-        if let Some(Uid(uid)) = &stored.controller {
-            index_insert(&mut self.by_controller, uid, handle);
-        }
-        if let Some(identity) = &stored.retained_for {
-            index_insert(&mut self.by_retained, identity, handle);
-        }
-        stored.each_label(|key, value| {
-            index_insert(&mut self.by_label, &Arc::from(label(key, value)), handle);
+        self.index(&stored, |index, text| {
+            index.entry(Arc::clone(text)).or_default().insert(handle);
         });
-        vacant.insert(StoreEntry { stored, list });
+        self.entries.insert(StoreEntry { stored, list });
     }
 
     fn take(&mut self, handle: usize) -> Option<Stored> {
@@ -341,16 +325,26 @@ impl Store {
         if self.by_uid.get(&stored.uid) == Some(&handle) {
             self.by_uid.remove(&stored.uid);
         }
-        if let Some(Uid(uid)) = &stored.controller {
-            index_remove(&mut self.by_controller, uid, handle);
-        }
-        if let Some(identity) = &stored.retained_for {
-            index_remove(&mut self.by_retained, identity, handle);
-        }
-        stored.each_label(|key, value| {
-            index_remove(&mut self.by_label, &label(key, value), handle);
+        self.index(&stored, |index, text| {
+            if let Some(handles) = index.get_mut(text) {
+                handles.remove(&handle);
+                if handles.is_empty() {
+                    index.remove(text);
+                }
+            }
         });
         Some(stored)
+    }
+
+    /// Changes every index in the place where an object belongs.
+    fn index(&mut self, stored: &Stored, mut change: impl FnMut(&mut Index, &Arc<str>)) {
+        if let Some(Uid(uid)) = &stored.controller {
+            change(&mut self.by_controller, uid);
+        }
+        if let Some(identity) = &stored.retained_for {
+            change(&mut self.by_retained, identity);
+        }
+        stored.each_label(|key, value| change(&mut self.by_label, &label(key, value).into()));
     }
 }
 
@@ -377,26 +371,6 @@ pub(super) fn label(key: &str, value: &str) -> String {
 
 fn bytes_of(stored: &Stored) -> usize {
     stored.json.len() + stored.managed.as_ref().map_or(0, |text| text.len())
-}
-
-fn index_insert(index: &mut Index, text: &Arc<str>, handle: usize) {
-    match index.get_mut(text) {
-        Some(handles) => {
-            handles.insert(handle);
-        }
-        None => {
-            index.insert(Arc::clone(text), BTreeSet::from([handle]));
-        }
-    }
-}
-
-fn index_remove(index: &mut Index, text: &str, handle: usize) {
-    if let Some(handles) = index.get_mut(text) {
-        handles.remove(&handle);
-        if handles.is_empty() {
-            index.remove(text);
-        }
-    }
 }
 
 #[cfg(test)]

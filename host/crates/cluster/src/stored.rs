@@ -12,7 +12,7 @@ use std::{
 
 use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid, hex,
 };
 use serde::Deserialize;
 use sha2::Sha256;
@@ -56,12 +56,22 @@ pub(super) struct Shape {
     /// The form.
     pub(super) form: Access,
     /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
-    pub(super) managers: Option<BTreeSet<Arc<str>>>,
+    pub(super) managers: Option<Arc<BTreeSet<Arc<str>>>>,
     /// The key for the form `hash`.
     pub(super) hash_key: Option<HashKey>,
 }
 
 impl Shape {
+    /// Whole objects with the entries of all field managers.
+    pub(super) fn whole(kind: &Gvk) -> Self {
+        Self {
+            kind: kind.clone(),
+            form: Access::Full,
+            managers: None,
+            hash_key: None,
+        }
+    }
+
     fn keeps_manager(&self, name: &str) -> bool {
         let others = self.managers.as_ref();
         name.starts_with(MANAGER_PREFIX) || others.is_none_or(|others| others.contains(name))
@@ -166,21 +176,24 @@ impl<'a> ObjectIdentity<'a> {
         let uid = string(metadata, "uid")?.ok_or(Malformed::Missing("metadata.uid"))?;
         let version = string(metadata, "resourceVersion")?
             .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
-        let version = version
-            .parse()
-            .map_err(|_| Malformed::Version(version.into_owned()))?;
         Ok(Self {
             namespace,
             name,
             uid: Uid(uid.into()),
-            version: ResourceVersion(version),
+            version: parse_version(&version)?,
         })
     }
 }
 
+/// Parses the text of a version.
+pub(super) fn parse_version(text: &str) -> Result<ResourceVersion, Malformed> {
+    let version = text.parse().map(ResourceVersion);
+    version.map_err(|_| Malformed::Version(text.to_owned()))
+}
+
 /// Keeps the part of an object's text that the shape selects.
 pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
-    keep_fields(&ObjectFields::parse(text)?, shape)
+    keep_fields(&serde_json::from_str(text)?, shape)
 }
 
 /// Keeps the part of an object that the shape selects.
@@ -196,15 +209,9 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
         rest: metadata,
         managed: entries,
     } = metadata_of(object)?;
-    let managed = managed(entries, shape);
+    let managed = managed(entries, shape)?;
 
-    let mut out = JsonWriter::with_capacity(rest.bytes() + metadata.bytes() + 128);
-    out.begin();
-    out.name("apiVersion");
-    out.string(&shape.kind.api_version());
-    out.name("kind");
-    out.string(&shape.kind.kind);
-    out.name("metadata");
+    let mut out = begin(&shape.kind, rest.bytes() + metadata.bytes() + 128);
     let start = out.len();
     let retained_for = write_metadata(&mut out, metadata)?;
     let end = out.len();
@@ -241,19 +248,26 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     if from == shape.form {
         return Ok(Arc::clone(&stored.json));
     }
-    let mut out = JsonWriter::with_capacity(stored.json.len());
-    out.begin();
-    out.name("apiVersion");
-    out.string(&shape.kind.api_version());
-    out.name("kind");
-    out.string(&shape.kind.kind);
-    out.raw("metadata", stored.metadata());
+    let mut out = begin(&shape.kind, stored.json.len());
+    out.value(stored.metadata());
     if shape.form == Access::Hash {
         let fields = Fields::parse(&stored.json)?;
         write_hashes(&mut out, &fields, &stored.namespace, &stored.name, shape)?;
     }
     out.end();
     Ok(out.finish().into())
+}
+
+/// Begins the text of an object; the value of `metadata` must follow.
+fn begin(kind: &Gvk, bytes: usize) -> JsonWriter {
+    let mut out = JsonWriter::with_capacity(bytes);
+    out.begin();
+    out.name("apiVersion");
+    out.string(&kind.api_version());
+    out.name("kind");
+    out.string(&kind.kind);
+    out.name("metadata");
+    out
 }
 
 /// Writes metadata in the form of guests, and returns the annotation of retained objects.
@@ -330,14 +344,7 @@ fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value:
         mac.update(&length.to_be_bytes());
         mac.update(part.as_bytes());
     }
-    let mut text = String::with_capacity(12 + 64);
-    text.push_str("hmac-sha256:");
-    for byte in mac.finalize().into_bytes() {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0xf));
-    }
-    text
+    format!("hmac-sha256:{}", hex(&mac.finalize().into_bytes()))
 }
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
@@ -359,41 +366,20 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
         .map(|OwnerReference { uid: Text(uid), .. }| Uid(uid.into())))
 }
 
-/// Returns the kept managedFields entries without their times, which change with every write even if no field does.
-fn managed(entries: &[RawManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
-    let mut text = String::new();
-    for entry in entries {
-        let Some(Text(manager)) = &entry.manager else {
-            continue;
-        };
-        if !shape.keeps_manager(manager) {
-            continue;
-        }
-        let mut out = JsonWriter::with_capacity(256);
-        out.begin();
-        out.name("manager");
-        out.string(manager);
-        for (name, value) in [
-            ("operation", &entry.operation),
-            ("subresource", &entry.subresource),
-        ] {
-            if let Some(Text(value)) = value {
-                out.name(name);
-                out.string(value);
-            }
-        }
-        if let Some(fields) = entry.fields {
-            out.raw("fieldsV1", fields.get());
-        }
-        out.end();
-        text.push(if text.is_empty() { '[' } else { ',' });
-        text.push_str(&out.finish());
+/// Returns the kept managedFields entries.
+fn managed(
+    entries: &[RawManagedEntry<'_>],
+    shape: &Shape,
+) -> Result<Option<Arc<str>>, serde_json::Error> {
+    let is_kept = |entry: &&RawManagedEntry<'_>| {
+        let manager = entry.manager.as_ref();
+        manager.is_some_and(|Text(manager)| shape.keeps_manager(manager))
+    };
+    let kept: Vec<_> = entries.iter().filter(is_kept).collect();
+    if kept.is_empty() {
+        return Ok(None);
     }
-    if text.is_empty() {
-        return None;
-    }
-    text.push(']');
-    Some(text.into())
+    Ok(Some(serde_json::to_string(&kept)?.into()))
 }
 
 fn metadata_of<'a, 'b>(object: &'b ObjectFields<'a>) -> Result<&'b MetadataFields<'a>, Malformed> {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use innkeeper_model::{Access, Selector, SelectorExt, required_labels};
+use innkeeper_model::{Access, Expression, Selector, SelectorExt};
 
 use super::{
     store::{Change, ObjectKey, Store, label},
@@ -30,8 +30,11 @@ pub(super) enum Subscription {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ListKey {
     bucket: Bucket,
-    selector: Arc<str>,
+    expressions: Expressions,
 }
+
+/// The expressions of a selector, which has no order of its own.
+type Expressions = Arc<[Expression]>;
 
 /// The place of a list in the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,22 +47,16 @@ struct Bucket {
 
 impl ListKey {
     /// Creates the key of a list, with the rarest label that all its objects must have.
-    pub(super) fn new(
-        namespace: Option<&str>,
-        selector: &Selector,
-        text: &Arc<str>,
-        store: &Store,
-    ) -> Self {
-        let required = required_labels(selector);
-        let rarest = required
-            .iter()
-            .min_by_key(|label| store.labelled_count(label));
+    pub(super) fn new(namespace: Option<&str>, selector: &Selector, store: &Store) -> Self {
+        let expressions: Expressions = selector.clone().into_iter().collect();
+        let required = expressions.iter().filter_map(required_label);
+        let rarest = required.min_by_key(|label| store.labelled_count(label));
         Self {
             bucket: Bucket {
                 namespace: namespace.map(Arc::from),
-                label: rarest.map(|label| label.as_str().into()),
+                label: rarest.map(Arc::from),
             },
-            selector: Arc::clone(text),
+            expressions,
         }
     }
 
@@ -69,11 +66,22 @@ impl ListKey {
     }
 }
 
+/// Returns the label, as `key=value`, that every selected object has.
+fn required_label(expression: &Expression) -> Option<String> {
+    match expression {
+        Expression::Equal(key, value) => Some(label(key, value)),
+        Expression::In(key, values) if values.len() == 1 => {
+            values.first().map(|value| label(key, value))
+        }
+        _ => None,
+    }
+}
+
 /// Readers with the form in which they see the objects.
 type Readers<R> = BTreeMap<R, Access>;
 
-/// The lists of a bucket by the text of their selectors.
-type Lists<R> = BTreeMap<Arc<str>, (Selector, Readers<R>)>;
+/// The lists of a bucket by their selectors.
+type Lists<R> = BTreeMap<Expressions, Readers<R>>;
 
 /// The subscriptions to one watch.
 #[derive(Debug)]
@@ -96,23 +104,16 @@ impl<R> Default for Subscriptions<R> {
 }
 
 impl<R: Clone + Ord> Subscriptions<R> {
-    /// Adds a subscription; the selector is that of a list.
-    pub(super) fn add(
-        &mut self,
-        reader: &R,
-        to: &Subscription,
-        selector: &Selector,
-        access: Access,
-    ) {
+    /// Adds a subscription.
+    pub(super) fn add(&mut self, reader: &R, to: &Subscription, access: Access) {
         let readers = match to {
             Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
             Subscription::List(ListKey {
                 bucket,
-                selector: text,
+                expressions,
             }) => {
                 let lists = self.lists.entry(bucket.clone()).or_default();
-                let list = lists.entry(Arc::clone(text));
-                &mut list.or_insert_with(|| (selector.clone(), Readers::new())).1
+                lists.entry(Arc::clone(expressions)).or_default()
             }
             Subscription::Kind => &mut self.kind,
         };
@@ -131,37 +132,23 @@ impl<R: Clone + Ord> Subscriptions<R> {
         if held.is_empty() {
             self.held.remove(reader);
         }
-        for subscription in gone {
-            self.remove(reader, subscription);
-        }
-    }
-
-    fn remove(&mut self, reader: &R, subscription: Subscription) {
-        match subscription {
-            Subscription::Object(key) => {
-                if let Some(readers) = self.objects.get_mut(&key) {
-                    readers.remove(reader);
-                    if readers.is_empty() {
-                        self.objects.remove(&key);
+        for subscription in &gone {
+            match subscription {
+                Subscription::Object(key) => remove_reader(&mut self.objects, key, reader),
+                Subscription::List(ListKey {
+                    bucket,
+                    expressions,
+                }) => {
+                    if let Some(lists) = self.lists.get_mut(bucket) {
+                        remove_reader(lists, expressions, reader);
+                        if lists.is_empty() {
+                            self.lists.remove(bucket);
+                        }
                     }
                 }
-            }
-            Subscription::List(ListKey { bucket, selector }) => {
-                let Some(lists) = self.lists.get_mut(&bucket) else {
-                    return;
-                };
-                if let Some((_, readers)) = lists.get_mut(&selector) {
-                    readers.remove(reader);
-                    if readers.is_empty() {
-                        lists.remove(&selector);
-                    }
+                Subscription::Kind => {
+                    self.kind.remove(reader);
                 }
-                if lists.is_empty() {
-                    self.lists.remove(&bucket);
-                }
-            }
-            Subscription::Kind => {
-                self.kind.remove(reader);
             }
         }
     }
@@ -212,15 +199,22 @@ impl<R: Clone + Ord> Subscriptions<R> {
                     namespace: namespace.clone(),
                     label: label.clone(),
                 };
-                let lists = self
-                    .lists
-                    .get(&bucket)
-                    .into_iter()
-                    .flat_map(BTreeMap::values);
-                lists
-                    .filter(|(selector, _)| selector.matches(&labels))
-                    .for_each(|(_, readers)| add(readers));
+                for (expressions, readers) in self.lists.get(&bucket).into_iter().flatten() {
+                    if expressions.iter().all(|one| one.matches(&labels)) {
+                        add(readers);
+                    }
+                }
             }
+        }
+    }
+}
+
+/// Removes a reader, and the subject that it was the last reader of.
+fn remove_reader<K: Ord, R: Ord>(subjects: &mut BTreeMap<K, Readers<R>>, key: &K, reader: &R) {
+    if let Some(readers) = subjects.get_mut(key) {
+        readers.remove(reader);
+        if readers.is_empty() {
+            subjects.remove(key);
         }
     }
 }
@@ -235,13 +229,7 @@ mod tests {
         let text = format!(
             r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","uid":"u","resourceVersion":"1","labels":{{"app":"{app}","x":"y"}}}},"spec":{spec}}}"#
         );
-        let shape = Shape {
-            kind: Gvk::new("", "v1", "Pod"),
-            form: Access::Full,
-            managers: Some(BTreeSet::new()),
-            hash_key: None,
-        };
-        keep(&text, &shape).unwrap()
+        keep(&text, &Shape::whole(&Gvk::new("", "v1", "Pod"))).unwrap()
     }
 
     fn change(before: Option<Stored>, after: Option<Stored>) -> Change {
@@ -258,9 +246,9 @@ mod tests {
             text: &str,
         ) -> Subscription {
             let selector = parse_selector(text).unwrap();
-            let key = ListKey::new(namespace, &selector, &text.into(), &Store::default());
+            let key = ListKey::new(namespace, &selector, &Store::default());
             let to = Subscription::List(key);
-            self.0.add(&reader, &to, &selector, Access::Full);
+            self.0.add(&reader, &to, Access::Full);
             to
         }
 
@@ -273,8 +261,7 @@ mod tests {
     fn a_change_touches_exactly_its_readers() {
         let mut read = Read(Subscriptions::default());
         let absent = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0
-            .add(&"absent", &absent, &Selector::default(), Access::Full);
+        read.0.add(&"absent", &absent, Access::Full);
         read.list("web", Some("demo"), "app=web");
         read.list("all", None, "");
         read.list("other namespace", Some("other"), "");
@@ -302,9 +289,8 @@ mod tests {
     fn metadata_readers_do_not_see_the_rest() {
         let mut read = Read(Subscriptions::default());
         let to = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0
-            .add(&"metadata", &to, &Selector::default(), Access::Metadata);
-        read.0.add(&"full", &to, &Selector::default(), Access::Full);
+        read.0.add(&"metadata", &to, Access::Metadata);
+        read.0.add(&"full", &to, Access::Full);
         let spec = change(
             Some(stored("demo", "a", "web", 1)),
             Some(stored("demo", "a", "web", 2)),
@@ -325,5 +311,15 @@ mod tests {
         assert_eq!(read.touched(&db), [""; 0]);
         assert_eq!(read.0.readers().count(), 0);
         assert!(read.0.lists.is_empty() && read.0.objects.is_empty());
+    }
+
+    #[test]
+    fn finds_the_labels_that_all_selected_objects_have() {
+        let selector = parse_selector("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
+        let required: Vec<String> = selector
+            .into_iter()
+            .filter_map(|one| required_label(&one))
+            .collect();
+        assert_eq!(required, ["a=1", "c=3"]);
     }
 }

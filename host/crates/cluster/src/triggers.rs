@@ -56,6 +56,13 @@ pub struct Trigger {
     pub object: Option<ObjectId>,
 }
 
+impl From<Cause> for Trigger {
+    fn from(cause: Cause) -> Self {
+        let object = None;
+        Self { cause, object }
+    }
+}
+
 /// The parents that wait for a pass.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {

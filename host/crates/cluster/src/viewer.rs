@@ -2,26 +2,24 @@
 //!
 //! Nothing is cached or watched.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use innkeeper_model::{Access, GroupKind, Object, Resource, Selector};
-use kube::core::{Request as Urls, params::ListParams};
 
 use super::{
     discovery::{DiscoveryReader, ServedKinds},
     error::Error,
-    fields::ObjectFields,
+    machine::Since,
     options::Options,
     present::object_of,
     stored::{Shape, keep_fields},
-    wire::{Page, Wire, WireFailure, path},
+    wire::{WatchTarget, Wire, WireFailure},
 };
 
 /// A client that reads without a cache.
 pub struct Viewer {
     wire: Wire,
     kinds: ServedKinds,
-    options: Options,
 }
 
 impl Viewer {
@@ -31,7 +29,7 @@ impl Viewer {
             request_timeout: timeout,
             ..Options::new(0)
         };
-        let wire = Wire::new(client, options.clone());
+        let wire = Wire::new(client, options);
         let kinds = DiscoveryReader::default()
             .refresh(&wire)
             .await
@@ -40,7 +38,6 @@ impl Viewer {
             wire,
             // None means "not modified", which the first answer cannot be.
             kinds: kinds.unwrap_or_default(),
-            options,
         })
     }
 
@@ -51,45 +48,28 @@ impl Viewer {
 
     /// Lists the objects of a kind that match a label selector, in the order of the API server.
     pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
-        let listed = async {
-            let mut objects = Vec::new();
-            let mut next = None;
-            loop {
-                let params = ListParams {
-                    label_selector: Some(selector.to_string()).filter(|text| !text.is_empty()),
-                    limit: Some(self.options.page_objects_max),
-                    continue_token: next.take(),
-                    ..ListParams::default()
-                };
-                let request = Urls::new(path(served, None))
-                    .list(&params)
-                    .map_err(WireFailure::Build)?;
-                let text = self.wire.text(request, self.options.page_bytes_max).await?;
-                let page = Page::parse(&text)?;
-                for item in page.items.iter().flatten() {
-                    objects.push(understand(item, served)?);
-                }
-                next = page.next();
-                if next.is_none() {
-                    return Ok(objects);
-                }
-            }
+        let target = WatchTarget {
+            served: served.clone(),
+            namespace: None,
+            selector: selector.clone(),
+            form: Access::Full,
         };
+        let shape = Shape {
+            managers: Some(Arc::default()),
+            ..Shape::whole(&served.kind)
+        };
+        let mut objects = Vec::new();
+        let listed = self.wire.list(&target, Since::Now, true, |page| {
+            for item in page.items.iter().flatten() {
+                let stored = keep_fields(item, &shape)?;
+                objects.push(object_of(&stored, &served.kind, Access::Full)?);
+            }
+            Ok::<(), WireFailure>(())
+        });
         listed.await.map_err(|source| Error::List {
             kind: served.kind.clone(),
             source,
-        })
+        })?;
+        Ok(objects)
     }
-}
-
-fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, WireFailure> {
-    let shape = Shape {
-        kind: served.kind.clone(),
-        form: Access::Full,
-        managers: Some(BTreeSet::new()),
-        hash_key: None,
-    };
-    keep_fields(object, &shape)
-        .and_then(|stored| object_of(&stored, &served.kind, Access::Full))
-        .map_err(WireFailure::Malformed)
 }

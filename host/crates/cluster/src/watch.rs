@@ -5,24 +5,27 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use innkeeper_model::{Access, Backoff, Gvk, ResourceVersion};
+use innkeeper_model::{Backoff, Gvk, ResourceVersion, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    error::chain,
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
-    state::{Applied, Order, SlotId},
+    state::{Order, Stale, TaskId},
     stored::{Malformed, keep_fields},
-    wire::{Line, LineKind, Page, WatchStream, WireFailure, bookmark_version, error_line},
+    wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
 /// The reason why a step has no outcome.
 enum StepError {
-    /// Another task has taken over.
-    Superseded,
+    Stale(Stale),
     Failed(WireFailure),
-    WentBack,
+}
+
+impl From<Stale> for StepError {
+    fn from(stale: Stale) -> Self {
+        Self::Stale(stale)
+    }
 }
 
 impl From<WireFailure> for StepError {
@@ -33,37 +36,40 @@ impl From<WireFailure> for StepError {
 
 impl From<Malformed> for StepError {
     fn from(malformed: Malformed) -> Self {
-        Self::Failed(WireFailure::Malformed(malformed))
-    }
-}
-
-impl Applied {
-    fn check(self) -> Result<(), StepError> {
-        match self {
-            Self::Current => Ok(()),
-            Self::WentBack => Err(StepError::WentBack),
-            Self::Superseded => Err(StepError::Superseded),
-        }
+        Self::Failed(malformed.into())
     }
 }
 
 /// One watch task.
 pub(super) struct Watcher {
-    pub(super) shared: Arc<CacheShared>,
-    pub(super) task: (SlotId, u64),
-    pub(super) order: Order,
-    pub(super) rng: Rng,
+    shared: Arc<CacheShared>,
+    task: TaskId,
+    order: Order,
+    rng: Rng,
     /// The last logged failure, so that a lasting one is logged only once.
-    pub(super) told: Option<String>,
+    told: Option<String>,
     /// True if the connection broke and no watch has made progress since.
-    pub(super) broke: bool,
+    broke: bool,
     /// True if the last watch was not refused, however it ended.
-    pub(super) held: bool,
+    held: bool,
     /// The version after which the last watch ended within a line, if it did.
-    pub(super) cut_after: Option<ResourceVersion>,
+    cut_after: Option<ResourceVersion>,
 }
 
 impl Watcher {
+    pub(super) fn new(shared: Arc<CacheShared>, task: TaskId, order: Order, rng: Rng) -> Self {
+        Self {
+            shared,
+            task,
+            order,
+            rng,
+            told: None,
+            broke: false,
+            held: false,
+            cut_after: None,
+        }
+    }
+
     /// Runs until another task takes over or the future is dropped.
     pub(super) async fn run(mut self) {
         let mut step = self.order.first;
@@ -71,8 +77,8 @@ impl Watcher {
         loop {
             let outcome = match self.perform(step).await {
                 Ok(outcome) => outcome,
-                Err(StepError::Superseded) => return,
-                Err(StepError::WentBack) => {
+                Err(StepError::Stale(Stale::Superseded)) => return,
+                Err(StepError::Stale(Stale::WentBack)) => {
                     let seen = self.shared.state.lock().version(self.task);
                     tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
                     StepOutcome::WentBack
@@ -113,61 +119,38 @@ impl Watcher {
     async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, StepError> {
         match step {
             WatchStep::List { since, paged } => self.list(since, paged).await,
-            WatchStep::Check { .. } => self.check().await,
+            WatchStep::Check { .. } => {
+                let target = self.order.target.clone();
+                let version = self.shared.wire.version(target).await?;
+                Ok(StepOutcome::At(version))
+            }
             WatchStep::Watch { from } => self.follow(from).await,
         }
     }
 
     async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, StepError> {
-        let limit = paged.then_some(self.shared.options.page_objects_max);
-        let mut following: Option<String> = None;
+        let CacheShared { wire, state, .. } = &*self.shared;
         let mut begun = None;
-        loop {
-            // Held until the page is in the store, because it bounds the memory of parsed pages.
-            let permit = self.shared.pages.acquire().await;
-            let wire = &self.shared.wire;
-            let target = &self.order.target;
-            let text = wire
-                .page(target, since, following.as_deref(), limit)
-                .await?;
-            let page = Page::parse(&text)?;
-            let version = if let Some(version) = begun {
-                version
-            } else {
+        let listed = wire.list(&self.order.target, since, paged, |page| {
+            if begun.is_none() {
                 let version = page.version()?;
-                let mut state = self.shared.state.lock();
-                state.begin_list(self.task, since, version).check()?;
+                state.lock().begin_list(self.task, since, version)?;
                 begun = Some(version);
-                version
-            };
-            let items = page.items.as_deref().unwrap_or_default();
-            let objects = items
+            }
+            let objects = page
+                .items
                 .iter()
+                .flatten()
                 .map(|item| keep_fields(item, &self.order.shape))
                 .collect::<Result<Vec<_>, Malformed>>()?;
-            self.shared.state.lock().page(self.task, objects).check()?;
-            following = page.next();
-            drop(permit);
-            if following.is_none() {
-                let mut state = self.shared.state.lock();
-                state.end_list(self.task, version, Instant::now()).check()?;
-                drop(state);
-                self.hint();
-                return Ok(StepOutcome::At(version));
-            }
-        }
-    }
-
-    /// Reads the present version with the smallest possible list.
-    async fn check(&self) -> Result<StepOutcome, StepError> {
-        let mut target = self.order.target.clone();
-        target.form = Access::Metadata;
-        let page = self
-            .shared
-            .wire
-            .page(&target, Since::Now, None, Some(1))
-            .await?;
-        Ok(StepOutcome::At(Page::parse(&page)?.version()?))
+            state.lock().page(self.task, objects)?;
+            Ok::<(), StepError>(())
+        });
+        listed.await?;
+        let version = begun.unwrap_or_default();
+        state.lock().end_list(self.task, version, Instant::now())?;
+        self.hint();
+        Ok(StepOutcome::At(version))
     }
 
     async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, StepError> {
@@ -175,14 +158,13 @@ impl Watcher {
         let duration = self.duration();
         let wire = &self.shared.wire;
         let mut stream = wire.watch(&self.order.target, from, duration).await?;
-        let ended = self.lines(&mut stream, from).await;
+        let ended = self.lines(&mut stream).await;
         self.held = begun.elapsed() >= self.shared.options.watch_held;
-        self.check_cut(stream.is_within_line())?;
-        let (version, progressed) = ended?;
-        let progressed = progressed || self.held;
+        self.check_cut(stream.is_within_line)?;
+        let seen = ended?;
         Ok(StepOutcome::Ended {
-            version,
-            progressed,
+            version: seen.unwrap_or(from),
+            progressed: seen.is_some() || self.held,
         })
     }
 
@@ -197,19 +179,14 @@ impl Watcher {
         Ok(())
     }
 
-    /// Takes lines until the watch ends; returns the last seen version, and true if there was any line.
-    async fn lines(
-        &self,
-        stream: &mut WatchStream,
-        from: ResourceVersion,
-    ) -> Result<(ResourceVersion, bool), StepError> {
-        let (mut version, mut progressed) = (from, false);
+    /// Takes lines until the watch ends; returns the last seen version, none without any line.
+    async fn lines(&self, stream: &mut WatchStream) -> Result<Option<ResourceVersion>, StepError> {
+        let mut version = None;
         while let Some(line) = stream.next().await? {
-            version = self.line(&line)?;
-            progressed = true;
+            version = Some(self.line(&line)?);
             self.hint();
         }
-        Ok((version, progressed))
+        Ok(version)
     }
 
     /// Takes one line; returns the version up to which every event has been seen.
@@ -217,12 +194,13 @@ impl Watcher {
         let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
         let now = Instant::now();
-        let (version, applied) = match line.kind {
-            LineKind::Error => return Err(error_line(&line.object).into()),
+        match line.kind {
+            LineKind::Error => Err(error_line(&line.object).into()),
             LineKind::Bookmark => {
                 let version = bookmark_version(&line.object)?;
                 let mut state = self.shared.state.lock();
-                (version, state.bookmark(self.task, version, now))
+                state.bookmark(self.task, version, now)?;
+                Ok(version)
             }
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
                 #[cfg(feature = "failpoints")]
@@ -238,16 +216,15 @@ impl Watcher {
                 drop(state);
                 #[cfg(feature = "failpoints")]
                 fail::fail_point!("after-event", |_| std::process::abort());
-                (version, applied)
+                applied?;
+                Ok(version)
             }
-        };
-        applied.check()?;
-        Ok(version)
+        }
     }
 
-    fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, StepError> {
+    fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, Stale> {
         let failed = failure.meaning();
-        let message = chain(failure);
+        let message = error_chain(failure).to_string();
         let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
             || failure.is_initializing()
             || self.is_outage(failure);
@@ -261,7 +238,7 @@ impl Watcher {
             self.shared.rediscover.notify_one();
         }
         let mut state = self.shared.state.lock();
-        state.failed(self.task, failure, Instant::now()).check()?;
+        state.failed(self.task, failure, Instant::now())?;
         Ok(failed)
     }
 

@@ -7,29 +7,31 @@
     reason = "this is the one module that reads from the API server"
 )]
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, TryStreamExt as _};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
+use innkeeper_model::{Access, Resource, ResourceVersion, Scope, Selector};
 use kube::{
     Client,
     client::Body,
     core::{
-        Request as Urls,
+        Request as Urls, Status,
         params::{GetParams, ListParams, VersionMatch, WatchParams},
     },
 };
 use serde::Deserialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     fields::{ObjectFields, Text},
-    lines::LineBuffer,
     machine::{Since, StepFailure},
     options::Options,
-    stored::Malformed,
+    stored::{Malformed, parse_version},
 };
 
 /// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
@@ -44,7 +46,7 @@ pub enum WireFailure {
     Transport(#[source] kube::Error),
     /// The request could not be built.
     #[error("failed to build a request")]
-    Build(#[source] kube::core::request::Error),
+    Build(#[from] kube::core::request::Error),
     /// The deadline passed.
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
@@ -66,17 +68,36 @@ pub enum WireFailure {
     },
     /// The answer could not be read.
     #[error("failed to read what the API server sent")]
-    Malformed(#[source] Malformed),
+    Malformed(#[from] Malformed),
 }
 
 impl WireFailure {
+    /// Returns the failure of a status; the pause in a header counts more than the one in the body.
+    fn of_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
+        let in_body = status.details.map(|details| details.retry_after_seconds);
+        let seconds = in_header.or_else(|| in_body.filter(|seconds| *seconds > 0));
+        Self::Status {
+            code,
+            message: status.message,
+            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        }
+    }
+
+    /// The HTTP status; none if there was no answer, or one that could not be read.
+    const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
     /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(super) fn is_initializing(&self) -> bool {
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
     /// The meaning of the failure for a watch.
-    pub(super) fn meaning(&self) -> StepFailure {
+    pub(super) const fn meaning(&self) -> StepFailure {
         match self {
             Self::Status { code: 410, .. } => StepFailure::Gone,
             Self::Status { code: 504, .. } => StepFailure::Behind,
@@ -94,19 +115,18 @@ impl WireFailure {
     }
 
     /// Returns true if the object or the kind does not exist.
-    pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Status { code: 404, .. })
+    pub(super) const fn is_not_found(&self) -> bool {
+        matches!(self.code(), Some(404))
+    }
+
+    /// Returns true if the API server does not accept the credentials.
+    pub(super) const fn is_unauthorized(&self) -> bool {
+        matches!(self.code(), Some(401))
     }
 
     /// Returns true if the API server denied access.
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(
-            self,
-            Self::Status {
-                code: 401 | 403,
-                ..
-            }
-        )
+    pub(super) const fn is_forbidden(&self) -> bool {
+        matches!(self.code(), Some(401 | 403))
     }
 }
 
@@ -124,9 +144,20 @@ pub(super) struct WatchTarget {
     /// Only the objects of this namespace.
     pub(super) namespace: Option<Arc<str>>,
     /// Only the objects that match this label selector.
-    pub(super) selector: Option<String>,
+    pub(super) selector: Selector,
     /// Metadata requests return metadata only; the other forms request whole objects.
     pub(super) form: Access,
+}
+
+/// The text of a selector; none: all objects.
+pub(super) fn selector_text(selector: &Selector) -> Option<String> {
+    (!selector.selects_all()).then(|| selector.to_string())
+}
+
+impl WatchTarget {
+    fn urls(&self) -> Urls {
+        Urls::new(path(&self.served, self.namespace.as_deref()))
+    }
 }
 
 /// One page of a list.
@@ -147,20 +178,10 @@ struct PageMetadata<'a> {
     next: Option<String>,
 }
 
-impl<'a> Page<'a> {
-    /// Reads a page.
-    pub(super) fn parse(text: &'a str) -> Result<Self, WireFailure> {
-        Ok(serde_json::from_str(text)?)
-    }
-
+impl Page<'_> {
     /// The version of the list.
-    pub(super) fn version(&self) -> Result<ResourceVersion, WireFailure> {
-        parse_version(self.metadata.version.as_deref())
-    }
-
-    /// The continuation of the next page; none after the last one.
-    pub(super) fn next(&self) -> Option<String> {
-        self.metadata.next.clone().filter(|next| !next.is_empty())
+    pub(super) fn version(&self) -> Result<ResourceVersion, Malformed> {
+        parse_version(self.metadata.version.as_deref().unwrap_or_default())
     }
 }
 
@@ -187,40 +208,73 @@ pub(super) enum LineKind {
 }
 
 /// The version of a bookmark.
-pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, WireFailure> {
-    let version: Option<Text<'_>> = object
-        .metadata
-        .as_ref()
-        .and_then(|metadata| metadata.rest.get("resourceVersion"))
-        .map(serde_json::from_str)
-        .transpose()?;
-    parse_version(version.as_ref().map(|Text(version)| &**version))
+pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Malformed> {
+    let metadata = object.metadata.as_ref();
+    let version = metadata.and_then(|metadata| metadata.rest.get("resourceVersion"));
+    let Text(version) = serde_json::from_str(version.unwrap_or("\"\""))?;
+    parse_version(&version)
 }
 
 /// The failure in an error line.
 pub(super) fn error_line(object: &ObjectFields<'_>) -> WireFailure {
-    let text = object.rest.text();
-    let code = serde_json::from_str::<StatusText>(&text)
-        .ok()
-        .and_then(|status| status.code)
-        .unwrap_or(500);
-    status_failure(code, &HeaderMap::new(), &text)
+    let status: Status = serde_json::from_str(&object.rest.text()).unwrap_or_default();
+    let code = if status.code == 0 { 500 } else { status.code };
+    WireFailure::of_status(code, None, status)
 }
 
 /// The client with its limits.
-#[derive(Clone)]
 pub(super) struct Wire {
     client: Client,
     options: Options,
+    /// Bounds the pages that are in memory at the same time.
+    pages: Semaphore,
 }
 
 impl Wire {
-    pub(super) const fn new(client: Client, options: Options) -> Self {
-        Self { client, options }
+    pub(super) fn new(client: Client, options: Options) -> Self {
+        let pages = Semaphore::new(options.pages_at_once_max.max(1));
+        Self {
+            client,
+            options,
+            pages,
+        }
     }
 
-    /// One page of a list.
-    pub(super) async fn page(
+    /// Reads a list page by page, or in one piece.
+    pub(super) async fn list<E: From<WireFailure>>(
+        &self,
+        target: &WatchTarget,
+        since: Since,
+        paged: bool,
+        mut take: impl FnMut(&Page<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let limit = paged.then_some(self.options.page_objects_max);
+        let mut next: Option<String> = None;
+        loop {
+            // Held until the page is taken, because it bounds the memory of parsed pages.
+            let _permit = self.pages.acquire().await;
+            let text = self.page(target, since, next.as_deref(), limit).await?;
+            let page: Page<'_> = serde_json::from_str(&text).map_err(WireFailure::from)?;
+            take(&page)?;
+            next = page.metadata.next.filter(|next| !next.is_empty());
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the present version with the smallest possible list.
+    pub(super) async fn version(
+        &self,
+        mut target: WatchTarget,
+    ) -> Result<ResourceVersion, WireFailure> {
+        target.form = Access::Metadata;
+        let text = self.page(&target, Since::Now, None, Some(1)).await?;
+        let page: Page<'_> = serde_json::from_str(&text)?;
+        Ok(page.version()?)
+    }
+
+    async fn page(
         &self,
         target: &WatchTarget,
         since: Since,
@@ -228,7 +282,7 @@ impl Wire {
         limit: Option<u32>,
     ) -> Result<String, WireFailure> {
         let mut params = ListParams {
-            label_selector: target.selector.clone(),
+            label_selector: selector_text(&target.selector),
             limit,
             continue_token: next.map(str::to_owned),
             ..ListParams::default()
@@ -239,14 +293,12 @@ impl Wire {
                 .at(&version.to_string())
                 .matching(VersionMatch::NotOlderThan);
         }
-        let urls = Urls::new(target.path());
+        let urls = target.urls();
         let request = match target.form {
             Access::Metadata => urls.list_metadata(&params),
             Access::Full | Access::Hash => urls.list(&params),
         };
-        let bytes_max = self.options.page_bytes_max;
-        self.text(request.map_err(WireFailure::Build)?, bytes_max)
-            .await
+        self.text(request?, self.options.page_bytes_max).await
     }
 
     /// Starts a watch that the API server ends after `duration`.
@@ -257,18 +309,17 @@ impl Wire {
         duration: Duration,
     ) -> Result<WatchStream, WireFailure> {
         let params = WatchParams {
-            label_selector: target.selector.clone(),
+            label_selector: selector_text(&target.selector),
             // Zero would mean the default of the API server, which is half an hour and more.
             timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
             bookmarks: true,
             ..WatchParams::default()
         };
-        let urls = Urls::new(target.path());
+        let urls = target.urls();
         let mut request = match target.form {
             Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
-        }
-        .map_err(WireFailure::Build)?;
+        }?;
         // A compressed watch has one member per event, and not every decoder reads all of them.
         let identity = header::HeaderValue::from_static("identity");
         request
@@ -278,28 +329,28 @@ impl Wire {
         let response = self
             .send(request, begun + self.options.request_timeout)
             .await?;
+        let chunks = response.into_body().into_data_stream();
         Ok(WatchStream {
-            body: response.into_body(),
-            lines: LineBuffer::default(),
+            lines: Box::pin(chunks.map_err(io::Error::other).into_async_read()),
+            is_within_line: false,
             deadline: begun + duration + self.options.watch_grace,
             allowed: duration + self.options.watch_grace,
             bytes_max: self.options.object_bytes_max,
         })
     }
 
-    /// Returns one object from a quorum; none if it does not exist.
-    pub(super) async fn object(
+    /// Returns one object from a quorum, as `parse` reads it; none if it does not exist.
+    pub(super) async fn object<T>(
         &self,
         served: &Resource,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<String>, WireFailure> {
+        parse: impl FnOnce(&str) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, WireFailure> {
         let urls = Urls::new(path(served, namespace));
-        let request = urls
-            .get(name, &GetParams::default())
-            .map_err(WireFailure::Build)?;
+        let request = urls.get(name, &GetParams::default())?;
         match self.text(request, self.options.object_bytes_max).await {
-            Ok(text) => Ok(Some(text)),
+            Ok(text) => Ok(Some(parse(&text)?)),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure),
         }
@@ -316,9 +367,8 @@ impl Wire {
         if let Some(tag) = tag {
             builder = builder.header(header::IF_NONE_MATCH, tag);
         }
-        let request = builder.body(Vec::new()).map_err(|source| {
-            WireFailure::Build(kube::core::request::Error::BuildRequest(source))
-        })?;
+        let request = builder.body(Vec::new());
+        let request = request.map_err(kube::core::request::Error::BuildRequest)?;
         let deadline = Instant::now() + self.options.request_timeout;
         let response = self.send(request, deadline).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
@@ -336,7 +386,7 @@ impl Wire {
     }
 
     /// Returns the body of an answer.
-    pub(super) async fn text(
+    async fn text(
         &self,
         request: Request<Vec<u8>>,
         bytes_max: usize,
@@ -357,8 +407,7 @@ impl Wire {
             .await
             .map_err(|_| WireFailure::Timeout(self.options.request_timeout))?
             .map_err(|source| body_failure(source, bytes_max))?;
-        String::from_utf8(body.to_bytes().into())
-            .map_err(|_| WireFailure::Malformed(Malformed::NotUtf8))
+        Ok(String::from_utf8(body.to_bytes().into()).map_err(|_| Malformed::NotUtf8)?)
     }
 
     /// Sends a request. Every status except success and "not modified" is a failure.
@@ -376,20 +425,23 @@ impl Wire {
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
-        let headers = response.headers().clone();
+        let after = response.headers().get(header::RETRY_AFTER);
+        let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
         let text = self.collect(response, deadline, ERROR_BYTES_MAX).await;
-        Err(status_failure(
-            status.as_u16(),
-            &headers,
-            &text.unwrap_or_default(),
-        ))
+        let text = text.unwrap_or_default();
+        let mut failed: Status = serde_json::from_str(&text).unwrap_or_default();
+        if failed.message.is_empty() {
+            failed.message = text.trim().chars().take(256).collect();
+        }
+        Err(WireFailure::of_status(status.as_u16(), after, failed))
     }
 }
 
 /// A watch that is open.
 pub(super) struct WatchStream {
-    body: Body,
-    lines: LineBuffer,
+    lines: Pin<Box<dyn AsyncBufRead + Send>>,
+    /// True if the bytes that were read last end within a line.
+    pub(super) is_within_line: bool,
     deadline: Instant,
     allowed: Duration,
     bytes_max: usize,
@@ -397,46 +449,38 @@ pub(super) struct WatchStream {
 
 impl WatchStream {
     /// Returns the next line; none at the end. An incomplete last line is dropped.
-    ///
-    /// Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WireFailure> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, WireFailure> {
+        let mut line = Vec::new();
         loop {
-            if let Some(line) = self.lines.next() {
-                return Ok(Some(line));
-            }
-            if self.lines.pending() > self.bytes_max {
-                let bytes_max = self.bytes_max;
-                return Err(WireFailure::TooLarge { bytes_max });
-            }
-            let frame = timeout_at(self.deadline, self.body.frame())
-                .await
-                .map_err(|_| WireFailure::Timeout(self.allowed))?;
-            match frame {
-                None => return Ok(None),
-                Some(Err(source)) => return Err(WireFailure::Transport(source)),
-                Some(Ok(frame)) => {
-                    if let Some(chunk) = frame.data_ref() {
-                        self.lines.push(chunk);
-                    }
+            let bytes_max = u64::try_from(self.bytes_max).unwrap_or(u64::MAX);
+            let mut limited = (&mut self.lines).take(bytes_max);
+            let read = timeout_at(self.deadline, limited.read_until(b'\n', &mut line)).await;
+            let is_full = limited.limit() == 0;
+            let is_whole = line.ends_with(b"\n");
+            self.is_within_line = !is_whole && !line.is_empty();
+            read.map_err(|_| WireFailure::Timeout(self.allowed))?
+                .map_err(|error| WireFailure::Transport(client_error(error)))?;
+            match (is_whole, is_full) {
+                (false, false) => return Ok(None),
+                (false, true) => {
+                    let bytes_max = self.bytes_max;
+                    return Err(WireFailure::TooLarge { bytes_max });
                 }
+                (true, _) if line.trim_ascii().is_empty() => line.clear(),
+                (true, _) => return Ok(Some(line)),
             }
         }
     }
-
-    /// Returns true if the received bytes end within a line.
-    pub(super) fn is_within_line(&self) -> bool {
-        self.lines.pending() > 0
-    }
 }
 
-impl WatchTarget {
-    fn path(&self) -> String {
-        path(&self.served, self.namespace.as_deref())
-    }
+/// Returns the error of the client that was wrapped for the stream of lines.
+fn client_error(error: io::Error) -> kube::Error {
+    let wrapped = |error| kube::Error::Service(Box::new(error));
+    error.downcast().unwrap_or_else(wrapped)
 }
 
 /// The URL path of the objects of a kind, in all namespaces or in one.
-pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
+fn path(served: &Resource, namespace: Option<&str>) -> String {
     let root = match &*served.kind.group {
         "" => format!("/api/{}", served.kind.version),
         group => format!("/apis/{group}/{}", served.kind.version),
@@ -447,42 +491,6 @@ pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-fn parse_version(text: Option<&str>) -> Result<ResourceVersion, WireFailure> {
-    let text = text.unwrap_or_default();
-    let version = text
-        .parse()
-        .map_err(|_| WireFailure::Malformed(Malformed::Version(text.to_owned())))?;
-    Ok(ResourceVersion(version))
-}
-
-#[derive(Deserialize)]
-struct StatusText {
-    code: Option<u16>,
-    message: Option<String>,
-    details: Option<StatusDetails>,
-}
-
-#[derive(Deserialize)]
-struct StatusDetails {
-    #[serde(rename = "retryAfterSeconds")]
-    retry_after_seconds: Option<u64>,
-}
-
-fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> WireFailure {
-    let status: Option<StatusText> = serde_json::from_str(text).ok();
-    let header = headers
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    let details = status.as_ref().and_then(|status| status.details.as_ref());
-    let seconds = header.or_else(|| details?.retry_after_seconds);
-    let message = status.and_then(|status| status.message);
-    WireFailure::Status {
-        code,
-        message: message.unwrap_or_else(|| text.trim().chars().take(256).collect()),
-        retry_after: seconds.map(Duration::from_secs),
-    }
-}
-
 fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> WireFailure {
     match source.downcast::<kube::Error>() {
         Ok(source) => WireFailure::Transport(*source),
@@ -490,5 +498,69 @@ fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usi
             WireFailure::TooLarge { bytes_max }
         }
         Err(source) => WireFailure::Transport(kube::Error::Service(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads all lines of a watch whose body comes in these chunks; true if it ends within a line.
+    async fn read(chunks: Vec<io::Result<Vec<u8>>>) -> Result<(Vec<String>, bool), WireFailure> {
+        let mut stream = WatchStream {
+            lines: Box::pin(stream::iter(chunks).into_async_read()),
+            is_within_line: false,
+            deadline: Instant::now() + Duration::from_mins(1),
+            allowed: Duration::ZERO,
+            bytes_max: 300,
+        };
+        let mut lines = Vec::new();
+        while let Some(line) = stream.next().await? {
+            lines.push(String::from_utf8(line).unwrap());
+        }
+        Ok((lines, stream.is_within_line))
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_of_chunks_do_not_matter(
+            lines in prop::collection::vec("[a-zäß漢 ]{0,12}", 0..12),
+            cuts in prop::collection::vec(1_usize..7, 1..40),
+            truncated in "[a-zä]{0,5}",
+        ) {
+            let lines: Vec<String> = lines.into_iter().map(|line| line + "\n").collect();
+            let text = lines.concat() + &truncated;
+            let mut rest = text.as_bytes();
+            let mut cuts = cuts.iter().cycle();
+            let mut chunks = Vec::new();
+            while !rest.is_empty() {
+                let (chunk, tail) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                chunks.push(Ok(chunk.to_vec()));
+                rest = tail;
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let (read, is_cut) = runtime.unwrap().block_on(read(chunks)).unwrap();
+            let whole: Vec<String> = lines.into_iter().filter(|l| !l.trim().is_empty()).collect();
+            prop_assert_eq!(read, whole);
+            prop_assert_eq!(is_cut, !truncated.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_has_a_limit() {
+        let whole = "x".repeat(299) + "\n";
+        let long = whole.clone() + &"x".repeat(300);
+        assert_eq!(
+            read(vec![Ok(whole.clone().into())]).await.unwrap().0,
+            [whole]
+        );
+        let failure = read(vec![Ok(long.into())]).await.unwrap_err();
+        assert!(
+            matches!(failure, WireFailure::TooLarge { bytes_max: 300 }),
+            "{failure}"
+        );
     }
 }

@@ -2,28 +2,14 @@
 
 use std::{error::Error, fmt, iter};
 
-/// The display of an error and its sources: `failed to apply x: failed to connect: refused`.
+/// Returns the display of an error and its sources: `failed to apply x: failed to connect: refused`.
 ///
 /// Logs and conditions use it, because the text of an error never repeats its source.
-pub struct Chain<'a>(&'a (dyn Error + 'static));
-
-/// Returns the display of an error with its sources.
-pub fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> Chain<'a> {
-    Chain(error)
-}
-
-/// Iterates over an error and its sources, from the outermost to the root cause.
-pub fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    iter::successors(Some(error), |&error| error.source())
-}
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.0.to_string();
+pub fn error_chain(error: &(dyn Error + 'static)) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        let mut shown = error.to_string();
         f.write_str(&shown)?;
-        for error in causes(self.0).skip(1) {
+        for error in causes(error).skip(1) {
             let text = error.to_string();
             // Some libraries repeat the source in their own text; it is shown only once.
             if !shown.contains(&text) {
@@ -32,7 +18,14 @@ impl fmt::Display for Chain<'_> {
             shown = text;
         }
         Ok(())
-    }
+    })
+}
+
+/// Iterates over an error and its sources, from the outermost to the root cause.
+pub fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! The digest that identifies bytes.
 
-use std::{
-    fmt::{self, Write},
-    str::FromStr,
-};
+use std::{fmt, str::FromStr};
 
 use sha2::{Digest as _, Sha256};
 
@@ -38,6 +35,13 @@ impl Digester {
     }
 }
 
+/// Returns bytes as hexadecimal digits in lower case.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.map(digit).collect()
+}
+
 impl Digest {
     /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
@@ -60,13 +64,7 @@ impl Digest {
 
     /// Returns the digest as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            let written = write!(text, "{byte:02x}");
-            // Writing to a String cannot fail.
-            debug_assert!(written.is_ok());
-        }
-        text
+        hex(&self.0)
     }
 
     /// Reads the form of [`to_hex`](Self::to_hex): 64 hexadecimal digits in lower case.

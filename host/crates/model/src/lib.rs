@@ -30,9 +30,9 @@ pub use answer::{
 };
 pub use backoff::Backoff;
 pub use blame::{Blame, Retry};
-pub use chain::{Chain, causes, error_chain};
+pub use chain::{causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
-pub use digest::{Digest, Digester, InvalidDigest};
+pub use digest::{Digest, Digester, InvalidDigest, hex};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{Lease, LeaseRecord};
@@ -47,5 +47,5 @@ pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};
 pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads};
 pub use resource::{HashKey, Resource, Resources};
-pub use selector::{InvalidSelector, is_valid_selector, parse_selector, required_labels};
+pub use selector::{InvalidSelector, is_valid_selector, parse_selector};
 pub use token_bucket::{Rate, TokenBucket};

@@ -75,7 +75,7 @@ pub struct ReadKind {
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// Limits the read to objects with these labels.
+    /// Limits the read to objects with these labels; the default selects all.
     #[serde(default, with = "selector_text")]
     pub label_selector: Selector,
 }

@@ -90,11 +90,20 @@ pub enum Operation {
 impl Operation {
     /// Returns the kind in the written version; `None` for writes to the parent's finalizer.
     pub fn kind(&self) -> Option<&Gvk> {
+        self.written().map(|(kind, _)| kind)
+    }
+
+    /// Returns the written child; `None` for writes to the parent's finalizer.
+    pub fn child(&self) -> Option<&ObjectId> {
+        self.written().map(|(_, id)| id)
+    }
+
+    const fn written(&self) -> Option<(&Gvk, &ObjectId)> {
         match self {
-            Self::Create { kind, .. }
-            | Self::Update { kind, .. }
-            | Self::Transfer { kind, .. }
-            | Self::Prune { kind, .. } => Some(kind),
+            Self::Create { kind, id, .. }
+            | Self::Update { kind, id, .. }
+            | Self::Transfer { kind, id, .. }
+            | Self::Prune { kind, id, .. } => Some((kind, id)),
             Self::AddFinalizer | Self::RemoveFinalizer => None,
         }
     }
@@ -138,24 +147,13 @@ impl Operation {
             Self::Prune { .. } => "prune",
         }
     }
-
-    /// Returns the written child; `None` for writes to the parent's finalizer.
-    pub fn child(&self) -> Option<&ObjectId> {
-        match self {
-            Self::Create { id, .. }
-            | Self::Update { id, .. }
-            | Self::Transfer { id, .. }
-            | Self::Prune { id, .. } => Some(id),
-            Self::AddFinalizer | Self::RemoveFinalizer => None,
-        }
-    }
 }
 
 /// One short line: `create apps/v1 Deployment demo/web`.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = self.verb();
-        let (Some(kind), Some(id)) = (self.kind(), self.child()) else {
+        let Some((kind, id)) = self.written() else {
             return f.write_str(verb);
         };
         match &id.namespace {

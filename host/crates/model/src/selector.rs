@@ -43,20 +43,6 @@ pub fn is_valid_selector(selector: &Selector) -> bool {
     })
 }
 
-/// Returns the labels, as `key=value`, that every selected object has.
-pub fn required_labels(selector: &Selector) -> Vec<String> {
-    let expressions = selector.clone().into_iter();
-    expressions
-        .filter_map(|expression| match expression {
-            Expression::Equal(key, value) => Some(format!("{key}={value}")),
-            Expression::In(key, values) if values.len() == 1 => {
-                values.first().map(|value| format!("{key}={value}"))
-            }
-            _ => None,
-        })
-        .collect()
-}
-
 /// The JSON form of a selector: its text, or `null` if it selects all.
 pub(super) mod selector_text {
     use kube_core::Selector;
@@ -188,12 +174,6 @@ mod tests {
         ] {
             assert!(parse_selector(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn returns_the_labels_that_all_selected_objects_have() {
-        let selector = parse_selector("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
-        assert_eq!(required_labels(&selector), ["a=1", "c=3"]);
     }
 
     #[test]

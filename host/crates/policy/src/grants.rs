@@ -45,7 +45,7 @@ pub struct ReadGrant {
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// The labels of the objects.
+    /// Limits the read to objects with these labels; the default selects all.
     pub label_selector: Selector,
     /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::ObjectId;
 
 use super::{
-    CacheState, Reader, Role, SlotId, Subscriber, SubscriberId, id_of, key_of,
+    CacheState, Reader, Role, SlotId, Subscriber, SubscriberId, WatchSlot, id_of, key_of,
     namespaces::NamespaceScope,
 };
 use crate::{
@@ -14,90 +14,69 @@ use crate::{
     triggers::{Cause, Trigger},
 };
 
-/// One parent that a change concerns.
-struct Hit {
-    subscriber_id: SubscriberId,
-    parent: ObjectId,
-    /// None: no visible change, but possibly an own write that was expected.
-    cause: Option<Cause>,
-    object: ObjectId,
-}
-
 impl CacheState {
     /// Triggers the parents that the changes of one watch concern; `first` marks changes from its first list.
     pub(super) fn dispatch(&mut self, id: SlotId, changes: &[Change], first: bool) {
-        let hits: Vec<Hit> = changes
-            .iter()
-            .flat_map(|change| self.hits(id, change, first))
-            .collect();
-        for hit in hits {
-            if hit.cause == Some(Cause::ParentGone) {
-                self.forget(hit.subscriber_id, &hit.parent);
-            }
-            let trigger = |cause| Trigger {
-                cause,
-                object: Some(hit.object.clone()),
+        for change in changes {
+            let (Some(slot), Some(last)) = (self.slots.get(&id), change.last()) else {
+                return;
             };
-            if let Some(cause) = hit.cause {
-                self.trigger(hit.subscriber_id, hit.parent.clone(), trigger(cause));
-            }
-            if self.caught_up(hit.subscriber_id, &hit.parent) {
-                self.trigger(hit.subscriber_id, hit.parent, trigger(Cause::CaughtUp));
+            let object = id_of(&slot.key.kind.group_kind(), last);
+            for (reader, cause) in self.concerned(slot, &object, change, first) {
+                if cause == Some(Cause::ParentGone) {
+                    self.forget(&reader);
+                }
+                if let Some(cause) = cause {
+                    let object = Some(object.clone());
+                    self.trigger(&reader, Trigger { cause, object });
+                }
+                self.catch_up(&reader, Some(&object));
             }
         }
     }
 
-    fn hits(&self, id: SlotId, change: &Change, first: bool) -> Vec<Hit> {
-        let (Some(slot), Some(last)) = (self.slots.get(&id), change.last()) else {
-            return Vec::new();
-        };
-        let object = id_of(&slot.key.kind.group_kind(), last);
-        let mut hits = Vec::new();
+    /// Returns the parents that a change concerns. Without a cause, the change is not visible to them, but possibly an
+    /// own write that was expected.
+    fn concerned(
+        &self,
+        slot: &WatchSlot,
+        object: &ObjectId,
+        change: &Change,
+        first: bool,
+    ) -> Vec<(Reader, Option<Cause>)> {
+        let mut concerned = Vec::new();
         for (subscriber_id, role) in slot.users() {
             let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
                 continue;
             };
-            let mut hit = |parent: ObjectId, cause: Option<Cause>| {
-                hits.push(Hit {
-                    subscriber_id,
-                    parent,
-                    cause,
-                    object: object.clone(),
-                });
-            };
-            match role {
-                Role::Parent => hit(object.clone(), parent_cause(change, first)),
+            let (parents, cause) = match role {
+                Role::Parent => (
+                    BTreeSet::from([object.clone()]),
+                    parent_cause(change, first),
+                ),
                 Role::Child => {
                     let cause = if first {
                         Cause::Listed
                     } else {
                         Cause::ChildChanged
                     };
-                    let cause = change.matters().then_some(cause);
                     let stored = [&change.before, &change.after].into_iter().flatten();
-                    let parents: BTreeSet<ObjectId> = stored
-                        .filter_map(|stored| self.parent_of(subscriber, stored))
-                        .collect();
-                    for parent in parents {
-                        hit(parent, cause);
-                    }
+                    let parents = stored.filter_map(|stored| self.parent_of(subscriber, stored));
+                    (parents.collect(), change.matters().then_some(cause))
                 }
-                Role::Read => {}
-            }
+                Role::Read => continue,
+            };
+            concerned.extend(parents.into_iter().map(|parent| {
+                let reader = Reader {
+                    subscriber_id,
+                    parent,
+                };
+                (reader, cause)
+            }));
         }
         let related = slot.subscriptions.touched(change).into_iter();
-        hits.extend(related.map(
-            |Reader {
-                 subscriber_id,
-                 parent,
-             }| Hit {
-                subscriber_id,
-                parent,
-                cause: Some(Cause::RelatedChanged),
-                object: object.clone(),
-            },
-        ));
-        hits
+        concerned.extend(related.map(|reader| (reader, Some(Cause::RelatedChanged))));
+        concerned
     }
 
     /// The parent of a child, if it is known.
@@ -119,51 +98,38 @@ impl CacheState {
         let Some(slot) = self.slots.get(&id) else {
             return;
         };
-        let usable = self.why(slot, namespace.map(|name| &**name)).is_none();
-        let readers: Vec<Reader> = if usable {
+        let readers: Vec<Reader> = if self.why(slot, namespace.map(|name| &**name)).is_none() {
             slot.subscriptions.waiting().cloned().collect()
         } else {
             slot.subscriptions.readers().cloned().collect()
         };
-        for (subscriber_id, _) in slot.users() {
-            if let Some(subscriber) = self.subscribers.get(&subscriber_id) {
+        let users: Vec<(SubscriberId, Role)> = slot.users().collect();
+        for (subscriber_id, _) in &users {
+            if let Some(subscriber) = self.subscribers.get(subscriber_id) {
                 // Wake the consumer even without a trigger: it may be waiting for the first lists of parents that never
                 // had a pass.
                 subscriber.wake.notify_one();
             }
         }
-        let users = slot.users().filter(|(_, role)| *role != Role::Read);
-        let subscribers: BTreeSet<SubscriberId> =
-            users.map(|(subscriber_id, _)| subscriber_id).collect();
-        for Reader {
-            subscriber_id,
-            parent,
-        } in readers
-        {
-            let trigger = Trigger {
-                cause: Cause::KindChanged,
-                object: None,
-            };
-            self.trigger(subscriber_id, parent, trigger);
+        for reader in &readers {
+            self.trigger(reader, Cause::KindChanged.into());
         }
-        let mut namespace_scopes = self.namespace_scopes();
+        let mut scopes = self.namespace_scopes();
         // Cluster-scoped parents may have objects in every namespace.
-        namespace_scopes.retain(|namespace_scope| {
-            let both = namespace_scope.as_ref().zip(namespace);
-            both.is_none_or(|(namespace_scope, namespace)| namespace_scope == namespace)
+        scopes.retain(|scope| {
+            let both = scope.as_ref().zip(namespace);
+            both.is_none_or(|(scope, namespace)| scope == namespace)
         });
+        let users = users.into_iter().filter(|(_, role)| *role != Role::Read);
+        let subscribers: BTreeSet<SubscriberId> = users.map(|(id, _)| id).collect();
         for subscriber_id in subscribers {
             let told = self.recheck(subscriber_id);
-            for namespace_scope in &namespace_scopes {
+            for scope in scopes.iter().filter(|scope| !told.contains(*scope)) {
+                let subscriber = self.subscribers.get(&subscriber_id);
                 // An optional kind may come or go without a change of readiness, so these parents were not triggered
                 // above.
-                if !told.contains(namespace_scope) && self.is_ready(subscriber_id, namespace_scope)
-                {
-                    self.trigger_namespace_scope(
-                        subscriber_id,
-                        namespace_scope,
-                        Cause::KindChanged,
-                    );
+                if subscriber.is_some_and(|subscriber| subscriber.ready.contains(scope)) {
+                    self.trigger_scope(subscriber_id, scope);
                 }
             }
         }
@@ -172,60 +138,47 @@ impl CacheState {
     /// Recomputes the scopes in which passes can run, triggers the parents of every scope that changed, and returns
     /// those scopes.
     pub(super) fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
-        let ready = self.ready_namespace_scopes(subscriber_id);
+        let ready = self.ready_scopes(subscriber_id);
         let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return BTreeSet::new();
         };
-        let new: BTreeSet<NamespaceScope> = ready
-            .symmetric_difference(&subscriber.ready)
-            .cloned()
-            .collect();
+        let changed = &ready ^ &subscriber.ready;
         subscriber.ready = ready;
-        for namespace_scope in &new {
-            self.trigger_namespace_scope(subscriber_id, namespace_scope, Cause::KindChanged);
+        for scope in &changed {
+            self.trigger_scope(subscriber_id, scope);
         }
-        new
+        changed
     }
 
-    /// Triggers every known parent of a registration.
-    pub(super) fn trigger_all(&mut self, subscriber_id: SubscriberId, cause: Cause) {
-        for parent in self.parents(subscriber_id) {
-            let object = None;
-            self.trigger(subscriber_id, parent, Trigger { cause, object });
+    /// Triggers the known parents of a scope.
+    fn trigger_scope(&mut self, subscriber_id: SubscriberId, scope: &NamespaceScope) {
+        let mut parents = self.parents(subscriber_id);
+        if self.namespaces.is_some() {
+            parents.retain(|parent| parent.namespace == *scope);
         }
-    }
-
-    pub(crate) fn trigger(
-        &mut self,
-        subscriber_id: SubscriberId,
-        parent: ObjectId,
-        trigger: Trigger,
-    ) {
         if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
-            subscriber.triggers.add(parent, trigger);
-            subscriber.wake.notify_one();
+            for parent in parents {
+                subscriber.trigger(parent, Cause::KindChanged.into());
+            }
         }
     }
 
-    fn is_ready(&self, subscriber_id: SubscriberId, namespace_scope: &NamespaceScope) -> bool {
-        let subscriber = self.subscribers.get(&subscriber_id);
-        subscriber.is_some_and(|subscriber| subscriber.ready.contains(namespace_scope))
+    pub(crate) fn trigger(&mut self, reader: &Reader, trigger: Trigger) {
+        if let Some(subscriber) = self.subscribers.get_mut(&reader.subscriber_id) {
+            subscriber.trigger(reader.parent.clone(), trigger);
+        }
     }
 
     /// Drops the expectations, waits and subscriptions of a parent.
-    fn forget(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) {
-        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
+    fn forget(&mut self, reader: &Reader) {
+        let Some(subscriber) = self.subscribers.get_mut(&reader.subscriber_id) else {
             return;
         };
-        subscriber.expectations.remove(parent);
-        subscriber.behind.remove(parent);
-        let reader = Reader {
-            subscriber_id,
-            parent: parent.clone(),
-        };
+        subscriber.expectations.remove(&reader.parent);
+        subscriber.behind.remove(&reader.parent);
         for (_, slot) in &subscriber.held.reads {
             if let Some(slot) = self.slots.get_mut(slot) {
-                slot.subscriptions.retain(&reader, &BTreeSet::new());
+                slot.subscriptions.retain(reader, &BTreeSet::new());
             }
         }
     }

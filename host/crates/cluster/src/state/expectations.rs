@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Gvk, ObjectId, Resource, ResourceVersion, Uid};
+use innkeeper_model::{ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, SubscriberId, key_of};
+use super::{CacheState, Reader, SlotId, Subscriber, WatchSlot, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -58,20 +58,68 @@ pub(crate) struct LiveRead {
     version: Option<ResourceVersion>,
 }
 
+impl Subscriber {
+    /// The watch in which a written object of a parent must appear.
+    fn slot_of(&self, parent: &ObjectId, id: &ObjectId) -> Option<SlotId> {
+        if id == parent {
+            return Some(self.held.parent);
+        }
+        self.held.child(&id.kind)
+    }
+
+    fn is_met(
+        &self,
+        slots: &BTreeMap<SlotId, WatchSlot>,
+        parent: &ObjectId,
+        (id, expectation): (&ObjectId, &WriteExpectation),
+    ) -> bool {
+        let expected = &expectation.expected;
+        let slot = self.slot_of(parent, id);
+        let Some(slot) = slot.and_then(|slot| slots.get(&slot)) else {
+            // A kind that is no longer watched shows no event, so waiting for one would never end.
+            return *expected != ExpectedState::Unknown;
+        };
+        let stored = slot.store.get(&key_of(id));
+        match expected {
+            ExpectedState::Version(version) => {
+                let watch = slot.namespace_watch_at(id.namespace.as_deref());
+                watch.is_some_and(|watch| watch.version >= *version)
+                    || stored.is_some_and(|stored| stored.version >= *version)
+            }
+            ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),
+            ExpectedState::Deleted(uid) => {
+                stored.is_none_or(|stored| stored.uid != *uid || stored.deleting)
+            }
+            ExpectedState::Unknown => false,
+        }
+    }
+
+    /// Drops the expectations of a parent that are met.
+    fn drop_met(&mut self, slots: &BTreeMap<SlotId, WatchSlot>, parent: &ObjectId) {
+        let Some(mut open) = self.expectations.remove(parent) else {
+            return;
+        };
+        open.retain(|id, expectation| !self.is_met(slots, parent, (id, expectation)));
+        if !open.is_empty() {
+            self.expectations.insert(parent.clone(), open);
+        }
+    }
+}
+
 impl CacheState {
     /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
+        reader: &Reader,
         id: &ObjectId,
         expected: ExpectedState,
         due: Instant,
     ) {
-        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
+        let Some(subscriber) = self.subscribers.get_mut(&reader.subscriber_id) else {
             return;
         };
-        let expectations = subscriber.expectations.entry(parent.clone()).or_default();
+        let parent = reader.parent.clone();
+        let expectations = subscriber.expectations.entry(parent).or_default();
         // A write with an unknown outcome stays unknown until a live read: a later write of the same object says
         // nothing about it.
         let unknown = expectations
@@ -85,84 +133,72 @@ impl CacheState {
     /// Returns the step that is needed before a parent can be observed, and remembers a parent that has to wait.
     pub(crate) fn expectation_status(
         &mut self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
         now: Instant,
     ) -> ExpectationStatus {
-        self.drop_met(subscriber_id, parent);
-        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else {
             return ExpectationStatus::None;
         };
-        let Some(expectations) = subscriber.expectations.get(parent) else {
+        subscriber.drop_met(&self.slots, parent);
+        let open = subscriber.expectations.get(parent);
+        let Some(first) = open.and_then(|open| open.values().map(|one| one.due).min()) else {
             subscriber.behind.remove(parent);
             return ExpectationStatus::None;
         };
-        let due: Vec<ObjectId> = expectations
-            .iter()
-            .filter(|(_, expectation)| expectation.due <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
-        if !due.is_empty() {
-            return ExpectationStatus::Read(due);
+        if first <= now {
+            let due = open.into_iter().flatten().filter(|(_, one)| one.due <= now);
+            return ExpectationStatus::Read(due.map(|(id, _)| id.clone()).collect());
         }
-        let first = expectations
-            .values()
-            .map(|expectation| expectation.due)
-            .min();
         subscriber.behind.insert(parent.clone());
-        first.map_or(ExpectationStatus::None, ExpectationStatus::Until)
+        ExpectationStatus::Until(first)
     }
 
     /// Returns true if a parent has open expectations. Unlike [`expectation_status`](Self::expectation_status) it registers no wait.
-    pub(crate) fn is_behind(&self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
-        self.subscribers
-            .get(&subscriber_id)
-            .and_then(|subscriber| subscriber.expectations.get(parent))
-            .into_iter()
-            .flatten()
-            .any(|(id, expectation)| !self.is_met(subscriber_id, parent, id, &expectation.expected))
+    pub(crate) fn is_behind(&self, reader: &Reader) -> bool {
+        let subscriber = self.subscribers.get(&reader.subscriber_id);
+        subscriber.is_some_and(|subscriber| {
+            let expectations = subscriber.expectations.get(&reader.parent);
+            let mut expectations = expectations.into_iter().flatten();
+            expectations.any(|one| !subscriber.is_met(&self.slots, &reader.parent, one))
+        })
     }
 
     /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
-    pub(crate) fn live_read(
-        &mut self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
-        id: &ObjectId,
-    ) -> Option<LiveRead> {
-        let found = self
-            .expectation_slot(subscriber_id, parent, id)
-            .and_then(|(slot_id, kind)| {
-                let slot = self.slots.get(&slot_id)?;
-                let namespace = id.namespace.as_deref();
-                let mut shape = self.shape(slot, slot.form());
-                shape.kind = kind;
-                Some(LiveRead {
-                    slot: slot_id,
-                    served: slot
-                        .served
-                        .clone()
-                        .filter(|_| self.why(slot, namespace).is_none())?,
-                    shape,
-                    version: slot.store.get(&key_of(id)).map(|stored| stored.version),
-                })
-            });
-        if found.is_none() {
-            self.drop_expectation(subscriber_id, parent, id);
+    pub(crate) fn live_read(&mut self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
+        let read = self.readable(reader, id);
+        if read.is_none() {
+            self.drop_expectation(reader, id);
         }
-        found
+        read
+    }
+
+    fn readable(&self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
+        let subscriber = self.subscribers.get(&reader.subscriber_id)?;
+        let slot_id = subscriber.slot_of(&reader.parent, id)?;
+        let slot = self.slots.get(&slot_id)?;
+        if self.why(slot, id.namespace.as_deref()).is_some() {
+            return None;
+        }
+        Some(LiveRead {
+            slot: slot_id,
+            served: slot.served.clone()?,
+            shape: self.shape(slot, slot.form()),
+            version: slot.store.get(&key_of(id)).map(|stored| stored.version),
+        })
     }
 
     /// Applies the result of a live read.
     pub(crate) fn live(
         &mut self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
+        reader: &Reader,
         id: &ObjectId,
         read: &LiveRead,
         found: Option<Stored>,
     ) {
-        self.drop_expectation(subscriber_id, parent, id);
+        self.drop_expectation(reader, id);
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
@@ -181,142 +217,62 @@ impl CacheState {
     }
 
     /// Postpones a live read that failed.
-    pub(crate) fn live_failed(
-        &mut self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
-        id: &ObjectId,
-        now: Instant,
-    ) {
+    pub(crate) fn live_failed(&mut self, reader: &Reader, id: &ObjectId, now: Instant) {
         // The API server has just failed to answer, so the next read is not sent at once.
         const PAUSE: Duration = Duration::from_secs(1);
-        let subscriber = self.subscribers.get_mut(&subscriber_id);
-        let expectations =
-            subscriber.and_then(|subscriber| subscriber.expectations.get_mut(parent));
-        if let Some(expectation) = expectations.and_then(|expectations| expectations.get_mut(id)) {
+        let subscriber = self.subscribers.get_mut(&reader.subscriber_id);
+        let open =
+            subscriber.and_then(|subscriber| subscriber.expectations.get_mut(&reader.parent));
+        if let Some(expectation) = open.and_then(|open| open.get_mut(id)) {
             expectation.due = now + PAUSE;
         }
     }
 
-    /// Ends the wait of a parent whose expectations are met, and returns true if it did.
-    pub(super) fn caught_up(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
-        let waits = |state: &Self| {
-            let subscriber = state.subscribers.get(&subscriber_id)?;
-            subscriber.behind.contains(parent).then_some(())
+    /// Ends the wait of a parent whose expectations are met, and triggers it.
+    pub(super) fn catch_up(&mut self, reader: &Reader, object: Option<&ObjectId>) {
+        let Some(subscriber) = self.subscribers.get_mut(&reader.subscriber_id) else {
+            return;
         };
-        if waits(self).is_none() {
-            return false;
+        if !subscriber.behind.contains(&reader.parent) {
+            return;
         }
-        self.drop_met(subscriber_id, parent);
-        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
-            return false;
-        };
-        let done = !subscriber.expectations.contains_key(parent);
-        if done {
-            subscriber.behind.remove(parent);
+        subscriber.drop_met(&self.slots, &reader.parent);
+        if !subscriber.expectations.contains_key(&reader.parent) {
+            subscriber.behind.remove(&reader.parent);
+            let trigger = Trigger {
+                cause: Cause::CaughtUp,
+                object: object.cloned(),
+            };
+            subscriber.trigger(reader.parent.clone(), trigger);
         }
-        done
     }
 
     /// Ends waits after a watch has advanced without a change of an object.
     pub(super) fn moved_on(&mut self, id: SlotId) {
-        let Some(slot) = self.slots.get(&id) else {
+        let users = self.slots.get(&id).into_iter().flat_map(WatchSlot::users);
+        let mut behind = Vec::new();
+        for (subscriber_id, _) in users {
+            let subscriber = self.subscribers.get(&subscriber_id).into_iter();
+            let parents = subscriber.flat_map(|subscriber| subscriber.behind.iter().cloned());
+            behind.extend(parents.map(|parent| Reader {
+                subscriber_id,
+                parent,
+            }));
+        }
+        for reader in behind {
+            self.catch_up(&reader, None);
+        }
+    }
+
+    fn drop_expectation(&mut self, reader: &Reader, id: &ObjectId) {
+        let Some(subscriber) = self.subscribers.get_mut(&reader.subscriber_id) else {
             return;
         };
-        let subscribers: Vec<SubscriberId> = slot
-            .users()
-            .map(|(subscriber_id, _)| subscriber_id)
-            .collect();
-        for subscriber_id in subscribers {
-            let subscriber = self.subscribers.get(&subscriber_id);
-            let behind: Vec<ObjectId> = subscriber
-                .into_iter()
-                .flat_map(|subscriber| subscriber.behind.iter().cloned())
-                .collect();
-            for parent in behind {
-                if self.caught_up(subscriber_id, &parent) {
-                    let trigger = Trigger {
-                        cause: Cause::CaughtUp,
-                        object: None,
-                    };
-                    self.trigger(subscriber_id, parent, trigger);
-                }
+        if let Some(open) = subscriber.expectations.get_mut(&reader.parent) {
+            open.remove(id);
+            if open.is_empty() {
+                subscriber.expectations.remove(&reader.parent);
             }
         }
-    }
-
-    fn drop_met(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) {
-        let seen: Vec<ObjectId> = self
-            .subscribers
-            .get(&subscriber_id)
-            .and_then(|subscriber| subscriber.expectations.get(parent))
-            .into_iter()
-            .flatten()
-            .filter(|(id, expectation)| {
-                self.is_met(subscriber_id, parent, id, &expectation.expected)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in seen {
-            self.drop_expectation(subscriber_id, parent, &id);
-        }
-    }
-
-    fn is_met(
-        &self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
-        id: &ObjectId,
-        expected: &ExpectedState,
-    ) -> bool {
-        let Some((slot, _)) = self.expectation_slot(subscriber_id, parent, id) else {
-            // A kind that is no longer watched shows no event, so waiting for one would never end.
-            return *expected != ExpectedState::Unknown;
-        };
-        let Some(slot) = self.slots.get(&slot) else {
-            return true;
-        };
-        let stored = slot.store.get(&key_of(id));
-        match expected {
-            ExpectedState::Version(version) => {
-                let namespace_watch = slot.namespace_watch_at(id.namespace.as_deref());
-                namespace_watch.is_some_and(|namespace_watch| namespace_watch.version >= *version)
-                    || stored.is_some_and(|stored| stored.version >= *version)
-            }
-            ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),
-            ExpectedState::Deleted(uid) => {
-                stored.is_none_or(|stored| stored.uid != *uid || stored.deleting)
-            }
-            ExpectedState::Unknown => false,
-        }
-    }
-
-    fn drop_expectation(&mut self, subscriber_id: SubscriberId, parent: &ObjectId, id: &ObjectId) {
-        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
-            return;
-        };
-        if let Some(expectations) = subscriber.expectations.get_mut(parent) {
-            expectations.remove(id);
-            if expectations.is_empty() {
-                subscriber.expectations.remove(parent);
-            }
-        }
-    }
-
-    /// The watch in which a written object must appear.
-    fn expectation_slot(
-        &self,
-        subscriber_id: SubscriberId,
-        parent: &ObjectId,
-        id: &ObjectId,
-    ) -> Option<(SlotId, Gvk)> {
-        let subscriber = self.subscribers.get(&subscriber_id)?;
-        if id == parent {
-            return Some((subscriber.held.parent, subscriber.interest.parent.clone()));
-        }
-        let mut children = subscriber.held.children.iter();
-        children
-            .find(|(child, _)| child.kind.group_kind() == id.kind)
-            .map(|(child, slot)| (*slot, child.kind.clone()))
     }
 }

@@ -7,7 +7,7 @@ use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
 use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
-use crate::{freshness::Contents, store::ObjectKey, wire::WatchTarget};
+use crate::{freshness::Contents, store::Store, wire::WatchTarget};
 
 /// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
@@ -30,13 +30,13 @@ impl CacheState {
         let ids: Vec<SlotId> = self.slots.keys().copied().collect();
         for slot in self.slots.values_mut() {
             let reshaped = slot.store.len() > 0;
-            for namespace_watch in &mut slot.namespace_watches {
-                if namespace_watch.version == ResourceVersion::default() {
+            for watch in &mut slot.namespace_watches {
+                if watch.version == ResourceVersion::default() {
                     self.count += 1;
-                    namespace_watch.restart(self.count, reshaped, now);
+                    watch.restart(self.count, reshaped, now);
                 } else {
-                    namespace_watch.unchecked = true;
-                    namespace_watch.since = now;
+                    watch.unchecked = true;
+                    watch.since = now;
                 }
             }
         }
@@ -47,30 +47,26 @@ impl CacheState {
 
     /// The watches whose freshness check has not passed.
     pub(crate) fn unchecked(&self) -> Vec<UncheckedWatch> {
-        let slots = self.slots.iter();
-        let namespace_watches = slots.flat_map(|(id, slot)| {
-            slot.namespace_watches
-                .iter()
-                .map(|namespace_watch| (*id, namespace_watch))
-        });
-        namespace_watches
-            .filter(|(_, namespace_watch)| namespace_watch.unchecked)
-            .map(|(id, namespace_watch)| (id, namespace_watch.namespace.clone()))
-            .collect()
+        let mut unchecked = Vec::new();
+        for (id, slot) in &self.slots {
+            let watches = slot.namespace_watches.iter().filter(|one| one.unchecked);
+            unchecked.extend(watches.map(|watch| (*id, watch.namespace.clone())));
+        }
+        unchecked
     }
 
     /// The state of the freshness check of a watch.
-    pub(crate) fn freshness_check(&self, unchecked: &UncheckedWatch) -> FreshnessCheck {
-        let slot = self.slots.get(&unchecked.0);
-        let namespace_watch = self
-            .unchecked_namespace_watch(unchecked)
-            .filter(|namespace_watch| namespace_watch.unchecked);
-        let (Some(slot), Some(namespace_watch)) = (slot, namespace_watch) else {
+    pub(crate) fn freshness_check(&self, (id, namespace): &UncheckedWatch) -> FreshnessCheck {
+        let Some(slot) = self.slots.get(id) else {
             return FreshnessCheck::None;
         };
-        match slot.target(namespace_watch, Access::Metadata) {
-            Some(target) if namespace_watch.health == Health::Synced => FreshnessCheck::Of(target),
-            _ => FreshnessCheck::NotListed,
+        let mut watches = slot.namespace_watches.iter();
+        match watches.find(|watch| watch.namespace == *namespace) {
+            Some(watch) if watch.unchecked => match slot.target(watch, Access::Metadata) {
+                Some(target) if watch.health == Health::Synced => FreshnessCheck::Of(target),
+                _ => FreshnessCheck::NotListed,
+            },
+            _ => FreshnessCheck::None,
         }
     }
 
@@ -80,14 +76,7 @@ impl CacheState {
         unchecked: &UncheckedWatch,
         version: ResourceVersion,
     ) -> bool {
-        let namespace_watch = self.unchecked_namespace_watch(unchecked);
-        let reached = namespace_watch.is_none_or(|namespace_watch| {
-            namespace_watch.health == Health::Synced && namespace_watch.version >= version
-        });
-        if reached {
-            self.pass_freshness_check(unchecked);
-        }
-        reached
+        self.check(unchecked, |watch, _| watch.version >= version)
     }
 
     /// Passes the check if the watch holds exactly these objects in these versions, and returns true if it does.
@@ -96,43 +85,30 @@ impl CacheState {
         unchecked: &UncheckedWatch,
         contents: &Contents,
     ) -> bool {
-        let (id, namespace) = unchecked;
-        let namespace_watch = self.unchecked_namespace_watch(unchecked);
-        let same = namespace_watch
-            .zip(self.slots.get(id))
-            .is_none_or(|(namespace_watch, slot)| {
-                let is_there = |(key, (uid, version)): (&ObjectKey, &(_, _))| {
-                    let stored = slot.store.get(key);
+        self.check(unchecked, |watch, store| {
+            let mut objects = contents.iter();
+            store.size_of(watch.namespace.as_deref()).0 == contents.len()
+                && objects.all(|(key, (uid, version))| {
+                    let stored = store.get(key);
                     stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
-                };
-                namespace_watch.health == Health::Synced
-                    && slot.store.size_of(namespace.as_deref()).0 == contents.len()
-                    && contents.iter().all(is_there)
-            });
-        if same {
-            self.pass_freshness_check(unchecked);
-        }
-        same
+                })
+        })
     }
 
-    fn unchecked_namespace_watch(
-        &self,
+    /// Passes the check if the watch is synced and current; a watch that is gone needs no check.
+    fn check(
+        &mut self,
         (id, namespace): &UncheckedWatch,
-    ) -> Option<&NamespaceWatch> {
-        let mut namespace_watches = self.slots.get(id)?.namespace_watches.iter();
-        namespace_watches.find(|namespace_watch| namespace_watch.namespace == *namespace)
-    }
-
-    fn pass_freshness_check(&mut self, (id, namespace): &UncheckedWatch) {
-        let namespace_watch = self.slots.get_mut(id).and_then(|slot| {
-            slot.namespace_watches
-                .iter_mut()
-                .find(|namespace_watch| namespace_watch.namespace == *namespace)
-        });
-        if namespace_watch
-            .is_some_and(|namespace_watch| std::mem::take(&mut namespace_watch.unchecked))
-        {
+        is_current: impl FnOnce(&NamespaceWatch, &Store) -> bool,
+    ) -> bool {
+        let found = self.watch_where(*id, |watch| watch.namespace == *namespace);
+        let Some((watch, store)) = found else {
+            return true;
+        };
+        let passed = watch.health == Health::Synced && is_current(watch, store);
+        if passed && std::mem::take(&mut watch.unchecked) {
             self.kind_changed(*id, namespace.as_ref());
         }
+        passed
     }
 }

@@ -12,8 +12,7 @@ use super::{CacheState, SlotId, SubscriberId, WatchSlot, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
-    triggers::{Cause, Trigger},
-    wire::WatchTarget,
+    wire::{WatchTarget, selector_text},
 };
 
 /// The request that lists and watches one namespace, or the whole cluster.
@@ -56,14 +55,6 @@ impl NamespaceWatch {
         }
     }
 
-    /// Returns true if it covers a namespace; without a namespace every watch counts.
-    pub(super) fn is_about(&self, namespace: Option<&str>) -> bool {
-        match (&self.namespace, namespace) {
-            (Some(own), Some(asked)) => **own == *asked,
-            _ => true,
-        }
-    }
-
     /// Sets the health and, if it differs, the time of the change.
     pub(super) fn set_health(&mut self, health: Health, now: Instant) {
         if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
@@ -97,62 +88,51 @@ impl NamespaceWatch {
 impl WatchSlot {
     /// The watch that covers a namespace.
     pub(super) fn namespace_watch_at(&self, namespace: Option<&str>) -> Option<&NamespaceWatch> {
-        self.namespace_watches
-            .iter()
-            .find(|namespace_watch| namespace_watch.is_about(namespace))
+        self.about(namespace).next()
     }
 
     /// The request of a watch in a form; none while the kind is not served.
-    pub(super) fn target(
-        &self,
-        namespace_watch: &NamespaceWatch,
-        form: Access,
-    ) -> Option<WatchTarget> {
+    pub(super) fn target(&self, watch: &NamespaceWatch, form: Access) -> Option<WatchTarget> {
         Some(WatchTarget {
             served: self.served.clone()?,
-            namespace: namespace_watch.namespace.clone(),
-            selector: self.key.selector_text(),
+            namespace: watch.namespace.clone(),
+            selector: self.key.selector.clone(),
             form,
         })
     }
 
     /// The time since which parents in a namespace, or any parents, are blocked.
     pub(super) fn since(&self, namespace: Option<&str>) -> Option<Instant> {
-        let namespace_watches = self
-            .namespace_watches
-            .iter()
-            .filter(|namespace_watch| namespace_watch.is_about(namespace));
-        let holding = namespace_watches
-            .clone()
-            .filter(|namespace_watch| namespace_watch.why().is_some());
-        let since = holding.map(|namespace_watch| namespace_watch.since).min();
-        since.or_else(|| {
-            namespace_watches
-                .map(|namespace_watch| namespace_watch.since)
-                .min()
+        // The watches that block them come first.
+        let since = |watch: &NamespaceWatch| (watch.why().is_none(), watch.since);
+        let first = self.about(namespace).map(since).min();
+        first.map(|(_, since)| since)
+    }
+
+    /// The watches that cover a namespace; without a namespace all of them.
+    fn about(&self, namespace: Option<&str>) -> impl Iterator<Item = &NamespaceWatch> {
+        let watches = self.namespace_watches.iter();
+        watches.filter(move |watch| match (&watch.namespace, namespace) {
+            (Some(own), Some(asked)) => **own == *asked,
+            _ => true,
         })
     }
 }
 
 impl CacheState {
-    /// The namespaces in which a served kind is watched.
-    fn layout(&self, served: Option<&Resource>) -> Vec<Option<Arc<str>>> {
-        let limited = self.namespaces.as_ref();
-        match limited.filter(|_| served.is_some_and(|kind| kind.scope == Scope::Namespaced)) {
-            Some(names) => names.iter().cloned().map(Some).collect(),
-            None => vec![None],
-        }
-    }
-
     /// The requests of a watch that starts.
     pub(super) fn namespace_watches(
         &mut self,
         served: Option<&Resource>,
         now: Instant,
     ) -> Vec<NamespaceWatch> {
-        let layout = self.layout(served).into_iter();
-        let namespace_watch = |namespace| NamespaceWatch::new(namespace, self.number(), now);
-        layout.map(namespace_watch).collect()
+        let is_namespaced = served.is_some_and(|kind| kind.scope == Scope::Namespaced);
+        let namespaces = match self.namespaces.as_deref() {
+            Some(names) if is_namespaced => names.iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        };
+        let watch = |namespace| NamespaceWatch::new(namespace, self.number(), now);
+        namespaces.into_iter().map(watch).collect()
     }
 
     /// Returns true if the host is not limited to other namespaces.
@@ -172,34 +152,30 @@ impl CacheState {
         if slot.form() == Access::Hash && self.hash_key.is_none() {
             return Some(Why::HashKeyMissing);
         }
-        let mut namespace_watches = slot
-            .namespace_watches
-            .iter()
-            .filter(|namespace_watch| namespace_watch.is_about(namespace));
-        namespace_watches.find_map(NamespaceWatch::why)
+        slot.about(namespace).find_map(NamespaceWatch::why)
     }
 
     /// The state of every request, for users.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses = Vec::new();
         for slot in self.slots.values() {
-            for namespace_watch in &slot.namespace_watches {
-                let namespace = namespace_watch.namespace.as_deref();
+            for watch in &slot.namespace_watches {
+                let namespace = watch.namespace.as_deref();
                 let (objects, bytes) = slot.store.size_of(namespace);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),
-                    selector: slot.key.selector_text(),
+                    selector: selector_text(&slot.key.selector),
                     form: slot.form(),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),
-                    since: namespace_watch.since,
+                    since: watch.since,
                     objects,
                     bytes,
-                    version: namespace_watch.version,
-                    last_event: namespace_watch.last_event,
-                    last_error: namespace_watch.last_error.clone(),
-                    lists: namespace_watch.lists,
+                    version: watch.version,
+                    last_event: watch.last_event,
+                    last_error: watch.last_error.clone(),
+                    lists: watch.lists,
                 });
             }
         }
@@ -214,32 +190,15 @@ impl CacheState {
     }
 
     /// The scopes in which passes have all that they need.
-    pub(super) fn ready_namespace_scopes(
-        &self,
-        subscriber_id: SubscriberId,
-    ) -> BTreeSet<NamespaceScope> {
-        let mut namespace_scopes = self.namespace_scopes();
-        namespace_scopes.retain(|namespace_scope| {
-            self.waiting(subscriber_id, namespace_scope.as_deref())
-                .is_empty()
-        });
-        namespace_scopes.into_iter().collect()
-    }
-
-    /// Triggers the known parents of a scope.
-    pub(super) fn trigger_namespace_scope(
-        &mut self,
-        subscriber_id: SubscriberId,
-        namespace_scope: &NamespaceScope,
-        cause: Cause,
-    ) {
-        let limited = self.namespaces.is_some();
-        for parent in self.parents(subscriber_id) {
-            if !limited || parent.namespace == *namespace_scope {
-                let object = None;
-                self.trigger(subscriber_id, parent, Trigger { cause, object });
-            }
-        }
+    pub(super) fn ready_scopes(&self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
+        let is_ready = |scope: &NamespaceScope| {
+            let missing = self.missing_kinds(subscriber_id, scope.as_deref());
+            missing.waiting.is_empty()
+        };
+        self.namespace_scopes()
+            .into_iter()
+            .filter(is_ready)
+            .collect()
     }
 
     /// Starts over with every request of a watch. Until the next lists the objects cannot be used: their form is not
@@ -249,9 +208,10 @@ impl CacheState {
             return;
         };
         let reshaped = slot.store.len() > 0;
-        for namespace_watch in &mut slot.namespace_watches {
+        for watch in &mut slot.namespace_watches {
             self.count += 1;
-            namespace_watch.restart(self.count, reshaped, now);
+            watch.restart(self.count, reshaped, now);
         }
+        self.kind_changed(id, None);
     }
 }

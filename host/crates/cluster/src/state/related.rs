@@ -7,24 +7,15 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure, ReadKind, Scope, Selector,
-    parse_selector,
+    Access, Gvk, ListSelector, ObjectRef, Reach, ReadFailure, ReadKind, Scope, parse_selector,
 };
 
-use super::{CacheState, SlotId, SubscriberId};
+use super::{CacheState, Reader, SlotId, SubscriberId, WatchSlot};
 use crate::{
-    interest::Why,
     store::ObjectKey,
     stored::{Stored, project},
     subscriptions::{ListKey, Subscription},
 };
-
-/// A parent that reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reader {
-    pub(crate) subscriber_id: SubscriberId,
-    pub(crate) parent: ObjectId,
-}
 
 /// The answers and subscriptions of one pass.
 #[derive(Clone, Debug, Default)]
@@ -84,43 +75,36 @@ impl CacheState {
             namespace,
             name,
         } = reference;
-        let scope = self.scope(reader, kind, made)?;
+        let granted = self.granted(reader, kind, made)?;
+        let is_namespaced = granted.0 == Scope::Namespaced;
         let namespace = namespace
             .clone()
             .or_else(|| reader.parent.namespace.clone())
-            .filter(|_| scope == Scope::Namespaced);
-        if scope == Scope::Namespaced && namespace.is_none() {
+            .filter(|_| is_namespaced);
+        if is_namespaced && namespace.is_none() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
-        let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
-        self.require_synced(reader, kind, &places, made)?;
+        let places = self.places(reader, kind, granted, namespace.as_ref(), made)?;
         let key = ObjectKey {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
         };
         let subscription = Subscription::Object(key.clone());
         for CachePlace { watch, access, .. } in &places {
-            self.subscribe(
-                reader,
-                *watch,
-                &subscription,
-                &Selector::default(),
-                *access,
-                made,
-            );
+            self.subscribe(reader, *watch, &subscription, *access, made);
         }
         let shown = (kind.clone(), key);
         if let Some(text) = made.shown.get(&shown) {
             return Ok(text.clone());
         }
-        let mut found = None;
-        for CachePlace { watch, access, .. } in &places {
-            let slot = self.slots.get(watch);
-            if let Some(stored) = slot.and_then(|slot| slot.store.get(&shown.1)) {
-                found = Some(self.show(*watch, stored, *access, kind)?);
-                break;
-            }
-        }
+        let mut held = places.iter().filter_map(|place| {
+            let slot = self.slots.get(&place.watch)?;
+            Some((slot, slot.store.get(&shown.1)?, place.access))
+        });
+        let found = held
+            .next()
+            .map(|(slot, stored, access)| self.show(slot, stored, access))
+            .transpose()?;
         made.shown.insert(shown, found.clone());
         Ok(found)
     }
@@ -133,20 +117,19 @@ impl CacheState {
         made: &mut Made,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
         let ListSelector { kind, .. } = list;
-        let text: Arc<str> = list.label_selector.clone().unwrap_or_else(|| "".into());
-        let selector = parse_selector(&text).map_err(|_| ReadFailure::InvalidSelector {
-            selector: text.to_string(),
+        let text = list.label_selector.as_deref().unwrap_or_default();
+        let selector = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
+            selector: text.to_owned(),
         })?;
-        let scope = self.scope(reader, kind, made)?;
-        let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
-        self.require_synced(reader, kind, &places, made)?;
+        let granted = self.granted(reader, kind, made)?;
+        let places = self.places(reader, kind, granted, list.namespace.as_ref(), made)?;
         let mut chosen: BTreeMap<ObjectKey, Arc<str>> = BTreeMap::new();
         for place in &places {
             let Some(slot) = self.slots.get(&place.watch) else {
                 continue;
             };
             let namespace = place.namespace.as_deref();
-            let key = ListKey::new(namespace, &selector, &text, &slot.store);
+            let key = ListKey::new(namespace, &selector, &slot.store);
             let within = |stored: &&Stored| {
                 namespace.is_none_or(|name| *stored.namespace == *name)
                     && stored.is_selected(&selector)
@@ -159,7 +142,7 @@ impl CacheState {
                 let shown = (kind.clone(), ObjectKey::of(stored));
                 let text = match made.shown.get(&shown) {
                     Some(text) => text.clone(),
-                    None => Some(self.show(place.watch, stored, place.access, kind)?),
+                    None => Some(self.show(slot, stored, place.access)?),
                 };
                 if let Some(text) = &text {
                     chosen
@@ -169,8 +152,7 @@ impl CacheState {
                 made.shown.entry(shown).or_insert(text);
             }
             let subscription = Subscription::List(key);
-            let CachePlace { watch, access, .. } = place;
-            self.subscribe(reader, *watch, &subscription, &selector, *access, made);
+            self.subscribe(reader, place.watch, &subscription, place.access, made);
         }
         Ok(chosen.into_values().collect())
     }
@@ -187,8 +169,7 @@ impl CacheState {
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
         let stored = slot.store.get(&ObjectKey::new("", name))?;
-        let shape = self.shape(slot, Access::Metadata);
-        project(stored, slot.form(), &shape).ok()
+        self.show(slot, stored, Access::Metadata).ok()
     }
 
     /// Replaces the subscriptions of a parent by those of its last pass.
@@ -205,35 +186,28 @@ impl CacheState {
         }
     }
 
-    /// The grants for a kind with their watches.
-    fn granted(&self, reader: &Reader, kind: &Gvk, made: &Made) -> Vec<(ReadKind, SlotId)> {
-        let subscriber = self.subscribers.get(&reader.subscriber_id);
-        let reads = subscriber
-            .into_iter()
-            .flat_map(|subscriber| &subscriber.held.reads);
-        reads
-            .filter(|(read, _)| read.kind == *kind && made.may(read))
-            .cloned()
-            .collect()
-    }
-
-    /// The scope of a kind, if it is granted and served.
-    fn scope(
+    /// Returns the scope of a kind that is granted and served, and the grants with their watches.
+    fn granted(
         &mut self,
         reader: &Reader,
         kind: &Gvk,
         made: &mut Made,
-    ) -> Result<Scope, ReadFailure> {
-        let granted = self.granted(reader, kind, made);
+    ) -> Result<(Scope, Vec<(ReadKind, SlotId)>), ReadFailure> {
+        let subscriber = self.subscribers.get(&reader.subscriber_id).into_iter();
+        let reads = subscriber.flat_map(|subscriber| &subscriber.held.reads);
+        let granted: Vec<(ReadKind, SlotId)> = reads
+            .filter(|(read, _)| read.kind == *kind && made.may(read))
+            .cloned()
+            .collect();
         let Some((_, first)) = granted.first() else {
             return Err(ReadFailure::NotGranted(kind.clone()));
         };
         let slot = self.slots.get(first);
         if let Some(served) = slot.and_then(|slot| slot.served.as_ref()) {
-            return Ok(served.scope);
+            return Ok((served.scope, granted));
         }
         for (read, id) in &granted {
-            self.subscribe_to_kind(reader, *id, read.access, made);
+            self.subscribe(reader, *id, &Subscription::Kind, read.access, made);
         }
         if self.kinds.is_none() {
             return Err(ReadFailure::NotSynced(kind.clone()));
@@ -241,18 +215,19 @@ impl CacheState {
         Err(ReadFailure::NotServed(kind.clone()))
     }
 
-    /// The places from which a read is answered, the richest form first. Only granted places are included.
+    /// Returns the places from which a read is answered, the richest form first. Only granted places are included, and
+    /// all of them can be used.
     fn places(
-        &self,
+        &mut self,
         reader: &Reader,
         kind: &Gvk,
-        scope: Scope,
+        (scope, granted): (Scope, Vec<(ReadKind, SlotId)>),
         asked: Option<&Arc<str>>,
-        made: &Made,
+        made: &mut Made,
     ) -> Result<Vec<CachePlace>, ReadFailure> {
         let own = reader.parent.namespace.as_ref();
         let mut places = Vec::new();
-        for (read, watch) in self.granted(reader, kind, made) {
+        for (read, watch) in granted {
             let place = |namespace| CachePlace {
                 access: read.access,
                 watch,
@@ -275,54 +250,33 @@ impl CacheState {
             });
         }
         places.sort();
-        Ok(places)
-    }
-
-    fn require_synced(
-        &mut self,
-        reader: &Reader,
-        kind: &Gvk,
-        places: &[CachePlace],
-        made: &mut Made,
-    ) -> Result<(), ReadFailure> {
-        let why = |place: &CachePlace| {
+        let is_lacking = |place: &&CachePlace| {
             let slot = self.slots.get(&place.watch);
-            slot.map_or(Some(Why::Listing), |slot| {
-                self.why(slot, place.namespace.as_deref())
-            })
+            let usable =
+                slot.is_some_and(|slot| self.why(slot, place.namespace.as_deref()).is_none());
+            // A full object, too, can be shown as a hash only with a key.
+            !usable || (place.access == Access::Hash && self.hash_key.is_none())
         };
-        // A full object, too, can be shown as a hash only with a key.
-        let keyless = |access: Access| access == Access::Hash && self.hash_key.is_none();
-        let lacking: Vec<(SlotId, Access)> = places
-            .iter()
-            .filter(|place| why(place).is_some() || keyless(place.access))
-            .map(|place| (place.watch, place.access))
-            .collect();
-        for (id, access) in &lacking {
-            self.subscribe_to_kind(reader, *id, *access, made);
+        let lacking: Vec<CachePlace> = places.iter().filter(is_lacking).cloned().collect();
+        for CachePlace { watch, access, .. } in &lacking {
+            self.subscribe(reader, *watch, &Subscription::Kind, *access, made);
         }
         if lacking.is_empty() {
-            return Ok(());
+            Ok(places)
+        } else {
+            Err(ReadFailure::NotSynced(kind.clone()))
         }
-        Err(ReadFailure::NotSynced(kind.clone()))
     }
 
-    fn show(
+    /// Returns the text of a kept object as a user with `access` sees it.
+    pub(super) fn show(
         &self,
-        id: SlotId,
+        slot: &WatchSlot,
         stored: &Stored,
         access: Access,
-        kind: &Gvk,
     ) -> Result<Arc<str>, ReadFailure> {
-        let not_synced = || ReadFailure::NotSynced(kind.clone());
-        let slot = self.slots.get(&id).ok_or_else(not_synced)?;
-        let shape = self.shape(slot, access);
-        project(stored, slot.form(), &shape).map_err(|_| not_synced())
-    }
-
-    fn subscribe_to_kind(&mut self, reader: &Reader, id: SlotId, access: Access, made: &mut Made) {
-        let all = Selector::default();
-        self.subscribe(reader, id, &Subscription::Kind, &all, access, made);
+        project(stored, slot.form(), &self.shape(slot, access))
+            .map_err(|_| ReadFailure::NotSynced(slot.key.kind.clone()))
     }
 
     fn subscribe(
@@ -330,12 +284,11 @@ impl CacheState {
         reader: &Reader,
         id: SlotId,
         to: &Subscription,
-        selector: &Selector,
         access: Access,
         made: &mut Made,
     ) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.subscriptions.add(reader, to, selector, access);
+            slot.subscriptions.add(reader, to, access);
             let subscriptions = made.subscriptions.entry(id).or_default();
             subscriptions.insert(to.clone());
         }

@@ -9,7 +9,7 @@ use innkeeper_model::{Access, Gvk, Resource, Selector};
 use tokio::time::Instant;
 
 use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
-use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
+use crate::{state::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,18 +22,12 @@ pub(super) struct WatchKey {
     pub(super) selector: Selector,
 }
 
-impl WatchKey {
-    /// The text of the selector; none: all objects.
-    pub(super) fn selector_text(&self) -> Option<String> {
-        (!self.selector.selects_all()).then(|| self.selector.to_string())
-    }
-}
-
 /// The part of the objects that one user wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Need {
-    access: Access,
-    managers: BTreeSet<Arc<str>>,
+#[derive(Debug)]
+pub(super) struct Need {
+    pub(super) access: Access,
+    /// The field managers whose entries are kept.
+    pub(super) managers: BTreeSet<Arc<str>>,
 }
 
 /// The state of a watch.
@@ -53,7 +47,7 @@ pub(crate) struct WatchSlot {
     pub(super) key: WatchKey,
     users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
-    managers: BTreeSet<Arc<str>>,
+    managers: Arc<BTreeSet<Arc<str>>>,
     pub(super) served: Option<Resource>,
     /// The requests of the watch; never empty.
     pub(super) namespace_watches: Vec<NamespaceWatch>,
@@ -84,7 +78,7 @@ impl WatchSlot {
         let same = form == self.form && managers.is_subset(&self.managers);
         if !same {
             self.form = form;
-            self.managers = managers;
+            self.managers = Arc::new(managers);
         }
         !same
     }
@@ -96,46 +90,37 @@ impl CacheState {
         &mut self,
         key: WatchKey,
         user: (SubscriberId, Role),
-        access: Access,
-        managers: &BTreeSet<Arc<str>>,
+        need: Need,
         now: Instant,
     ) -> SlotId {
-        let known = self.slots.iter().find(|(_, slot)| slot.key == key);
-        let id = match known {
-            Some((id, _)) => *id,
-            None => SlotId(self.number()),
-        };
-        let served = self
-            .kinds
-            .as_ref()
-            .and_then(|kinds| kinds.get(&key.kind))
-            .cloned();
-        let namespace_watches = if self.slots.contains_key(&id) {
-            Vec::new()
-        } else {
-            self.namespace_watches(served.as_ref(), now)
-        };
-        let slot = self.slots.entry(id).or_insert_with(|| WatchSlot {
+        let mut known = self.slots.iter_mut().filter(|(_, slot)| slot.key == key);
+        if let Some((id, slot)) = known.next() {
+            slot.users.entry(user).or_default().push(need);
+            return *id;
+        }
+        let kinds = self.kinds.as_ref();
+        let served = kinds.and_then(|kinds| kinds.get(&key.kind)).cloned();
+        let slot = WatchSlot {
             key,
-            users: BTreeMap::new(),
-            form: access,
-            managers: managers.clone(),
+            form: need.access,
+            managers: Arc::new(need.managers.clone()),
+            users: BTreeMap::from([(user, vec![need])]),
+            namespace_watches: self.namespace_watches(served.as_ref(), now),
             served,
-            namespace_watches,
             store: Store::default(),
             subscriptions: Subscriptions::default(),
-        });
-        slot.users.entry(user).or_default().push(Need {
-            access,
-            managers: managers.clone(),
-        });
+        };
+        let id = SlotId(self.number());
+        self.slots.insert(id, slot);
         id
     }
 
-    /// Releases a watch; [`settle`](Self::settle) must follow.
-    pub(super) fn release_slot(&mut self, id: SlotId, user: (SubscriberId, Role)) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.users.remove(&user);
+    /// Releases watches; [`settle`](Self::settle) must follow.
+    pub(super) fn release(&mut self, subscriber_id: SubscriberId, held: &BTreeSet<(SlotId, Role)>) {
+        for (slot, role) in held {
+            if let Some(slot) = self.slots.get_mut(slot) {
+                slot.users.remove(&(subscriber_id, *role));
+            }
         }
     }
 
@@ -162,18 +147,6 @@ impl CacheState {
         }
         if slot.settle() {
             self.restart(id, now);
-            self.kind_changed(id, None);
-        }
-    }
-
-    /// Starts over with every watch that is kept as hashes.
-    pub(super) fn reshape_hashed(&mut self, now: Instant) {
-        let hashed = |slot: &WatchSlot| slot.form == Access::Hash;
-        let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
-        let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
-        for id in ids {
-            self.restart(id, now);
-            self.kind_changed(id, None);
         }
     }
 
@@ -182,7 +155,7 @@ impl CacheState {
         Shape {
             kind: slot.key.kind.clone(),
             form: access,
-            managers: Some(slot.managers.clone()),
+            managers: Some(Arc::clone(&slot.managers)),
             hash_key: self.hash_key.clone(),
         }
     }

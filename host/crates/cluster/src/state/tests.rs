@@ -144,15 +144,9 @@ impl World {
             .map(|object| self.stored(kind, object))
             .collect();
         let (task, version) = ((id, generation), ResourceVersion(self.version));
-        assert_eq!(
-            self.state.begin_list(task, Since::Now, version),
-            Applied::Current
-        );
-        assert_eq!(self.state.page(task, stored), Applied::Current);
-        assert_eq!(
-            self.state.end_list(task, version, self.now),
-            Applied::Current
-        );
+        assert_eq!(self.state.begin_list(task, Since::Now, version), Ok(()));
+        assert_eq!(self.state.page(task, stored), Ok(()));
+        assert_eq!(self.state.end_list(task, version, self.now), Ok(()));
     }
 
     fn list_all(&mut self) {
@@ -165,10 +159,7 @@ impl World {
         let (id, generation, _) = self.task(kind).unwrap();
         let stored = self.stored(kind, object);
         let version = stored.version;
-        assert_eq!(
-            self.state.put((id, generation), stored, self.now),
-            Applied::Current
-        );
+        assert_eq!(self.state.put((id, generation), stored, self.now), Ok(()));
         version
     }
 
@@ -177,7 +168,7 @@ impl World {
         let stored = self.stored(kind, object);
         assert_eq!(
             self.state.remove((id, generation), &stored, self.now),
-            Applied::Current
+            Ok(())
         );
     }
 
@@ -198,7 +189,11 @@ impl World {
 
     /// Returns the kinds that block every pass with the reason of each, sorted by kind.
     fn waiting(&self) -> Vec<(String, Why)> {
-        let waiting = self.state.waiting(self.subscriber, None).into_iter();
+        let waiting = self
+            .state
+            .missing_kinds(self.subscriber, None)
+            .waiting
+            .into_iter();
         let mut kinds: Vec<_> = waiting
             .map(|waiting| (waiting.kind.to_string(), waiting.why))
             .collect();
@@ -208,8 +203,7 @@ impl World {
 
     /// Adds an expectation of the parent `web`.
     fn expect(&mut self, id: &ObjectId, expected: ExpectedState, due: Instant) {
-        self.state
-            .expect(self.subscriber, &cache_id("web"), id, expected, due);
+        self.state.expect(&self.reader(), id, expected, due);
     }
 
     /// A write of an unknown result, to be read live at once.
@@ -219,16 +213,15 @@ impl World {
 
     /// Returns the state of the expectations of the parent `web`.
     fn status(&mut self) -> ExpectationStatus {
-        self.state
-            .expectation_status(self.subscriber, &cache_id("web"), self.now)
+        self.state.expectation_status(&self.reader(), self.now)
     }
 
     /// Reads a written object live, with this result.
     fn read_live(&mut self, id: &ObjectId, found: impl FnOnce(&mut Self) -> Option<Stored>) {
-        let web = cache_id("web");
-        let read = self.state.live_read(self.subscriber, &web, id).unwrap();
+        let web = self.reader();
+        let read = self.state.live_read(&web, id).unwrap();
         let found = found(self);
-        self.state.live(self.subscriber, &web, id, &read, found);
+        self.state.live(&web, id, &read, found);
     }
 
     fn reader(&self) -> Reader {
@@ -366,7 +359,10 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(SECRET, Vec::new());
     assert_eq!(kinds(&world), [""; 0]);
     assert_eq!(world.due(), ["web kind-changed"]);
-    let unavailable = world.state.unavailable(world.subscriber, None);
+    let unavailable = world
+        .state
+        .missing_kinds(world.subscriber, None)
+        .unavailable;
     let first = (&unavailable[0].kind, &unavailable[0].why);
     assert_eq!(first, (&gvk(MONITOR), &Why::NotServed));
 }
@@ -578,7 +574,10 @@ fn q5_own_writes_are_waited_for() {
     // And a bookmark does, too: the object may be gone again.
     let next = expect_next(&mut world);
     let (id, generation, _) = world.task(SERVICE).unwrap();
-    world.state.bookmark((id, generation), next, world.now);
+    world
+        .state
+        .bookmark((id, generation), next, world.now)
+        .unwrap();
     assert_eq!(world.due(), ["web caught-up"]);
 
     let deleted = ExpectedState::Deleted(Uid("uid-s".into()));
@@ -649,8 +648,8 @@ fn q5_writes_that_stay_unseen_are_read_live() {
 
     // The next attempt of a failed read has to wait.
     world.expect_unknown(&new);
-    let (subscriber, web) = (world.subscriber, cache_id("web"));
-    world.state.live_failed(subscriber, &web, &new, world.now);
+    let web = world.reader();
+    world.state.live_failed(&web, &new, world.now);
     let later = world.now + Duration::from_secs(1);
     assert_eq!(world.status(), ExpectationStatus::Until(later));
 }
@@ -664,13 +663,16 @@ fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
     let task = (id, generation);
     let old = ResourceVersion(5);
     let bookmark = world.state.bookmark(task, old, world.now);
-    assert_eq!(bookmark, Applied::WentBack);
+    assert_eq!(bookmark, Err(Stale::WentBack));
     let since = Since::NotOlderThan(ResourceVersion(world.version));
-    assert_eq!(world.state.begin_list(task, since, old), Applied::WentBack);
+    assert_eq!(
+        world.state.begin_list(task, since, old),
+        Err(Stale::WentBack)
+    );
     assert_eq!(world.children("web"), ["Service demo/s"]);
     let begun = world.state.begin_list(task, Since::Now, old);
-    assert_eq!(begun, Applied::Current);
-    assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
+    assert_eq!(begun, Ok(()));
+    assert_eq!(world.state.end_list(task, old, world.now), Ok(()));
     assert_eq!(world.state.version(task), old);
     assert_eq!(world.due(), ["web child-changed"]);
     assert_eq!(world.children("web"), [""; 0]);
@@ -684,7 +686,7 @@ fn a_task_that_was_replaced_changes_nothing() {
     let (subscriber, now) = (world.subscriber, world.now);
     world.state.remove_subscriber(subscriber, now);
     let put = world.state.put((id, generation), stored, now);
-    assert_eq!(put, Applied::Superseded);
+    assert_eq!(put, Err(Stale::Superseded));
 }
 
 #[derive(Clone, Debug)]

@@ -1,19 +1,21 @@
 //! Input from discovery and the watch tasks, and the set of tasks that should run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_model::{Access, ResourceVersion};
+use innkeeper_model::{Access, ResourceVersion, error_chain};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, WatchSlot, namespaces::NamespaceWatch, slots::Health};
+use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
 use crate::{
     discovery::ServedKinds,
-    error::chain,
     machine::{Since, WatchStep},
     store::{ObjectKey, Store},
     stored::{Shape, Stored},
     wire::{WatchTarget, WireFailure},
 };
+
+/// The identity of a watch task: the watch, and the generation that may write to it.
+pub(crate) type TaskId = (SlotId, u64);
 
 /// A watch task that should run.
 #[derive(Clone, Debug)]
@@ -24,14 +26,12 @@ pub(crate) struct Order {
     pub(crate) first: WatchStep,
 }
 
-/// The outcome of an update by a task.
+/// The reason why an update by a task was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applied {
-    /// Applied.
-    Current,
-    /// Ignored: older than the known state.
+pub(crate) enum Stale {
+    /// It is older than the known state.
     WentBack,
-    /// Ignored: another task has taken over.
+    /// Another task has taken over.
     Superseded,
 }
 
@@ -39,74 +39,70 @@ impl CacheState {
     /// Applies newly discovered kinds and returns true if a watch is affected.
     pub(crate) fn serve(&mut self, kinds: ServedKinds, now: Instant) -> bool {
         let first = self.kinds.is_none();
-        self.kinds = Some(kinds);
         let mut affected = Vec::new();
         for (id, slot) in &self.slots {
-            let kinds = self.kinds.as_ref();
-            let served = kinds.and_then(|kinds| kinds.get(&slot.key.kind)).cloned();
+            let served = kinds.get(&slot.key.kind).cloned();
             if first || served != slot.served {
                 affected.push((*id, served));
             }
         }
-        for (id, served) in &affected {
-            let namespace_watches = self.namespace_watches(served.as_ref(), now);
-            let Some(slot) = self.slots.get_mut(id) else {
+        self.kinds = Some(kinds);
+        let any = !affected.is_empty();
+        for (id, served) in affected {
+            let watches = self.namespace_watches(served.as_ref(), now);
+            let Some(slot) = self.slots.get_mut(&id) else {
                 continue;
             };
-            slot.served.clone_from(served);
-            let places = |namespace_watches: &[NamespaceWatch]| -> Vec<_> {
-                namespace_watches
-                    .iter()
-                    .map(|namespace_watch| namespace_watch.namespace.clone())
-                    .collect()
+            let places = |watches: &[NamespaceWatch]| -> Vec<Option<Arc<str>>> {
+                watches.iter().map(|one| one.namespace.clone()).collect()
             };
+            let is_elsewhere = places(&slot.namespace_watches) != places(&watches);
+            slot.served = served;
             // Versions and objects of other namespaces say nothing about the new requests.
-            if served.is_none() || places(&slot.namespace_watches) != places(&namespace_watches) {
-                slot.namespace_watches = namespace_watches;
+            if slot.served.is_none() || is_elsewhere {
+                slot.namespace_watches = watches;
                 let changes = slot.store.clear();
                 // Dispatched although a list follows: a parent must learn that its children are out of sight.
-                self.dispatch(*id, &changes, false);
+                self.dispatch(id, &changes, false);
+                self.kind_changed(id, None);
             } else {
-                self.restart(*id, now);
+                self.restart(id, now);
             }
-            self.kind_changed(*id, None);
         }
-        !affected.is_empty()
+        any
     }
 
     /// Returns every task that should run, by watch and generation.
-    pub(crate) fn orders(&self) -> BTreeMap<(SlotId, u64), Order> {
+    pub(crate) fn orders(&self) -> BTreeMap<TaskId, Order> {
         let mut orders = BTreeMap::new();
         for (id, slot) in &self.slots {
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
-            for namespace_watch in &slot.namespace_watches {
-                let Some(target) = slot.target(namespace_watch, slot.form()) else {
+            for watch in &slot.namespace_watches {
+                let Some(target) = slot.target(watch, slot.form()) else {
                     continue;
                 };
-                let since = if namespace_watch.version == ResourceVersion::default() {
+                let since = if watch.version == ResourceVersion::default() {
                     Since::Now
                 } else {
-                    Since::NotOlderThan(namespace_watch.version)
+                    Since::NotOlderThan(watch.version)
                 };
                 let order = Order {
                     target,
                     shape: self.shape(slot, slot.form()),
                     first: WatchStep::List { since, paged: true },
                 };
-                orders.insert((*id, namespace_watch.generation), order);
+                orders.insert((*id, watch.generation), order);
             }
         }
         orders
     }
 
     /// The last version that a task has seen.
-    pub(crate) fn version(&mut self, task: (SlotId, u64)) -> ResourceVersion {
+    pub(crate) fn version(&mut self, task: TaskId) -> ResourceVersion {
         let found = self.of_task(task);
-        found.map_or_else(ResourceVersion::default, |(namespace_watch, _)| {
-            namespace_watch.version
-        })
+        found.map(|(watch, _)| watch.version).unwrap_or_default()
     }
 
     /// Begins a list that shows the state at `version`.
@@ -115,163 +111,155 @@ impl CacheState {
     /// is refused.
     pub(crate) fn begin_list(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         since: Since,
         version: ResourceVersion,
-    ) -> Applied {
-        let Some((namespace_watch, store)) = self.of_task(task) else {
-            return Applied::Superseded;
-        };
-        let older = version < namespace_watch.version;
+    ) -> Result<(), Stale> {
+        let (watch, store) = self.of_task(task)?;
+        let older = version < watch.version;
         if older && since != Since::Now {
-            return Applied::WentBack;
+            return Err(Stale::WentBack);
         }
-        store.begin_list(
-            namespace_watch.namespace.as_ref(),
-            older || namespace_watch.reshaped,
-        );
-        Applied::Current
+        let reset = older || watch.reshaped;
+        store.begin_list(watch.namespace.as_ref(), reset);
+        Ok(())
     }
 
     /// Applies a page of a list.
-    pub(crate) fn page(&mut self, task: (SlotId, u64), objects: Vec<Stored>) -> Applied {
-        let Some((namespace_watch, store)) = self.of_task(task) else {
-            return Applied::Superseded;
-        };
+    pub(crate) fn page(&mut self, task: TaskId, objects: Vec<Stored>) -> Result<(), Stale> {
+        let (watch, store) = self.of_task(task)?;
         // Every object of the first list is new, but it did not change: its trigger must not count as a change.
-        let first = namespace_watch.lists == 0;
+        let first = watch.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
             .flat_map(|stored| store.put(stored))
             .collect();
         self.dispatch(task.0, &changes, first);
-        Applied::Current
+        Ok(())
     }
 
     /// Ends a list: objects that it did not show are gone.
     pub(crate) fn end_list(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         version: ResourceVersion,
         now: Instant,
-    ) -> Applied {
-        let Some((namespace_watch, store)) = self.of_task(task) else {
-            return Applied::Superseded;
-        };
-        let changes = store.end_list(namespace_watch.namespace.as_ref(), version);
-        let synced = namespace_watch.health == Health::Synced;
-        namespace_watch.version = version;
-        namespace_watch.reshaped = false;
-        namespace_watch.last_event = Some(now);
-        namespace_watch.last_error = None;
-        namespace_watch.lists += 1;
-        namespace_watch.set_health(Health::Synced, now);
+    ) -> Result<(), Stale> {
+        let (watch, store) = self.of_task(task)?;
+        let changes = store.end_list(watch.namespace.as_ref(), version);
+        let synced = watch.health == Health::Synced;
+        watch.version = version;
+        watch.reshaped = false;
+        watch.last_event = Some(now);
+        watch.last_error = None;
+        watch.lists += 1;
+        watch.set_health(Health::Synced, now);
         // Dispatched after the new health is set: under this lock no pass can begin in between, and the readiness of the
         // scopes is computed from it.
-        let namespace = namespace_watch.namespace.clone();
+        let namespace = watch.namespace.clone();
         self.dispatch(task.0, &changes, false);
         self.moved_on(task.0);
         if !synced {
             self.kind_changed(task.0, namespace.as_ref());
         }
-        Applied::Current
+        Ok(())
     }
 
     /// Applies an added or modified object.
-    pub(crate) fn put(&mut self, task: (SlotId, u64), stored: Stored, now: Instant) -> Applied {
+    pub(crate) fn put(&mut self, task: TaskId, stored: Stored, now: Instant) -> Result<(), Stale> {
         // The version first: an event that is older than the known state must not reach the store.
-        let applied = self.advance(task, stored.version, now);
-        if applied == Applied::Current
-            && let Some(slot) = self.slots.get_mut(&task.0)
-        {
-            let changes = slot.store.put(stored);
-            self.dispatch(task.0, &changes, false);
-        }
-        applied
+        let store = self.advance(task, stored.version, now)?;
+        let changes = store.put(stored);
+        self.dispatch(task.0, &changes, false);
+        Ok(())
     }
 
     /// Applies a deletion.
-    pub(crate) fn remove(&mut self, task: (SlotId, u64), stored: &Stored, now: Instant) -> Applied {
-        let applied = self.advance(task, stored.version, now);
-        if applied == Applied::Current
-            && let Some(slot) = self.slots.get_mut(&task.0)
-            && let Some(change) = slot.store.remove(&ObjectKey::of(stored), stored.version)
-        {
-            self.dispatch(task.0, &[change], false);
-        }
-        applied
+    pub(crate) fn remove(
+        &mut self,
+        task: TaskId,
+        stored: &Stored,
+        now: Instant,
+    ) -> Result<(), Stale> {
+        let store = self.advance(task, stored.version, now)?;
+        let change = store.remove(&ObjectKey::of(stored), stored.version);
+        self.dispatch(task.0, change.as_slice(), false);
+        Ok(())
     }
 
     /// Applies a bookmark: every event up to this version has been seen.
     pub(crate) fn bookmark(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         version: ResourceVersion,
         now: Instant,
-    ) -> Applied {
-        let applied = self.advance(task, version, now);
-        if applied == Applied::Current {
-            self.moved_on(task.0);
-        }
-        applied
+    ) -> Result<(), Stale> {
+        self.advance(task, version, now)?;
+        self.moved_on(task.0);
+        Ok(())
     }
 
     /// Records a failure.
     pub(crate) fn failed(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         failure: &WireFailure,
         now: Instant,
-    ) -> Applied {
-        let Some((namespace_watch, _)) = self.of_task(task) else {
-            return Applied::Superseded;
-        };
-        let message = chain(failure);
-        let before = namespace_watch.health.clone();
+    ) -> Result<(), Stale> {
+        let (watch, _) = self.of_task(task)?;
+        let message = error_chain(failure).to_string();
+        let before = std::mem::discriminant(&watch.health);
         // Only a refusal makes objects unusable. After other failures the cache is merely late, and passes continue.
         if failure.is_forbidden() {
-            namespace_watch.set_health(Health::Refused(message.clone()), now);
-        } else if failure.is_not_found() || matches!(namespace_watch.health, Health::Listing(_)) {
-            namespace_watch.set_health(Health::Listing(Some(message.clone())), now);
+            watch.set_health(Health::Refused(message.clone()), now);
+        } else if failure.is_not_found() || matches!(watch.health, Health::Listing(_)) {
+            watch.set_health(Health::Listing(Some(message.clone())), now);
         }
-        namespace_watch.last_error = Some(message);
+        watch.last_error = Some(message);
         // Between "being listed" and "failing" no parent is triggered: neither can be used, and the message is read on
         // demand.
-        let usable = |health: &Health| std::mem::discriminant(health);
-        if usable(&before) != usable(&namespace_watch.health) {
-            let namespace = namespace_watch.namespace.clone();
+        if before != std::mem::discriminant(&watch.health) {
+            let namespace = watch.namespace.clone();
             self.kind_changed(task.0, namespace.as_ref());
         }
-        Applied::Current
+        Ok(())
     }
 
-    /// Returns the watch and store that a task may write to; none if another task has taken over.
+    /// Returns the watch and store that a task may write to.
     fn of_task(
         &mut self,
-        (id, generation): (SlotId, u64),
-    ) -> Option<(&mut NamespaceWatch, &mut Store)> {
-        let WatchSlot {
-            namespace_watches,
-            store,
-            ..
-        } = self.slots.get_mut(&id)?;
-        let namespace_watch = namespace_watches
-            .iter_mut()
-            // An aborted task may still be about to write its last result.
-            .find(|namespace_watch| namespace_watch.generation == generation)?;
-        Some((namespace_watch, store))
+        (id, generation): TaskId,
+    ) -> Result<(&mut NamespaceWatch, &mut Store), Stale> {
+        // An aborted task may still be about to write its last result.
+        let found = self.watch_where(id, |watch| watch.generation == generation);
+        found.ok_or(Stale::Superseded)
     }
 
-    /// Advances the version of a watch, never back.
-    fn advance(&mut self, task: (SlotId, u64), version: ResourceVersion, now: Instant) -> Applied {
-        let Some((namespace_watch, _)) = self.of_task(task) else {
-            return Applied::Superseded;
-        };
-        if version < namespace_watch.version {
-            return Applied::WentBack;
+    /// Returns a watch of a kind with the store of its objects.
+    pub(super) fn watch_where(
+        &mut self,
+        id: SlotId,
+        is_wanted: impl Fn(&NamespaceWatch) -> bool,
+    ) -> Option<(&mut NamespaceWatch, &mut Store)> {
+        let slot = self.slots.get_mut(&id)?;
+        let mut watches = slot.namespace_watches.iter_mut();
+        let watch = watches.find(|watch| is_wanted(watch))?;
+        Some((watch, &mut slot.store))
+    }
+
+    /// Advances the version of a watch, never back, and returns the store of its objects.
+    fn advance(
+        &mut self,
+        task: TaskId,
+        version: ResourceVersion,
+        now: Instant,
+    ) -> Result<&mut Store, Stale> {
+        let (watch, store) = self.of_task(task)?;
+        if version < watch.version {
+            return Err(Stale::WentBack);
         }
-        namespace_watch.version = version;
-        namespace_watch.last_event = Some(now);
-        Applied::Current
+        watch.version = version;
+        watch.last_event = Some(now);
+        Ok(store)
     }
 }

@@ -6,7 +6,7 @@ fn shape(form: Access) -> Shape {
     Shape {
         kind: Gvk::new("", "v1", "Secret"),
         form,
-        managers: Some(BTreeSet::from([Arc::from("elsewhere")])),
+        managers: Some(Arc::new(BTreeSet::from([Arc::from("elsewhere")]))),
         hash_key: Some(HashKey::new([7_u8; 32])),
     }
 }

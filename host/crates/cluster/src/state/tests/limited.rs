@@ -40,10 +40,10 @@ fn list_in(world: &mut World, kind: &str, namespace: &str, objects: Vec<Value>) 
         .collect();
     let version = ResourceVersion(world.version);
     let begun = world.state.begin_list(task, Since::Now, version);
-    assert_eq!(begun, Applied::Current);
-    assert_eq!(world.state.page(task, stored), Applied::Current);
+    assert_eq!(begun, Ok(()));
+    assert_eq!(world.state.page(task, stored), Ok(()));
     let ended = world.state.end_list(task, version, world.now);
-    assert_eq!(ended, Applied::Current);
+    assert_eq!(ended, Ok(()));
 }
 
 fn put_in(world: &mut World, kind: &str, namespace: &str, mut object: Value) -> ResourceVersion {
@@ -52,7 +52,7 @@ fn put_in(world: &mut World, kind: &str, namespace: &str, mut object: Value) -> 
     let stored = world.stored(kind, object);
     let version = stored.version;
     let put = world.state.put(task, stored, world.now);
-    assert_eq!(put, Applied::Current);
+    assert_eq!(put, Ok(()));
     version
 }
 
@@ -136,20 +136,21 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
     // A list that is the truth may go back; it does not make b go back with it.
     let (task, shape) = task_in(&world, CACHE, "a");
     let old = ResourceVersion(3);
-    assert_eq!(
-        world.state.begin_list(task, Since::Now, old),
-        Applied::Current
-    );
+    assert_eq!(world.state.begin_list(task, Since::Now, old), Ok(()));
     let mut object = named("a", "old", "old");
     object["metadata"]["resourceVersion"] = json!("2");
     let stored = keep(&object.to_string(), &shape).unwrap();
-    assert_eq!(world.state.page(task, vec![stored]), Applied::Current);
-    assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
+    assert_eq!(world.state.page(task, vec![stored]), Ok(()));
+    assert_eq!(world.state.end_list(task, old, world.now), Ok(()));
     assert_eq!(kept(&world, CACHE), ["a/old", "b/web"]);
     let (other, _) = task_in(&world, CACHE, "b");
     assert!(world.state.version(task) < world.state.version(other));
     let put = world.state.bookmark(other, old, world.now);
-    assert_eq!(put, Applied::WentBack, "each goes by its own last version");
+    assert_eq!(
+        put,
+        Err(Stale::WentBack),
+        "each goes by its own last version"
+    );
 }
 
 #[test]
@@ -173,11 +174,15 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
         message: "not in b".to_owned(),
         retry_after: None,
     };
-    world.state.failed(task, &refused, world.now);
+    world.state.failed(task, &refused, world.now).unwrap();
     list_in(&mut world, SERVICE, "a", Vec::new());
     assert_eq!(world.due(), ["a kind-changed"], "b still waits");
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world.state.waiting(world.subscriber, namespace).into_iter();
+        let waiting = world
+            .state
+            .missing_kinds(world.subscriber, namespace)
+            .waiting
+            .into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
     assert_eq!(waiting(&world, Some("a")), [""; 0]);
@@ -207,28 +212,25 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
 fn q5_own_writes_are_waited_for_in_their_own_namespace() {
     let mut world = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
-    let parent = id_in("b", "web");
+    let web = Reader {
+        subscriber_id: world.subscriber,
+        parent: id_in("b", "web"),
+    };
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
     let written = ResourceVersion(world.version + 1);
     let due = world.now + Duration::from_secs(5);
-    world.state.expect(
-        world.subscriber,
-        &parent,
-        &child,
-        ExpectedState::Version(written),
-        due,
-    );
+    let expected = ExpectedState::Version(written);
+    world.state.expect(&web, &child, expected, due);
     world.version += 5;
     let later = ResourceVersion(world.version);
     let (elsewhere, _) = task_in(&world, SERVICE, "a");
-    world.state.bookmark(elsewhere, later, world.now);
-    let status = |world: &mut World| {
-        let state = &mut world.state;
-        state.expectation_status(world.subscriber, &parent, world.now)
-    };
+    let passed = world.state.bookmark(elsewhere, later, world.now);
+    assert_eq!(passed, Ok(()));
+    let status = |world: &mut World| world.state.expectation_status(&web, world.now);
     assert_eq!(status(&mut world), ExpectationStatus::Until(due));
     let (there, _) = task_in(&world, SERVICE, "b");
-    world.state.bookmark(there, later, world.now);
+    let passed = world.state.bookmark(there, later, world.now);
+    assert_eq!(passed, Ok(()));
     assert_eq!(status(&mut world), ExpectationStatus::None);
 }
 
@@ -271,9 +273,19 @@ fn l2_each_namespace_has_its_own_freshness_check() {
             assert!(world.state.check_by_version(&one, version));
         }
     }
-    assert_eq!(world.state.waiting(world.subscriber, Some("a")), []);
     assert_eq!(
-        world.state.waiting(world.subscriber, Some("b"))[0].why,
+        world
+            .state
+            .missing_kinds(world.subscriber, Some("a"))
+            .waiting,
+        []
+    );
+    assert_eq!(
+        world
+            .state
+            .missing_kinds(world.subscriber, Some("b"))
+            .waiting[0]
+            .why,
         Why::Unchecked
     );
 }
