@@ -395,18 +395,21 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        // A full disk, for example, is no fault of the files.
-        let is_temporary = refused
-            .iter()
-            .any(|(_, error)| error.retry() == Retry::Backoff);
-        let exit = if is_temporary {
-            Exit::Failure
-        } else {
-            Exit::Usage
-        };
-        return Err(tasks::nothing_to_serve(exit, files.len()));
+        return Err(all_refused(&refused));
     }
     Ok((pool, workshop, admitted))
+}
+
+/// Returns the end of a host that refuses all its plugin files and serves nothing else.
+fn all_refused(refused: &[(PathBuf, plugins::Error)]) -> Failure {
+    // A full disk, for example, is no fault of the files.
+    let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
+    let exit = if refused.iter().any(is_temporary) {
+        Exit::Failure
+    } else {
+        Exit::Usage
+    };
+    tasks::nothing_to_serve(exit, refused.len())
 }
 
 /// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.
