@@ -47,6 +47,7 @@ use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
+use innkeeper_policy::Grants;
 use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -356,7 +357,11 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
-        usual_grants: settings.usual_grants(),
+        usual_grants: if settings.grants_requests {
+            Grants::requested
+        } else {
+            Grants::for_file
+        },
     });
     let loading = files.iter().cloned().map(|path| {
         let workshop = Arc::clone(&workshop);
@@ -395,21 +400,20 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        return Err(all_refused(&refused));
+        let exit = end_of_refusal(&refused);
+        return Err(tasks::nothing_to_serve(exit, files.len()));
     }
     Ok((pool, workshop, admitted))
 }
 
-/// Returns the end of a host that refuses all its plugin files and serves nothing else.
-fn all_refused(refused: &[(PathBuf, plugins::Error)]) -> Failure {
-    // A full disk, for example, is no fault of the files.
-    let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
-    let exit = if refused.iter().any(is_temporary) {
+/// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.
+fn end_of_refusal(refused: &[(std::path::PathBuf, plugins::Error)]) -> Exit {
+    let mut errors = refused.iter().map(|(_, error)| error.retry());
+    if errors.any(|retry| retry == Retry::Backoff) {
         Exit::Failure
     } else {
         Exit::Usage
-    };
-    tasks::nothing_to_serve(exit, refused.len())
+    }
 }
 
 /// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.

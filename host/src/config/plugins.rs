@@ -9,8 +9,7 @@ use clap::{
     ArgGroup,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
-use innkeeper_model::{Manifest, error_chain, yaml};
-use innkeeper_policy::Grants;
+use innkeeper_model::{error_chain, yaml};
 use serde_json::{Map, Value};
 
 use super::{
@@ -130,15 +129,6 @@ impl PluginArgs {
     /// The grants by plugin, in the form of `spec.grants`.
     pub fn grants(&self) -> BTreeMap<String, Map<String, Value>> {
         by_plugin(&self.grants)
-    }
-
-    /// Returns the grants of a plugin for which the user gave none.
-    pub fn usual_grants(&self) -> fn(&Manifest) -> Grants {
-        if self.grants_requests {
-            Grants::requested
-        } else {
-            Grants::for_file
-        }
     }
 
     /// Checks that no plugin has two files of a kind.

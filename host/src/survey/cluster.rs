@@ -55,7 +55,7 @@ pub(super) async fn survey(
     let kinds = std::mem::take(&mut found.kinds);
     let owners = kinds.values().flatten();
     let mut selections = owners.filter_map(|owner| owner.selection.as_ref());
-    if selections.any(|(selection, _)| selection.asks_for_namespaces()) {
+    if selections.any(Selection::asks_for_namespaces) {
         let listed = list(&viewer, &GroupKind::new("", "Namespace"), &all).await;
         // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
@@ -96,22 +96,26 @@ struct ClusterSurvey {
 #[derive(Clone)]
 struct KindOwner {
     plugin: String,
-    /// The selection of parents and the grants of the plugin, if its grants name the kind as a parent kind.
-    selection: Option<(Selection, Grants)>,
+    /// The selection of parents of the plugin, if its grants name the kind as a parent kind.
+    selection: Option<Selection>,
+    /// The grants of the plugin; none if they are not known.
+    grants: Option<Grants>,
 }
 
 impl KindOwner {
     /// Returns whether the plugin selects the parent; none if the labels of its namespace are needed and unknown.
     fn selects(&self, parent: &Object, namespaces: &[Object]) -> Option<bool> {
-        let Some((selection, grants)) = &self.selection else {
+        let Some(selection) = &self.selection else {
             return Some(true);
         };
         let own = labels(&parent.json);
         // The namespace of the host is not known here.
-        let namespace = parent.namespace.as_deref();
-        if namespace.is_some_and(|name| !grants.allows_namespace(name, ""))
-            || selection.select(&own, None).is_err()
+        if let (Some(grants), Some(name)) = (&self.grants, &parent.namespace)
+            && !grants.allows_namespace(name, "")
         {
+            return Some(false);
+        }
+        if selection.select(&own, None).is_err() {
             return Some(false);
         }
         let asks = selection.asks_for_namespaces();
@@ -132,13 +136,15 @@ impl ClusterSurvey {
             Ok(plugin) => {
                 // An invalid spec is reported by the Plugin's conditions, so that the default is good enough here.
                 let terms = plugin.declared().ok().map(|declared| declared.terms);
-                let terms = terms.map(|it| (it.parents, it.grants)).unwrap_or_default();
+                let (selection, grants) = terms.map(|it| (it.parents, it.grants)).unzip();
+                let selection = selection.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {
                     let kind = GroupKind::new(&*parent.group, &*parent.kind);
                     self.kinds.entry(kind).or_default().push(KindOwner {
                         plugin: name.clone(),
-                        selection: Some(terms.clone()),
+                        selection: Some(selection.clone()),
+                        grants: grants.clone(),
                     });
                 }
                 let status = plugin.status.unwrap_or_default();
@@ -179,6 +185,7 @@ impl ClusterSurvey {
             vec![KindOwner {
                 plugin: plugin.to_string(),
                 selection: None,
+                grants: None,
             }]
         };
         self.kinds.entry(kind).or_insert_with(found);

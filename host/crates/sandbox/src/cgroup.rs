@@ -1,4 +1,4 @@
-//! The cgroup of the process in the unified hierarchy, and its limits.
+//! The memory that the process may have: the limits of its cgroup in the unified hierarchy, and swap.
 //!
 //! Without a unified hierarchy no limit is known.
 
@@ -21,7 +21,7 @@ fn memory_bytes_max_below(root: &Path) -> Option<u64> {
 
 /// Returns the directories of the process's own group and of its ancestors, innermost first. The limit of each of them
 /// applies.
-pub(super) fn own_groups(root: &Path) -> Vec<PathBuf> {
+fn own_groups(root: &Path) -> Vec<PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();
@@ -32,6 +32,27 @@ pub(super) fn own_groups(root: &Path) -> Vec<PathBuf> {
         .take_while(|group| group.starts_with(&mount))
         .map(Path::to_owned)
         .collect()
+}
+
+/// Returns true if no page of this process can be swapped out: the machine has no swap, or the process's cgroup may use
+/// none.
+///
+/// Returns false if this cannot be found out.
+pub fn swap_is_off() -> bool {
+    no_swap_device(Path::new("/proc/swaps")) || cgroup_forbids_swap(Path::new("/"))
+}
+
+fn no_swap_device(swaps: &Path) -> bool {
+    // A heading, then one line per device.
+    fs::read_to_string(swaps)
+        .is_ok_and(|text| text.starts_with("Filename") && text.lines().count() == 1)
+}
+
+/// A limit further up holds as well, so that the first zero on the way to the root decides.
+fn cgroup_forbids_swap(root: &Path) -> bool {
+    own_groups(root).iter().any(|group| {
+        fs::read_to_string(group.join("memory.swap.max")).is_ok_and(|max| max.trim() == "0")
+    })
 }
 
 #[cfg(test)]
@@ -65,5 +86,28 @@ mod tests {
         write(&root.join("proc/self/cgroup"), "0::/\n");
         write(&root.join("sys/fs/cgroup/memory.max"), "1024\n");
         assert_eq!(memory_bytes_max_below(root), Some(1024));
+    }
+
+    #[test]
+    fn no_device_means_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let swaps = dir.path().join("swaps");
+        assert!(!no_swap_device(&swaps));
+        write(&swaps, "Filename Type Size Used Priority\n");
+        assert!(no_swap_device(&swaps));
+        write(&swaps, "Filename Type\n/dev/sda2 partition\n");
+        assert!(!no_swap_device(&swaps));
+    }
+
+    #[test]
+    fn a_limit_of_zero_anywhere_above_means_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        assert!(!cgroup_forbids_swap(root));
+        write(&root.join("proc/self/cgroup"), "4:memory:/x\n0::/pods/a\n");
+        write(&root.join("sys/fs/cgroup/pods/a/memory.swap.max"), "max\n");
+        assert!(!cgroup_forbids_swap(root));
+        write(&root.join("sys/fs/cgroup/pods/memory.swap.max"), "0\n");
+        assert!(cgroup_forbids_swap(root));
     }
 }

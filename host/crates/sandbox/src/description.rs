@@ -81,15 +81,10 @@ pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(),
 
 /// Returns the first field in which two descriptions differ.
 fn difference(embedded: &Value, executed: &Value) -> Option<String> {
-    if embedded == executed {
-        return None;
-    }
-    let empty = Map::new();
-    let embedded = embedded.as_object().unwrap_or(&empty);
-    let executed = executed.as_object().unwrap_or(&empty);
-    let mut fields = embedded.keys().chain(executed.keys());
-    let field = fields.find(|field| embedded.get(*field) != executed.get(*field));
-    Some(field.cloned().unwrap_or_default())
+    let fields = [embedded, executed].map(Value::as_object);
+    let mut fields = fields.into_iter().flatten().flat_map(Map::keys);
+    let field = fields.find(|field| embedded.get(field) != executed.get(field));
+    field.cloned()
 }
 
 /// Visits the payloads of the outermost component, up to the first damaged one.

@@ -31,7 +31,6 @@ mod sandbox;
 mod schedule;
 mod semaphore;
 mod state;
-mod swap;
 mod ticker;
 mod wasi;
 
@@ -49,14 +48,13 @@ mod tests;
 
 pub use self::{
     call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},
-    cgroup::memory_bytes_max,
+    cgroup::{memory_bytes_max, swap_is_off},
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
     pool::{DryRunResults, Job, Pool},
     recording::{Recorded, RecordedReads, Recorder, Recording},
     said::{Said, SaidFault, read_to_json},
-    swap::swap_is_off,
 };
 
 /// An error of loading a plugin, or of the host when it sets up the sandbox or runs a call.

@@ -5,6 +5,9 @@
 //! stands still, the random bytes follow from the seed of the pass, and the output goes into the log of the plugin.
 //! Every pollable is ready, so that no call waits.
 //!
+//! NB: `wasmtime-wasi` answers some calls in a runtime of tokio that it starts at the first of them, although nothing waits
+//! there. It would panic on a thread that drives a runtime already: guests run on plain and on blocking threads only.
+//!
 //! Only the interfaces that a component imports are linked, and the state of a call is made by its first use of WASI: a
 //! guest without WASI pays for none of it.
 

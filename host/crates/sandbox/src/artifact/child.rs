@@ -107,15 +107,6 @@ pub fn child(
 }
 
 fn limit(bounds: &ChildBounds) -> io::Result<()> {
-    let at_most = |resource, current: u64, maximum: u64| {
-        // A lower limit that is already set stays.
-        let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let limit = Rlimit {
-            current: Some(current.min(present)),
-            maximum: Some(maximum.min(present)),
-        };
-        setrlimit(resource, limit)
-    };
     let ChildBounds {
         memory_bytes_max: memory,
         cpu_seconds_max: cpu,
@@ -126,11 +117,21 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
     // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the kernel
     // ends the largest process, which is a compiler that needs too much; so the error is ignored.
     drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
-    at_most(Resource::Core, 0, 0)?;
-    at_most(Resource::Nofile, DESCRIPTORS_MAX, DESCRIPTORS_MAX)?;
-    at_most(Resource::Fsize, code, code)?;
-    at_most(Resource::Cpu, cpu, cpu.saturating_add(CPU_SECONDS_EXTRA))?;
-    at_most(Resource::As, memory, memory)?;
+    for (resource, current, maximum) in [
+        (Resource::Core, 0, 0),
+        (Resource::Nofile, DESCRIPTORS_MAX, DESCRIPTORS_MAX),
+        (Resource::Fsize, code, code),
+        (Resource::Cpu, cpu, cpu.saturating_add(CPU_SECONDS_EXTRA)),
+        (Resource::As, memory, memory),
+    ] {
+        // A lower limit that is already set stays.
+        let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit {
+            current: Some(current.min(present)),
+            maximum: Some(maximum.min(present)),
+        };
+        setrlimit(resource, limit)?;
+    }
     // Without the host nothing would read the result.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_no_new_privs(true)?;
