@@ -26,6 +26,7 @@ mod clients;
 mod controllers;
 mod counted;
 mod key;
+mod load;
 mod namespaces;
 mod random;
 mod resources;
@@ -36,26 +37,20 @@ mod status_registry;
 mod tasks;
 
 use std::{
-    num::NonZeroU32,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
-use futures::future::{OptionFuture, join_all};
+use futures::future::OptionFuture;
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
-use innkeeper_policy::Grants;
+use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
 use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, NamespaceBudgets, Shared};
-use innkeeper_sandbox::{
-    self as plugin, Engine, EngineSettings, Pool,
-    artifact::{self, CompileBounds, Compiler, Program},
-};
+use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
 use crate::{
@@ -187,7 +182,7 @@ async fn start(
 
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
     let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
-    let ((pool, workshop, loaded), prepared) = tokio::try_join!(load_all(&args), async {
+    let ((pool, workshop, loaded), prepared) = tokio::try_join!(load::load_all(&args), async {
         namespaces::wait_for_all(&cluster).await?;
         if claim.is_held() {
             prepare().await.map(Some)
@@ -314,106 +309,6 @@ async fn unmap_idle_code(engine: Engine) -> Result<(), Failure> {
         if count > 0 {
             debug!(count, "unmapped the code of idle plugins");
         }
-    }
-}
-
-/// Returns the resources that compiling a plugin may use on this machine.
-fn compile_bounds() -> CompileBounds {
-    let processors = thread::available_parallelism().ok();
-    let processors = processors.and_then(|count| NonZeroU32::try_from(count).ok());
-    CompileBounds::on(
-        processors.unwrap_or(NonZeroU32::MIN),
-        plugin::memory_bytes_max(),
-    )
-}
-
-/// The default guest memory: half of the container's memory limit, because the cache needs the rest.
-/// None without such a limit.
-fn half_of_the_memory() -> Option<usize> {
-    let bytes = plugin::memory_bytes_max()? / 2;
-    Some(usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
-/// Loads the plugins concurrently; reports and skips those that cannot be served.
-async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Failure> {
-    let settings = &args.plugins;
-    let (workers, files) = (settings.workers, settings.files());
-    let engine = Engine::new(&EngineSettings {
-        memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
-        pagemap_scan: plugin::swap_is_off(),
-        ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
-    })
-    .or_fail(Exit::Failure, SANDBOX)?;
-    let pool = Pool::start(workers).or_fail(Exit::Failure, SANDBOX)?;
-    let cache = artifact::Cache::open(&settings.cache_dir).or_fail(
-        Exit::Usage,
-        "failed to open the cache of compiled plugins; set another --cache-dir",
-    )?;
-    let cache = cache.with_bytes_max(settings.cache_bytes_max);
-    let workshop = Arc::new(LoaderContext {
-        engine,
-        cache: Some(cache.clone()),
-        compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
-        artifact_limits: artifact::Limits::default(),
-        limits: Limits::default(),
-        configs: settings.configs(),
-        grants: settings.grants(),
-        usual_grants: if settings.grants_requests {
-            Grants::requested
-        } else {
-            Grants::for_file
-        },
-    });
-    let loading = files.iter().cloned().map(|path| {
-        let workshop = Arc::clone(&workshop);
-        spawn_blocking(move || plugins::load(&workshop, &path))
-    });
-    let mut loaded = Vec::new();
-    let mut refused = Vec::new();
-    // In the order of the command line: it decides which of two plugins with the same parent kind is served.
-    for (file, result) in files.iter().zip(join_all(loading).await) {
-        match result.or_fail(Exit::Failure, tasks::TASK_ENDED)? {
-            Ok(plugin) => loaded.push(plugin),
-            Err(error) => refused.push((file.clone(), error)),
-        }
-    }
-    let known: Vec<String> = loaded
-        .iter()
-        .map(|plugin| plugin.name.to_string())
-        .collect();
-    let (admitted, not_admitted) = plugins::admit(loaded);
-    refused.extend(not_admitted);
-    for (path, error) in &refused {
-        error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
-    }
-    // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
-    let mut named = workshop.configs.keys().chain(workshop.grants.keys());
-    if refused.is_empty()
-        && let Some(unused) = named.find(|name| !known.contains(name))
-    {
-        let message = format!(
-            "--config or --grants names plugin {unused}, which is not among the given plugins"
-        );
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    if !args.serves_resources() {
-        // Otherwise the Plugins state theirs too.
-        cache.know_all_needs();
-    }
-    if admitted.is_empty() && !args.serves_resources() {
-        let exit = end_of_refusal(&refused);
-        return Err(tasks::nothing_to_serve(exit, files.len()));
-    }
-    Ok((pool, workshop, admitted))
-}
-
-/// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.
-fn end_of_refusal(refused: &[(std::path::PathBuf, plugins::Error)]) -> Exit {
-    let mut errors = refused.iter().map(|(_, error)| error.retry());
-    if errors.any(|retry| retry == Retry::Backoff) {
-        Exit::Failure
-    } else {
-        Exit::Usage
     }
 }
 

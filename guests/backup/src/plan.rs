@@ -56,13 +56,14 @@ impl<'a> Plan<'a> {
             .as_ref()
             .map(|given| schedule::effective(request, given))
             .transpose()?;
-        let related = references::read(request, host, parent)?;
-        let settings = parent.spec.settings.or(&related.model);
+        let mut related = references::read(request, host, parent)?;
+        let mut settings = parent.spec.settings.or(&related.model);
         validate::merged(parent, &settings)?;
-        let (settings, warning) = tenants::without_scripts(settings, &config.tenants);
+        let limits = &config.tenants;
+        let warning = tenants::remove_scripts(&mut settings, &mut related.databases, limits);
         let mut rendered = render::render(request.name(), parent, &settings, &related)?;
         rendered.warnings.extend(warning);
-        tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
+        tenants::check_references(request, host, parent, &rendered, limits)?;
         let mut plan = Self {
             request,
             parent,

@@ -3,7 +3,7 @@
 use innkeeper_sdk::{
     prelude::*,
     references::References,
-    tenants::{check_image, check_reference, check_secrets},
+    tenants::{ReferenceScope, check_image, check_reference, check_secrets},
 };
 use k8s_openapi::{
     api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use crate::{
     api::{ArchiveSettings, Parent},
     config::Tenants,
+    references::Source,
     render::{Origin, Rendered},
     status::Warning,
     stop::Stop,
@@ -50,31 +51,48 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     }
 }
 
-/// Leaves out scripts that may not run.
-pub(crate) fn without_scripts(
-    mut settings: ArchiveSettings,
+/// The keys of a database whose values are scripts.
+const DATABASE_SCRIPTS: [&str; 3] = ["after_script", "before_script", "on_exit"];
+
+/// Removes scripts that may not run, and returns a warning that names them.
+pub(crate) fn remove_scripts(
+    settings: &mut ArchiveSettings,
+    databases: &mut [Source],
     limits: &Tenants,
-) -> (ArchiveSettings, Option<Warning>) {
+) -> Option<Warning> {
     if limits.scripts {
-        return (settings, None);
+        return None;
     }
-    let scripts = [
-        ("beforeScript", settings.before_script.take()),
-        ("afterScript", settings.after_script.take()),
-    ];
-    let ignored: Vec<&str> = scripts
-        .iter()
-        .filter(|(_, script)| script.as_ref().is_some_and(|text| !text.is_empty()))
-        .map(|(name, _)| *name)
-        .collect();
-    let warning = (!ignored.is_empty()).then(|| {
+    let is_script = |script: &String| !script.is_empty();
+    let mut removed = Vec::new();
+    if settings
+        .before_script
+        .take()
+        .is_some_and(|it| is_script(&it))
+    {
+        removed.push("beforeScript".to_owned());
+    }
+    if settings
+        .after_script
+        .take()
+        .is_some_and(|it| is_script(&it))
+    {
+        removed.push("afterScript".to_owned());
+    }
+    for database in databases {
+        for key in DATABASE_SCRIPTS {
+            if database.config.remove(key).is_some() {
+                removed.push(database.path(key));
+            }
+        }
+    }
+    (!removed.is_empty()).then(|| {
         let message = format!(
             "{}: not run, because tenants.scripts of the plugin's configuration is off",
-            ignored.join(", ")
+            removed.join(", ")
         );
         Warning::new("ScriptNotAllowed", message)
-    });
-    (settings, warning)
+    })
 }
 
 /// Checks that the Secrets and claims exist, have the keys, and are open to the parent.
@@ -104,7 +122,11 @@ pub(crate) fn check_references(
     }
     let found = wanted.read(request, host)?;
     check_secrets(request, limits.references, found.objects()).map_err(refused)?;
-    let missing: Vec<&str> = found.missing_secrets().collect();
+    // An optional Secret too: a later run would take it up.
+    let missing: Vec<&str> = match limits.references {
+        ReferenceScope::Shared => found.absent_secrets().collect(),
+        ReferenceScope::Namespace => found.missing_secrets().collect(),
+    };
     if !missing.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretNotFound",

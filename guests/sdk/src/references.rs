@@ -165,6 +165,12 @@ impl Found {
         all.filter_map(|it| it.object.as_ref())
     }
 
+    /// The names of all Secrets that do not exist, optional ones too.
+    pub fn absent_secrets(&self) -> impl Iterator<Item = &str> {
+        let absent = self.secrets.iter().filter(|(_, it)| it.object.is_none());
+        absent.map(|(name, _)| name.as_str())
+    }
+
     /// The required Secrets that do not exist, by name.
     pub fn missing_secrets(&self) -> impl Iterator<Item = &str> {
         missing(&self.secrets)
@@ -259,6 +265,10 @@ mod tests {
         assert_eq!(
             found.missing_secrets().collect::<Vec<_>>(),
             ["all", "needed"]
+        );
+        assert_eq!(
+            found.absent_secrets().collect::<Vec<_>>(),
+            ["all", "needed", "optional"]
         );
         assert_eq!(found.missing_config_maps().collect::<Vec<_>>(), ["map"]);
         assert_eq!(found.missing_keys().count(), 0);

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::{labels, prelude::*};
+use serde_json::Value;
 
 use crate::{
     api::{Claim, Credentials, DeletionPolicy, Managed, Route, Scheme, ServiceType, WordpressSpec},
@@ -71,13 +72,24 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// The kind of a data source of the site's claims that is no claim: its owner is not known.
+    pub(crate) fn foreign_source(&self) -> Option<&str> {
+        let mut kinds = self
+            .data_sources()
+            .map(|source| source["kind"].as_str().unwrap_or_default());
+        kinds.find(|kind| *kind != "PersistentVolumeClaim")
+    }
+
+    fn data_sources(&self) -> impl Iterator<Item = &Value> {
+        let managed = self.managed.iter().map(|it| &it.storage);
+        managed
+            .chain([&self.code])
+            .filter_map(|it| it.data_source.as_ref())
+    }
+
     /// The names of the claims whose data new claims of the site start with.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
-        let managed = self.managed.iter().map(|it| &it.storage);
-        let sources = managed
-            .chain([&self.code])
-            .filter_map(|it| it.data_source.as_ref());
-        sources
+        self.data_sources()
             .filter(|source| source["kind"] == "PersistentVolumeClaim")
             .filter_map(|source| source["name"].as_str())
     }

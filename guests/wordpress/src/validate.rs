@@ -5,7 +5,9 @@ use innkeeper_sdk::{
     labels,
     prelude::*,
     quantity::check_resources,
-    tenants::{check_allowed_annotations, check_image, check_reference, check_secrets},
+    tenants::{
+        ReferenceScope, check_allowed_annotations, check_image, check_reference, check_secrets,
+    },
 };
 
 use crate::{observe::Observation, site::Site};
@@ -73,6 +75,14 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
     if let Some(given) = &site.spec.ingress {
         let path = "spec.ingress.annotations";
         check_allowed_annotations(path, &given.annotations, &limits.ingress_annotations)?;
+    }
+    if let Some(kind) = site.foreign_source()
+        && limits.references == ReferenceScope::Shared
+    {
+        return Err(format!(
+            "dataSource: the owner of a {kind} is not known; name a PersistentVolumeClaim, or set \
+             tenants.references of the plugin's configuration to namespace"
+        ));
     }
     let secrets = observation.credentials.iter();
     let secrets = secrets.chain(observation.references.objects());

@@ -47,9 +47,9 @@ pub struct PluginArgs {
     /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
     /// once per plugin.
     ///
-    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make custom objects, ConfigMaps,
-    /// Secrets, Services, claims, disruption budgets and autoscalers in the namespaces of its parents and read objects
-    /// there, but not the values of Secrets. It makes no Pods.
+    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make ConfigMaps, Secrets, Services
+    /// of type ClusterIP and claims in the namespaces of its parents and read objects there, but not the values of Secrets.
+    /// It makes neither Pods nor custom objects.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
     /// Grants the other plugins everything that they ask for.

@@ -20,7 +20,7 @@ pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plu
     let unusable = || format!("failed to load the plugin {}", path.display());
     let cache = args.cache_dir.as_deref().map(artifact::Cache::open);
     let cache = cache.transpose().or_fail(
-        Exit::Failure,
+        Exit::Usage,
         "failed to open the cache of compiled plugins; set another --cache-dir",
     )?;
     let artifact_limits = artifact::Limits::default();

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::{OfPlugin, PluginRow, Survey};
 use crate::{
     admin::{FaultState, ParentState},
-    config::{self, ConnectionArgs, Exit},
+    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE},
     failure::{Failure, OrFail as _},
 };
 
@@ -109,9 +109,9 @@ impl KindOwner {
             return Some(true);
         };
         let own = labels(&parent.json);
-        // The namespace of the host is not known here.
+        // The default, because the host's own setting is not known here.
         if let (Some(grants), Some(name)) = (&self.grants, &parent.namespace)
-            && !grants.allows_namespace(name, "")
+            && !grants.allows_namespace(name, HOST_NAMESPACE)
         {
             return Some(false);
         }

@@ -74,6 +74,28 @@ fn scripts_do_not_run_and_a_warning_says_so() {
     assert!(configuration(&outcome).contains("before_script"));
 }
 
+#[test]
+fn scripts_of_databases_do_not_run_either() {
+    let mut objects = around();
+    for key in ["before_script", "after_script", "on_exit"] {
+        objects[0]["spec"]["config"][key] = json!("sh /data/x");
+    }
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert!(!configuration(&outcome).contains("/data/x"));
+    let status = outcome.report().status.as_ref().unwrap();
+    let warning = "Database pg: config.after_script, Database pg: config.before_script, Database pg: \
+                   config.on_exit: not run, because tenants.scripts of the plugin's configuration is \
+                   off";
+    let warnings = status["warnings"].as_array().unwrap();
+    assert!(
+        warnings.iter().any(|it| it["message"] == warning),
+        "{warnings:?}"
+    );
+    let scripts = json!({ "scripts": true });
+    let outcome = reconcile_with(&backup(json!({})), &objects, &scripts).unwrap();
+    assert!(configuration(&outcome).contains("/data/x"));
+}
+
 /// An object that the host made for another parent.
 fn of_another(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "wordpress" });
@@ -153,7 +175,13 @@ fn nothing_runs_before_the_objects_exist() {
         volume["secret"] = source["secret"].clone();
         json!({ "volumes": [volume] })
     };
+    let optional = json!({ "name": "x", "key": "k", "optional": true });
+    let env = json!([{ "name": "A", "valueFrom": { "secretKeyRef": optional } }]);
     for (spec, expected) in [
+        (
+            json!({ "env": env }),
+            "False/SecretNotFound: Secret not found: x",
+        ),
         (
             volume(json!({ "claim": { "claimName": "x" } })),
             "False/ClaimNotFound: PersistentVolumeClaim not found: x",

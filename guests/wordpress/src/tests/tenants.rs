@@ -84,6 +84,20 @@ fn secrets_of_other_parents() {
 }
 
 #[test]
+fn sources_of_data_whose_owner_is_not_known() {
+    let source = json!({ "kind": "VolumeSnapshot", "name": "x" });
+    let spec = json!({ "code": { "persistentVolumeClaim": { "dataSource": source } } });
+    check_refused(
+        &spec,
+        &json!({}),
+        "dataSource: the owner of a VolumeSnapshot is not known; name a PersistentVolumeClaim, or set \
+         tenants.references of the plugin's configuration to namespace",
+    );
+    let scope = json!({ "tenants": { "references": "namespace" } });
+    pass(&TestRequest::new(&parent("shop", &spec)).config(&scope));
+}
+
+#[test]
 fn claims_of_other_parents() {
     let source = json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": "x" } });
     for spec in [

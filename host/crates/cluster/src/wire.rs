@@ -4,7 +4,7 @@
 //! here.
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the one module that reads from the API server"
+    reason = "the one module that reads from the API server"
 )]
 
 use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
@@ -83,14 +83,6 @@ impl WireFailure {
         }
     }
 
-    /// The HTTP status; none if there was no answer, or one that could not be read.
-    const fn code(&self) -> Option<u16> {
-        match self {
-            Self::Status { code, .. } => Some(*code),
-            _ => None,
-        }
-    }
-
     /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(super) fn is_initializing(&self) -> bool {
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
@@ -116,17 +108,23 @@ impl WireFailure {
 
     /// Returns true if the object or the kind does not exist.
     pub(super) const fn is_not_found(&self) -> bool {
-        matches!(self.code(), Some(404))
+        matches!(self, Self::Status { code: 404, .. })
     }
 
     /// Returns true if the API server does not accept the credentials.
     pub(super) const fn is_unauthorized(&self) -> bool {
-        matches!(self.code(), Some(401))
+        matches!(self, Self::Status { code: 401, .. })
     }
 
     /// Returns true if the API server denied access.
     pub(super) const fn is_forbidden(&self) -> bool {
-        matches!(self.code(), Some(401 | 403))
+        matches!(
+            self,
+            Self::Status {
+                code: 401 | 403,
+                ..
+            }
+        )
     }
 }
 

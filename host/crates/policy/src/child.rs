@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     Grants, Rejection, Rules, depth, names,
     pod_security::pod_violations,
-    privilege::{is_credential, is_secret},
+    privilege::{is_credential, is_secret, reach},
 };
 
 /// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
@@ -59,6 +59,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_object(&child.object)?;
     check_generate(&child)?;
     check_credential(&child, rules)?;
+    check_reach(&child, rules)?;
     check_pods(&child, rules)?;
     Ok(child)
 }
@@ -75,6 +76,19 @@ fn check_credential(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
             )))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that a child of a plugin without grants takes nothing from outside its namespace.
+fn check_reach(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    if rules.grants.beyond_parent_namespace {
+        return Ok(());
+    }
+    match reach(&child.kind.group_kind(), &child.object) {
+        Some(field) => Err(Rejection::forbidden(format!(
+            "spec.{field} reaches beyond the namespace: a plugin file needs --grants for that"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The kinds that a grant must confirm with an extra field: privileged kinds, and kinds of Kubernetes itself.
 
 use innkeeper_model::GroupKind;
+use serde_json::{Map, Value};
 
 /// Groups whose kinds can change the cluster itself or the permissions in it.
 pub const PRIVILEGED_GROUPS: [&str; 6] = [
@@ -39,13 +40,14 @@ pub const BUILT_IN_GROUPS: [&str; 17] = [
 
 /// Kinds of Kubernetes that a plugin may make in the namespaces of its parents without a grant. They run nothing, give no
 /// permission, take no quota from others and redirect no traffic of others.
-const HARMLESS_KINDS: [(&str, &str); 6] = [
+///
+/// A custom kind is not among them, because its controller may do anything for it. An autoscaler starts Pods, and a
+/// disruption budget stops the maintenance of nodes.
+const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "ConfigMap"),
     ("", "PersistentVolumeClaim"),
     ("", "Secret"),
     ("", "Service"),
-    ("autoscaling", "HorizontalPodAutoscaler"),
-    ("policy", "PodDisruptionBudget"),
 ];
 
 /// The types of Secrets that are credentials of the cluster itself.
@@ -70,9 +72,31 @@ pub fn is_secret(kind: &GroupKind) -> bool {
     kind.group.is_empty() && &*kind.kind == "Secret"
 }
 
-/// Returns true if a plugin without grants may make children of this kind. The power of a custom kind is not known here.
+/// Returns true if a plugin without grants may make children of this kind.
 pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
-    !is_built_in(kind) || HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))
+    HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))
+}
+
+/// Returns the field with which an object of a kind that needs no grant reaches beyond its namespace: addresses and ports
+/// that it takes from others, a name of another server, a volume of the cluster.
+pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<&'static str> {
+    let spec = object.get("spec")?;
+    let is_set = |field: &str| match &spec[field] {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match (&*kind.group, &*kind.kind) {
+        ("", "Service") => {
+            let service_type = spec["type"].as_str().unwrap_or("ClusterIP");
+            let addresses = ["externalIPs", "loadBalancerIP", "externalName"];
+            (service_type != "ClusterIP")
+                .then_some("type")
+                .or_else(|| addresses.into_iter().find(|field| is_set(field)))
+        }
+        ("", "PersistentVolumeClaim") => is_set("volumeName").then_some("volumeName"),
+        _ => None,
+    }
 }
 
 /// Returns true if a Secret of this type is a credential of the cluster: the controllers of Kubernetes fill it with the

@@ -54,7 +54,11 @@ pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
     let crds = crds.map(|(kind, grant)| entry(kind, &[("privileged", grant.privileged)]));
     let children = grants.children.iter().map(|(kind, grant)| {
         let flags = [("adopt", grant.adopt), ("privileged", grant.privileged)];
-        entry(kind, &flags)
+        let mut entry = entry(kind, &flags);
+        if grant.depth > 0 {
+            entry["depth"] = json!(grant.depth);
+        }
+        entry
     });
     let mut fields = Map::from_iter([
         ("parents".to_owned(), parents.collect()),

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::parse_selector;
 
 use super::*;
+use crate::privilege::reach;
 
 fn kind(group: &str, kind: &str) -> GroupKind {
     GroupKind::new(group, kind)
@@ -105,15 +106,15 @@ fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
         ("storage.k8s.io/v1", "StorageClass"),
         ("v1", "ServiceAccount"),
         ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("example.dev/v1", "Web"),
     ];
     let allowed = [
         ("v1", "ConfigMap"),
         ("v1", "PersistentVolumeClaim"),
         ("v1", "Secret"),
         ("v1", "Service"),
-        ("autoscaling/v2", "HorizontalPodAutoscaler"),
-        ("policy/v1", "PodDisruptionBudget"),
-        ("example.dev/v1", "Web"),
     ];
     let manifest = asking(&[&denied[..], &allowed].concat(), Vec::new());
     let grants = Grants::for_file(&manifest);
@@ -129,6 +130,46 @@ fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
     assert!(!grants.children[&secret()].privileged);
     assert!(!grants.beyond_parent_namespace);
     assert_eq!(grants.system_namespaces, std::collections::BTreeSet::new());
+}
+
+#[test]
+fn without_grants_services_and_claims_stay_in_their_namespace() {
+    let reached = |of: &str, spec: Value| {
+        let object = json!({"spec": spec});
+        reach(&kind("", of), object.as_object().unwrap())
+    };
+    let service = |spec: Value| reached("Service", spec);
+    assert_eq!(service(json!({"selector": {"a": "b"}})), None);
+    assert_eq!(
+        service(json!({"type": "ClusterIP", "clusterIP": "None"})),
+        None
+    );
+    assert_eq!(
+        service(json!({"externalIPs": [], "loadBalancerIP": null})),
+        None
+    );
+    for service_type in ["NodePort", "LoadBalancer", "ExternalName"] {
+        assert_eq!(service(json!({"type": service_type})), Some("type"));
+    }
+    assert_eq!(
+        service(json!({"externalIPs": ["192.0.2.1"]})),
+        Some("externalIPs")
+    );
+    assert_eq!(
+        service(json!({"externalName": "a.example"})),
+        Some("externalName")
+    );
+    assert_eq!(
+        service(json!({"loadBalancerIP": "192.0.2.1"})),
+        Some("loadBalancerIP")
+    );
+    let claim = "PersistentVolumeClaim";
+    assert_eq!(reached(claim, json!({"storageClassName": "fast"})), None);
+    assert_eq!(
+        reached(claim, json!({"volumeName": "pv"})),
+        Some("volumeName")
+    );
+    assert_eq!(reached("ConfigMap", json!({"volumeName": "pv"})), None);
 }
 
 #[test]
