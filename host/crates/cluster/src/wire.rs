@@ -1,7 +1,6 @@
 //! The requests: lists in pages, watches by line, single objects, discovery.
 //!
-//! The only module of the host that reads from the API server. Every request has a deadline, and no request is retried
-//! here.
+//! The only module of the host that reads from the API server. Every request has a deadline, and none is retried here.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one module that reads from the API server"
