@@ -108,10 +108,18 @@ pub(crate) fn orphans() -> Vec<String> {
                 .unwrap_or_default();
             let directory = path.parent().expect("a file has a directory");
             let is_root = directory.ends_with("src") && ["lib", "main"].contains(&stem);
-            !is_root && !is_declared(&all, directory, stem)
+            !is_root && !is_declared(&all, directory, stem) && !is_named(&source.path)
         })
         .map(|source| source.path.clone())
         .collect()
+}
+
+/// Returns true if the root of the crate names the file in an attribute, as it does for helpers of tests that other crates
+/// use.
+fn is_named(path: &str) -> bool {
+    let (crate_directory, file) = path.split_once("/src/").unwrap_or_default();
+    let root = read(&format!("{crate_directory}/src/lib.rs"));
+    root.contains(&format!("#[path = \"{file}\"]"))
 }
 
 /// Returns true if a parent of `directory/stem.rs` contains `mod stem;`.
