@@ -118,8 +118,9 @@ pub(crate) fn orphans() -> Vec<String> {
 /// use.
 fn is_named(path: &str) -> bool {
     let (crate_directory, file) = path.split_once("/src/").unwrap_or_default();
-    let root = read(&format!("{crate_directory}/src/lib.rs"));
-    root.contains(&format!("#[path = \"{file}\"]"))
+    let library = root().join(crate_directory).join("src/lib.rs");
+    let text = fs::read_to_string(library).unwrap_or_default();
+    text.contains(&format!("#[path = \"{file}\"]"))
 }
 
 /// Returns true if a parent of `directory/stem.rs` contains `mod stem;`.
