@@ -532,10 +532,13 @@ fn rejects_children_of_cluster_scoped_parents_without_grants() {
     scene.grants = Grants::for_file(&scene.manifest);
     let mut namespaced = config_map("a");
     namespaced.namespace = Some("anywhere".to_owned());
-    for child in [namespaced, child("example.dev/v1", "Fleet", "other")] {
+    let elsewhere = "a plugin without grants makes children in the namespace of their parent only";
+    let custom = child("example.dev/v1", "Fleet", "other");
+    for (child, expected) in [
+        (namespaced, elsewhere),
+        (custom, "not granted children of kind"),
+    ] {
         let rejection = check(desired(vec![child]), &scene.rules()).unwrap_err();
-        let expected =
-            "a plugin without grants makes children in the namespace of their parent only";
         assert!(rejection.message().contains(expected), "{rejection}");
     }
 }
