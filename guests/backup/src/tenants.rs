@@ -1,16 +1,5 @@
 //! Checks of a parent against the limits for those who create parents.
 
-use innkeeper_sdk::{
-    prelude::*,
-    references::References,
-    tenants::{ReferenceScope, check_image, check_reference, check_secrets},
-};
-use k8s_openapi::{
-    api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
-use kube::Resource;
-use serde::Deserialize;
-
 use crate::{
     api::{ArchiveSettings, Parent},
     config::Tenants,
@@ -19,12 +8,12 @@ use crate::{
     status::Warning,
     stop::Stop,
 };
-
-/// The metadata of a claim, the part that the plugin may read.
-#[derive(Deserialize)]
-struct Claim {
-    metadata: ObjectMeta,
-}
+use innkeeper_sdk::{
+    claim,
+    prelude::*,
+    references::References,
+    tenants::{ReferenceScope, check_image, check_reference, check_secrets},
+};
 
 /// Checks the fields of the parent that the configuration limits. An error lies in the parent.
 pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop> {
@@ -63,21 +52,14 @@ pub(crate) fn remove_scripts(
     if limits.scripts {
         return None;
     }
-    let is_script = |script: &String| !script.is_empty();
     let mut removed = Vec::new();
-    if settings
-        .before_script
-        .take()
-        .is_some_and(|it| is_script(&it))
-    {
-        removed.push("beforeScript".to_owned());
-    }
-    if settings
-        .after_script
-        .take()
-        .is_some_and(|it| is_script(&it))
-    {
-        removed.push("afterScript".to_owned());
+    for (field, script) in [
+        ("beforeScript", &mut settings.before_script),
+        ("afterScript", &mut settings.after_script),
+    ] {
+        if script.take().is_some_and(|text| !text.is_empty()) {
+            removed.push(field.to_owned());
+        }
     }
     for database in databases {
         for key in DATABASE_SCRIPTS {
@@ -97,7 +79,7 @@ pub(crate) fn remove_scripts(
 
 /// Checks that the Secrets and claims exist, have the keys, and are open to the parent.
 ///
-/// A run of a missing object would take it up whoever creates it later, so no run is made before.
+/// A run that names a missing object would use the object of any later creator, so no run is made before.
 /// The host shows hashes of Secrets, never values.
 pub(crate) fn check_references(
     request: &Request,
@@ -152,25 +134,13 @@ fn check_claims(
     parent: &Parent,
     limits: &Tenants,
 ) -> Result<(), Stop> {
-    let (api_version, kind) = (
-        PersistentVolumeClaim::api_version(&()),
-        PersistentVolumeClaim::kind(&()),
-    );
     let mut missing = Vec::new();
     for name in claims(parent) {
-        if request
-            .children
-            .find::<PersistentVolumeClaim>(name)
-            .is_some()
-        {
-            continue;
-        }
-        let claim: Option<Claim> =
-            host.get_as(&api_version, &kind, Some(request.namespace()), name)?;
-        match claim {
+        match claim::find(request, host, name)? {
             None => missing.push(name),
-            Some(Claim { metadata }) => {
-                check_reference(request, limits.references, "claim", &metadata).map_err(refused)?;
+            Some(claim) => {
+                let checked = check_reference(request, limits.references, "claim", &claim.metadata);
+                checked.map_err(refused)?;
             }
         }
     }

@@ -11,10 +11,14 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use serde::Deserialize;
 
 use crate::child::{Child, metadata};
+use crate::fault::Fault;
+use crate::host::Host;
 use crate::quantity::Amount;
+use crate::request::Request;
 
 /// A claim as a parent declares it.
 ///
@@ -141,6 +145,26 @@ pub fn held(key: impl Into<String>, name: &str) -> Child {
 /// True if Pods on different nodes can mount a volume with this access mode.
 pub fn is_shared(access_mode: &str) -> bool {
     matches!(access_mode, "ReadWriteMany" | "ReadOnlyMany")
+}
+
+/// Reads a claim in the parent's namespace: the child of that name, or else the object in the cluster.
+///
+/// With [`Access::Metadata`](crate::manifest::Access::Metadata) the claim has its metadata alone.
+///
+/// # Errors
+///
+/// `retry` if the read is not granted or fails, `fatal` if the child does not parse.
+pub fn find(
+    request: &Request,
+    host: &dyn Host,
+    name: &str,
+) -> Result<Option<ObservedClaim>, Fault> {
+    if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
+        return Ok(Some(child.parse()?));
+    }
+    let api_version = PersistentVolumeClaim::api_version(&());
+    let kind = PersistentVolumeClaim::kind(&());
+    Ok(host.get_as(&api_version, &kind, Some(request.namespace()), name)?)
 }
 
 /// A claim as it is in the cluster: the few fields that a reconciler compares.

@@ -1,8 +1,8 @@
 //! Limits for tenants: a right to create a parent must not amount to rights that its creator lacks.
 //!
-//! The Pods of a parent run with what the parent names: images, Secrets, claims. Whoever may create
-//! parents may not be allowed to create Pods or to read Secrets, so the plugin's configuration says
-//! how much of that a parent may name, and the functions here check it.
+//! The Pods of a parent use the images, Secrets and claims that the parent names. A user who may create
+//! parents is perhaps not allowed to create Pods or to read Secrets. The plugin's configuration
+//! therefore limits the names in a parent, and the functions here check them.
 //!
 //! ```
 //! use innkeeper_sdk::tenants::check_image;
@@ -23,7 +23,7 @@ use crate::hash::Hashed;
 use crate::request::Request;
 
 /// The annotation that shares an object of one parent with others: `<kind>/<name>` of a parent in the
-/// same namespace, several separated by commas. Whoever may edit the object sets it.
+/// same namespace, several separated by commas. Users who may edit the object set it.
 pub const SHARED_WITH: &str = "innkeeper.dev/shared-with";
 
 /// The label that the host sets on the children of all parents.

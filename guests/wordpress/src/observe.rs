@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
-    claim::ObservedClaim,
+    claim::{self, ObservedClaim},
     prelude::*,
     references::{Found, References, secret},
     workload::{Workload, WorkloadStatus},
@@ -12,7 +12,6 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{PersistentVolumeClaim, Secret},
 };
-use kube::Resource;
 
 use crate::site::Site;
 
@@ -61,10 +60,10 @@ impl Observation {
         }
         let mut sources = Vec::new();
         for name in site.sources() {
-            sources.extend(existing_claim(request, host, name)?);
+            sources.extend(claim::find(request, host, name)?);
         }
         let existing_claim = match &site.code.existing_claim {
-            Some(name) => existing_claim(request, host, name)?,
+            Some(name) => claim::find(request, host, name)?,
             None => None,
         };
         let mut retained: Vec<String> = request
@@ -147,20 +146,4 @@ fn owned_data(
     owned.sort_unstable();
     owned.dedup();
     owned
-}
-
-fn existing_claim(
-    request: &Request,
-    host: &dyn Host,
-    name: &str,
-) -> Result<Option<ObservedClaim>, Fault> {
-    // The user may have named one of the parent's own claims.
-    if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
-        return Ok(Some(child.parse()?));
-    }
-    let (api_version, kind) = (
-        PersistentVolumeClaim::api_version(&()),
-        PersistentVolumeClaim::kind(&()),
-    );
-    Ok(host.get_as(&api_version, &kind, Some(request.namespace()), name)?)
 }

@@ -1,4 +1,4 @@
-//! What a right to create a parent does not include.
+//! Limits of the right to create a parent.
 
 use super::*;
 

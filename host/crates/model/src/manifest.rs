@@ -36,6 +36,12 @@ impl Manifest {
         let parents = self.parents.iter();
         parents.map(|parent| parent.kind.group_kind()).collect()
     }
+
+    /// Returns true if this is a kind of parents of the plugin.
+    pub fn reconciles(&self, kind: &GroupKind) -> bool {
+        let mut parents = self.parents.iter();
+        parents.any(|parent| parent.kind.group_kind() == *kind)
+    }
 }
 
 /// A kind of parent.

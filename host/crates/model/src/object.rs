@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
+use super::{ANNOTATION_DEPTH, ANNOTATION_RETAINED_FOR, Access, Gvk, ObjectId};
 
 /// The UID of an object: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +94,11 @@ impl Object {
     /// Returns an annotation below `innkeeper.dev/`; the object keeps no others.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(name).map(|value| &**value)
+    }
+
+    /// Returns true if the object outlives its parent: it has no controller, and the annotation that names the parent.
+    pub fn is_retained(&self) -> bool {
+        self.controller.is_none() && self.annotation(ANNOTATION_RETAINED_FOR).is_some()
     }
 
     /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.

@@ -119,9 +119,7 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
         put(&mut object, &annotations, name, value.into());
     };
     annotate(ANNOTATION_KEY, &child.key);
-    let kind = child.kind.group_kind();
-    let mut parents = context.manifest.parents.iter();
-    if parents.any(|parent| parent.kind.group_kind() == kind) {
+    if context.manifest.reconciles(&child.kind.group_kind()) {
         let depth = context.parent.depth().saturating_add(1);
         annotate(ANNOTATION_DEPTH, &depth.to_string());
     }

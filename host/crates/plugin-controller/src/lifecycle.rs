@@ -158,10 +158,7 @@ pub(crate) fn verdict(
 
 /// Returns the kinds of parents that once got finalizers and that the revision does not finalize, in any version.
 pub(crate) fn not_finalized(recorded: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
-    let is_finalized = |kind: &Gvk| {
-        let mut parents = manifest.parents.iter();
-        manifest.finalize && parents.any(|parent| parent.kind.group_kind() == kind.group_kind())
-    };
+    let is_finalized = |kind: &Gvk| manifest.finalize && manifest.reconciles(&kind.group_kind());
     let kinds = recorded.iter().filter(|kind| !is_finalized(kind));
     kinds.cloned().collect()
 }

@@ -7,8 +7,7 @@ use super::{Rejection, Rules};
 /// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth.
 pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let kind = child.kind.group_kind();
-    let mut parents = rules.manifest.parents.iter();
-    if !parents.any(|parent| parent.kind.group_kind() == kind) {
+    if !rules.manifest.reconciles(&kind) {
         return Ok(());
     }
     let granted = rules.grants.children.get(&kind);

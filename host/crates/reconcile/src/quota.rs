@@ -41,11 +41,16 @@ impl Quota<'_> {
         plan: &mut Plan,
         made: impl Fn(&str) -> CacheSize,
     ) -> Option<HeldBack> {
+        if plan.operations.is_empty() {
+            return None;
+        }
+        let observed = self.observed.iter().map(|object| (object.id(), object));
+        let observed: BTreeMap<ObjectId, &Object> = observed.collect();
         let mut sizes: BTreeMap<Arc<str>, CacheSize> = BTreeMap::new();
-        let mut retained = self.observed.iter().filter(|it| is_retained(it)).count();
+        let mut retained = self.observed.iter().filter(|it| it.is_retained()).count();
         let mut first = None;
         let exceeds = |operation: &mut Operation| {
-            let (Some(child), growth) = (operation.child(), self.growth(operation)) else {
+            let (Some(child), growth) = (operation.child(), growth(operation, &observed)) else {
                 return false;
             };
             let name = child.namespace.as_deref().unwrap_or_default();
@@ -90,39 +95,35 @@ impl Quota<'_> {
             None
         }
     }
+}
 
-    fn growth(&self, operation: &Operation) -> Growth {
-        let before = |id: &ObjectId| self.observed.iter().find(|it| it.id() == *id);
-        let mut growth = Growth::default();
-        match operation {
-            Operation::Create { body, .. } => {
-                growth.size.objects = 1;
-                growth.size.bytes = length(body);
-                let metadata = body.get("metadata");
-                let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
-                let marked = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
-                growth.retained = usize::from(marked.is_some());
-            }
-            Operation::Update { id, body, .. } => {
-                let present = before(id).map_or(0, |object| object.json.len());
-                growth.size.bytes = length(body).saturating_sub(present);
-            }
-            Operation::Transfer { id, to, .. } => {
-                let was_retained = before(id).is_some_and(is_retained);
-                growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
-            }
-            Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
+/// Returns the growth by an operation on the observed objects.
+fn growth(operation: &Operation, observed: &BTreeMap<ObjectId, &Object>) -> Growth {
+    let mut growth = Growth::default();
+    match operation {
+        Operation::Create { body, .. } => {
+            growth.size.objects = 1;
+            growth.size.bytes = length(body);
+            let metadata = body.get("metadata");
+            let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+            let marked = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
+            growth.retained = usize::from(marked.is_some());
         }
-        growth
+        Operation::Update { id, body, .. } => {
+            let present = observed.get(id).map_or(0, |object| object.json.len());
+            growth.size.bytes = length(body).saturating_sub(present);
+        }
+        Operation::Transfer { id, to, .. } => {
+            let was_retained = observed.get(id).is_some_and(|it| it.is_retained());
+            growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
+        }
+        Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
     }
+    growth
 }
 
 fn length(body: &Map<String, Value>) -> usize {
     serde_json::to_vec(body).map_or(0, |text| text.len())
-}
-
-fn is_retained(object: &Object) -> bool {
-    object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_some()
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Call: the guest with the observed objects, and its log.
 
 use innkeeper_cluster::{Answer, PassReads, Recording};
-use innkeeper_model::{
-    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, ReadFailure, ReadKey, error_chain,
-};
+use innkeeper_model::{ANNOTATION_KEY, Object, ReadFailure, ReadKey, error_chain};
 use innkeeper_sandbox::{
     self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Recorded, Recorder,
     Said,
@@ -176,7 +174,7 @@ fn record(
 fn observed_child(child: &Object) -> ObservedChild {
     ObservedChild {
         key: child.annotations.get(ANNOTATION_KEY).cloned(),
-        retained: child.controller.is_none() && child.annotation(ANNOTATION_RETAINED_FOR).is_some(),
+        retained: child.is_retained(),
         object: child.json.clone(),
     }
 }
