@@ -1,8 +1,10 @@
 //! A plugin file without grants has no power over the cluster, and grants bound its power.
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use innkeeper_tests::{Host, HostOptions, manifest::condition, process::path_from_env, user::Kind};
+use innkeeper_tests::{
+    Host, HostOptions, eventually, manifest::condition, process::path_from_env, user::Kind,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -185,4 +187,42 @@ fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
     let said = condition(&left, "Synced").unwrap();
     assert!(said.contains("spec.grants.systemNamespaces"), "{said}");
     stage.wait(&host, "kube-public", PARENT, is_applied);
+}
+
+/// One object became 8,448 in 24 s before there were bounds. With a grant of any depth, the default limits end it within
+/// seconds; that they do not bind 10,000 ordinary parents is a test of the write budgets.
+#[test]
+fn f16_a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
+    /// The default of nestedParentsPerNamespace, and the passes that run at the same time with two children each.
+    const OBJECTS_MAX: usize = 1_000 + 8;
+
+    let stage = stage("garbage");
+    let grants = json!({
+        "parents": [{"group": "test.innkeeper.dev", "kind": "Garbage"}],
+        "children": [{"group": "test.innkeeper.dev", "kind": "Garbage", "depth": 1_000}],
+    });
+    let host = host_with_grants(&stage, "garbage", &grants);
+    stage.wait_served(&host, &["garbages.test.innkeeper.dev"]);
+    let tenant = stage.namespace("multiply");
+    let parent = json!({
+        "apiVersion": API, "kind": "Garbage", "metadata": {"name": "one"},
+        "spec": {"behaviour": "fork-bomb"},
+    });
+    stage.apply_new(&tenant, &parent);
+    let all = || {
+        let kind = Kind::new(API, "Garbage", &tenant);
+        stage.plane.user().list(kind, "").unwrap()
+    };
+    let said = eventually("a parent is over the bound", || {
+        let parents = all();
+        let mut over = parents
+            .iter()
+            .filter(|parent| is_synced(parent, "False", "QuotaExceeded"));
+        let found = over.next().and_then(|parent| condition(parent, "Synced"));
+        found.ok_or_else(|| format!("{} parents", parents.len()))
+    });
+    assert!(said.contains("nestedParentsPerNamespace"), "{said}");
+    stage.settle(Duration::from_secs(2));
+    let made = all().len();
+    assert!(made <= 1 + OBJECTS_MAX, "{made} objects");
 }

@@ -214,17 +214,20 @@ impl Registration {
         self.state().child_count(self.0.subscriber_id, kind)
     }
 
-    /// Returns the number and the size of the plugin's children in a namespace, as the cache shows them; the empty name is
-    /// that of cluster-scoped children.
-    pub fn made(&self, namespace: &str) -> CacheSize {
-        let state = self.0.shared.state.lock();
-        state.made(self.0.subscriber_id, namespace)
+    /// Returns the number and the size of the plugin's children of these kinds in a namespace, as the cache shows them; the
+    /// empty name is that of cluster-scoped children.
+    pub fn made(&self, namespace: &str, is_counted: impl Fn(&GroupKind) -> bool) -> CacheSize {
+        self.state()
+            .made(self.0.subscriber_id, namespace, is_counted)
     }
 
-    /// Returns the number and the size of the plugin's children by namespace.
-    pub fn made_everywhere(&self) -> BTreeMap<Arc<str>, CacheSize> {
-        let state = self.0.shared.state.lock();
-        state.made_everywhere(self.0.subscriber_id)
+    /// Returns the number and the size of the plugin's children of these kinds by namespace.
+    pub fn made_everywhere(
+        &self,
+        is_counted: impl Fn(&GroupKind) -> bool,
+    ) -> BTreeMap<Arc<str>, CacheSize> {
+        self.state()
+            .made_everywhere(self.0.subscriber_id, is_counted)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.

@@ -35,6 +35,8 @@ pub struct Limits {
     pub writes_per_second_max: u32,
     /// Children in one namespace.
     pub namespace_objects_max: usize,
+    /// Children in one namespace that are parents of the same plugin.
+    pub namespace_nested_max: usize,
     /// JSON text of all children in one namespace, in bytes.
     pub namespace_bytes_max: usize,
     /// Children that one parent retains.
@@ -66,6 +68,8 @@ impl Default for Limits {
             // Chosen, not measured: more than twice the children of 10,000 parents with two each, of 5 KiB each.
             writes_per_second_max: 500,
             namespace_objects_max: 50_000,
+            // Chosen: a plugin that multiplies its own parents reaches it within seconds, at some hundred a second.
+            namespace_nested_max: 1_000,
             namespace_bytes_max: 256 * MIB,
             // Twice the default number of children.
             retained_max: 512,

@@ -9,6 +9,7 @@ use super::budget::Share;
 /// The fields of `spec.limits` that bound a plugin in each namespace.
 pub(crate) const WRITES_PER_SECOND: &str = "writesPerSecond";
 pub(crate) const OBJECTS_PER_NAMESPACE: &str = "objectsPerNamespace";
+pub(crate) const NESTED_PARENTS_PER_NAMESPACE: &str = "nestedParentsPerNamespace";
 pub(crate) const BYTES_PER_NAMESPACE: &str = "bytesPerNamespace";
 
 /// The use of a limit in the namespace that has used most of it.
@@ -61,6 +62,15 @@ impl Bound {
             format!("{place} has the {max} children that it may have"),
             "parents",
             OBJECTS_PER_NAMESPACE,
+        )
+    }
+
+    pub(crate) fn nested(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
+        let (max, place) = (limits.namespace_nested_max, place_of(place));
+        Self::quota(
+            format!("{place} has the {max} children that it may have of its own kinds of parents"),
+            "parents",
+            NESTED_PARENTS_PER_NAMESPACE,
         )
     }
 

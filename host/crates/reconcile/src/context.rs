@@ -1,8 +1,11 @@
 //! The parts that all passes of one plugin and kind of parent share.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use innkeeper_apply::{self as apply, Target, Written};
@@ -13,7 +16,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    bound::{BYTES_PER_NAMESPACE, Bound, OBJECTS_PER_NAMESPACE, Usage, WRITES_PER_SECOND},
+    bound::{
+        BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, Usage,
+        WRITES_PER_SECOND,
+    },
     budget::{Share, namespace_rate, parent_rate, to_u64},
     epoch::{Active, Epoch},
     faults::RecentFaults,
@@ -77,23 +83,24 @@ impl Context {
         let limits = &epoch.serving.limits;
         let budgets = &self.shared.namespace_budgets;
         let writes = budgets.fullest(&self.plugin, namespace_rate(limits), Instant::now());
-        let made = self.registration.made_everywhere();
-        let fullest = |limit: usize, of: fn(&CacheSize) -> usize| {
-            let share = |size| Share::of(to_u64(of(size)), to_u64(limit));
-            let all = made
-                .iter()
-                .map(|(name, size)| (Arc::clone(name), share(size)));
-            all.max_by_key(|(_, share)| *share)
-        };
+        let made = self.registration.made_everywhere(|_| true);
+        let manifest = epoch.serving.plugin.manifest();
+        let nested = self
+            .registration
+            .made_everywhere(|kind| manifest.reconciles(kind));
         let all = [
             (WRITES_PER_SECOND, writes),
             (
                 OBJECTS_PER_NAMESPACE,
-                fullest(limits.namespace_objects_max, |size| size.objects),
+                fullest(&made, limits.namespace_objects_max, |size| size.objects),
+            ),
+            (
+                NESTED_PARENTS_PER_NAMESPACE,
+                fullest(&nested, limits.namespace_nested_max, |size| size.objects),
             ),
             (
                 BYTES_PER_NAMESPACE,
-                fullest(limits.namespace_bytes_max, |size| size.bytes),
+                fullest(&made, limits.namespace_bytes_max, |size| size.bytes),
             ),
         ];
         all.into_iter()
@@ -164,4 +171,17 @@ impl Context {
             self.registration.note_stale(parent, id, observed);
         }
     }
+}
+
+/// Returns the namespace that has used most of a limit.
+fn fullest(
+    made: &BTreeMap<Arc<str>, CacheSize>,
+    limit: usize,
+    of: fn(&CacheSize) -> usize,
+) -> Option<(Arc<str>, Share)> {
+    let share = |size| Share::of(to_u64(of(size)), to_u64(limit));
+    let all = made
+        .iter()
+        .map(|(name, size)| (Arc::clone(name), share(size)));
+    all.max_by_key(|(_, share)| *share)
 }

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_cluster::CacheSize;
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Limits, Object, ObjectId, Operation, Ownership, PluginName,
+    ANNOTATION_DEPTH, ANNOTATION_RETAINED_FOR, Limits, Object, ObjectId, Operation, Ownership,
+    PluginName,
 };
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
@@ -30,23 +31,32 @@ pub(crate) struct Quota<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Growth {
     size: CacheSize,
+    nested: usize,
     retained: usize,
+}
+
+/// The children of a plugin in a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) all: CacheSize,
+    /// The number of those that are parents of the plugin as well.
+    pub(crate) nested: usize,
 }
 
 impl Quota<'_> {
     /// Removes the operations from a plan that would exceed a bound, and with them the prunes, which run only after
-    /// everything else is as desired. `made` returns the size of the plugin's children in a namespace.
+    /// everything else is as desired. `made` returns the plugin's children in a namespace.
     pub(crate) fn hold_back(
         &self,
         plan: &mut Plan,
-        made: impl Fn(&str) -> CacheSize,
+        made: impl Fn(&str) -> Made,
     ) -> Option<HeldBack> {
         if plan.operations.is_empty() {
             return None;
         }
         let observed = self.observed.iter().map(|object| (object.id(), object));
         let observed: BTreeMap<ObjectId, &Object> = observed.collect();
-        let mut sizes: BTreeMap<Arc<str>, CacheSize> = BTreeMap::new();
+        let mut present: BTreeMap<Arc<str>, Made> = BTreeMap::new();
         let mut retained = self.observed.iter().filter(|it| it.is_retained()).count();
         let mut first = None;
         let exceeds = |operation: &mut Operation| {
@@ -54,13 +64,14 @@ impl Quota<'_> {
                 return false;
             };
             let name = child.namespace.as_deref().unwrap_or_default();
-            let size = sizes.entry(name.into()).or_insert_with(|| made(name));
-            let bound = self.bound(child, growth, *size, retained);
+            let made = present.entry(name.into()).or_insert_with(|| made(name));
+            let bound = self.bound(child, growth, *made, retained);
             if let Some(bound) = bound {
                 first.get_or_insert(bound);
                 return true;
             }
-            *size = size.and(growth.size);
+            made.all = made.all.and(growth.size);
+            made.nested += growth.nested;
             retained += growth.retained;
             false
         };
@@ -76,20 +87,23 @@ impl Quota<'_> {
         &self,
         child: &ObjectId,
         growth: Growth,
-        size: CacheSize,
+        made: Made,
         retained: usize,
     ) -> Option<Bound> {
         let limits = self.limits;
         let place = (self.plugin, child.namespace.as_deref());
         let Growth {
             size: CacheSize { objects, bytes },
+            nested,
             retained: more,
         } = growth;
         if more > 0 && retained + more > limits.retained_max {
             Some(Bound::retained(limits))
-        } else if objects > 0 && size.objects + objects > limits.namespace_objects_max {
+        } else if nested > 0 && made.nested + nested > limits.namespace_nested_max {
+            Some(Bound::nested(place, limits))
+        } else if objects > 0 && made.all.objects + objects > limits.namespace_objects_max {
             Some(Bound::objects(place, limits))
-        } else if bytes > 0 && size.bytes + bytes > limits.namespace_bytes_max {
+        } else if bytes > 0 && made.all.bytes + bytes > limits.namespace_bytes_max {
             Some(Bound::bytes(place, limits))
         } else {
             None
@@ -106,8 +120,10 @@ fn growth(operation: &Operation, observed: &BTreeMap<ObjectId, &Object>) -> Grow
             growth.size.bytes = length(body);
             let metadata = body.get("metadata");
             let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
-            let marked = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
-            growth.retained = usize::from(marked.is_some());
+            let is_marked =
+                |by: &str| usize::from(annotations.is_some_and(|all| all.get(by).is_some()));
+            growth.nested = is_marked(ANNOTATION_DEPTH);
+            growth.retained = is_marked(ANNOTATION_RETAINED_FOR);
         }
         Operation::Update { id, body, .. } => {
             let present = observed.get(id).map_or(0, |object| object.json.len());

@@ -200,6 +200,7 @@ impl LimitsSpec {
             writes_per_minute_max: self.writes_per_minute.try_into().ok()?,
             writes_per_second_max: self.writes_per_second.try_into().ok()?,
             namespace_objects_max: self.objects_per_namespace.try_into().ok()?,
+            namespace_nested_max: self.nested_parents_per_namespace.try_into().ok()?,
             namespace_bytes_max: bytes(&self.bytes_per_namespace)?,
             retained_max: self.retained.try_into().ok()?,
         })

@@ -116,6 +116,9 @@ pub struct LimitsSpec {
     /// Children in one namespace, or cluster-scoped ones.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub objects_per_namespace: i32,
+    /// Children in one namespace that are parents of the same plugin, or cluster-scoped ones.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub nested_parents_per_namespace: i32,
     /// JSON text of all children in one namespace, or of all cluster-scoped ones; at most 16Gi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1Ki", "16Gi"))]
@@ -142,6 +145,7 @@ impl Default for LimitsSpec {
             writes_per_minute: 120,
             writes_per_second: 500,
             objects_per_namespace: 50_000,
+            nested_parents_per_namespace: 1_000,
             bytes_per_namespace: "256Mi".to_owned(),
             retained: 512,
         }

@@ -237,6 +237,8 @@ pub struct LimitsStatus {
     pub writes_per_second: i32,
     /// Children in one namespace.
     pub objects_per_namespace: i32,
+    /// Children in one namespace that are parents of the same plugin.
+    pub nested_parents_per_namespace: i32,
     /// JSON text of all children in one namespace.
     pub bytes_per_namespace: String,
     /// Children that one parent retains.
@@ -274,6 +276,7 @@ impl LimitsStatus {
             writes_per_minute: number(limits.writes_per_minute_max),
             writes_per_second: number(limits.writes_per_second_max),
             objects_per_namespace: number(limits.namespace_objects_max),
+            nested_parents_per_namespace: number(limits.namespace_nested_max),
             bytes_per_namespace: size_text(limits.namespace_bytes_max),
             retained: number(limits.retained_max),
         }

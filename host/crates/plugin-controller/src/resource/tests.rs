@@ -417,6 +417,7 @@ fn refuses_limits_out_of_bounds() {
         ("writesPerMinute", json!(6_001)),
         ("writesPerSecond", json!(10_001)),
         ("objectsPerNamespace", json!(0)),
+        ("nestedParentsPerNamespace", json!(-1)),
         ("bytesPerNamespace", json!("17Gi")),
         ("retained", json!(-1)),
         ("memory", json!("64MB")),

@@ -11,7 +11,11 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{plan::Planned, state::Pass};
-use crate::{context::Context, held_back::HeldBack, quota::Quota};
+use crate::{
+    context::Context,
+    held_back::HeldBack,
+    quota::{Made, Quota},
+};
 
 /// The reason why the operations of a plan were not tried to the end.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +122,13 @@ impl<'a> Pass<'a, Planned> {
             limits: &epoch.serving.limits,
             observed,
         };
-        let over_quota = quota.hold_back(plan, |namespace| context.registration.made(namespace));
+        let manifest = epoch.serving.plugin.manifest();
+        let over_quota = quota.hold_back(plan, |namespace| Made {
+            all: context.registration.made(namespace, |_| true),
+            nested: (context.registration)
+                .made(namespace, |kind| manifest.reconciles(kind))
+                .objects,
+        });
         let granted = context.take_writes(self.id, plan.operations.len());
         let over_rate = HeldBack::of_plan(granted, plan, observed);
         HeldBack::of_both(over_quota, over_rate)

@@ -81,7 +81,10 @@ fn hold(limits: &Limits, operations: Vec<Operation>, present: &[Object]) -> (Vec
     };
     let held = quota.hold_back(&mut plan, |namespace| {
         assert_eq!(namespace, "demo");
-        DEMO
+        Made {
+            all: DEMO,
+            nested: 5,
+        }
     });
     let left = plan.operations.iter().map(ToString::to_string).collect();
     let said = held.map_or_else(String::new, |held| {
@@ -140,6 +143,46 @@ fn creates_over_the_number_of_objects_wait_and_nothing_is_pruned() {
         said,
         "QuotaExceeded: held back, because plugin web in namespace demo has the 10 children that it may have: create v1 ConfigMap demo/a and 1 more; delete parents, or raise spec.limits.objectsPerNamespace of the Plugin"
     );
+}
+
+#[test]
+fn children_that_are_parents_have_a_bound_of_their_own() {
+    let nested = |name| {
+        let Operation::Create {
+            key,
+            id,
+            kind,
+            body,
+            generate,
+        } = create(name, false)
+        else {
+            panic!("an operation creates");
+        };
+        let mut body = Map::clone(&body);
+        body["metadata"]["annotations"] = json!({ANNOTATION_DEPTH: "1"});
+        Operation::Create {
+            key,
+            id,
+            kind,
+            body: Arc::new(body),
+            generate,
+        }
+    };
+    for (nested_max, left) in [(7, 3), (6, 2), (5, 1), (0, 1)] {
+        let limits = Limits {
+            namespace_nested_max: nested_max,
+            ..Limits::default()
+        };
+        let operations = vec![nested("n1"), create("a", false), nested("n2")];
+        let (stay, said) = hold(&limits, operations, &[]);
+        assert_eq!(stay.len(), left, "{nested_max}: {stay:?}");
+        if nested_max == 6 {
+            assert_eq!(
+                said,
+                "QuotaExceeded: held back, because plugin web in namespace demo has the 6 children that it may have of its own kinds of parents: create v1 ConfigMap demo/n2; delete parents, or raise spec.limits.nestedParentsPerNamespace of the Plugin"
+            );
+        }
+    }
 }
 
 #[test]
