@@ -9,6 +9,7 @@ use innkeeper_model::{
     ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind, LABEL_PLUGIN, Object,
     ObjectId, Operation, Ownership, RemovalPolicy,
 };
+use innkeeper_policy::check_adoption;
 use serde_json::Value;
 
 use super::{
@@ -144,7 +145,7 @@ fn missing(
 
 /// Plans a child whose name is taken by an object that does not belong to the parent.
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
-    let granted = context.adoptable.contains(&id.kind);
+    let granted = context.grants.allows_adoption(&id.kind);
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
@@ -155,6 +156,11 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     }
     if object.is_deleting() {
         return none(Progress::Deleting);
+    }
+    if let Err(rejection) = check_adoption(object, context.grants) {
+        return none(Progress::NotAllowed {
+            rule: rejection.to_string(),
+        });
     }
     let to = ownership_of(child);
     let patch = ownership::adoption(object, context.parent, context.plugin, to);
@@ -230,6 +236,7 @@ fn prunes(
             child.progress,
             Progress::NotOwned
                 | Progress::Adoptable { .. }
+                | Progress::NotAllowed { .. }
                 | Progress::NotServed { required: true }
         )
     };

@@ -49,9 +49,10 @@ pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 
 use innkeeper_model::{
-    GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
-    Readiness, Resources,
+    Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,
+    Resources,
 };
+use innkeeper_policy::Grants;
 
 /// The inputs of a plan besides the observed objects and the answer.
 #[derive(Clone, Copy)]
@@ -70,8 +71,8 @@ pub struct Context<'a> {
     pub phase: Phase,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
-    /// The kinds of which the plugin may adopt objects.
-    pub adoptable: &'a BTreeSet<GroupKind>,
+    /// The grants of the plugin, which decide about adoption.
+    pub grants: &'a Grants,
 }
 
 /// The writes for one parent, and the progress of each child.
@@ -148,6 +149,11 @@ pub enum Progress {
     Adoptable {
         /// True if the grant exists; otherwise the parent's annotation exists.
         granted: bool,
+    },
+    /// An object of its name exists without an owner, and has fields that the plugin may not give to a child.
+    NotAllowed {
+        /// The rule that the object breaks.
+        rule: String,
     },
 }
 

@@ -27,7 +27,8 @@ pub(super) fn observed(
         | Progress::Withheld
         | Progress::NotServed { .. }
         | Progress::NotOwned
-        | Progress::Adoptable { .. } => false,
+        | Progress::Adoptable { .. }
+        | Progress::NotAllowed { .. } => false,
     };
     let Some(object) = object.filter(|_| exists) else {
         return false;

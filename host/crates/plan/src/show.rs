@@ -28,6 +28,7 @@ fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Progress::NotServed { required: false } => writeln!(f, "skip {place}: not served"),
         Progress::NotOwned => writeln!(f, "refuse {place}: not ours"),
         Progress::Adoptable { .. } => writeln!(f, "refuse {place}: not adopted"),
+        Progress::NotAllowed { .. } => writeln!(f, "refuse {place}: not allowed"),
         Progress::Unchanged
         | Progress::Created
         | Progress::Updated

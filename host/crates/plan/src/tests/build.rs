@@ -1,12 +1,13 @@
 //! Builders of test inputs in domain terms, with valid defaults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use innkeeper_model::{
-    Access, ApplyPolicy, Child, ChildKind, Desired, Generated, GroupKind, Gvk, HashKey,
-    ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness,
-    RemovalPolicy, Report, Resource, ResourceVersion, Resources, Scope, Uid,
+    Access, ApplyPolicy, Child, ChildKind, Desired, Generated, Gvk, HashKey, ManagedEntry,
+    Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness, RemovalPolicy, Report,
+    Resource, ResourceVersion, Resources, Scope, Uid,
 };
+use innkeeper_policy::Grants;
 use serde_json::{Map, Value, json};
 
 use crate::{Context, Plan, plan};
@@ -281,7 +282,7 @@ pub struct Scene {
     pub cluster: Cluster,
     pub parent: Parent,
     pub key: HashKey,
-    pub adoptable: BTreeSet<GroupKind>,
+    pub grants: Grants,
 }
 
 pub fn scene() -> Scene {
@@ -290,7 +291,7 @@ pub fn scene() -> Scene {
         cluster: Cluster::default(),
         parent: parent("p1"),
         key: HashKey::new(*b"the key of this cluster"),
-        adoptable: BTreeSet::new(),
+        grants: Grants::default(),
     }
 }
 
@@ -310,7 +311,7 @@ impl Scene {
             parent: &parent,
             phase,
             resources: &self.cluster,
-            adoptable: &self.adoptable,
+            grants: &self.grants,
         };
         let observed: Vec<Object> = objects.iter().map(observed).collect();
         plan(&context, &observed, answer)
