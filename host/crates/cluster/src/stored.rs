@@ -10,12 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid, hex,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
 };
 use serde::Deserialize;
-use sha2::Sha256;
 
 use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
 
@@ -222,7 +220,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
                 out.raw(name, value);
             }
         }
-        Access::Hash => write_hashes(&mut out, rest, &namespace, &name, shape)?,
+        Access::Hash => write_hashes(&mut out, rest, [&namespace, &name, &uid.0], shape)?,
         Access::Metadata => {}
     }
     out.end();
@@ -252,7 +250,8 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     out.value(stored.metadata());
     if shape.form == Access::Hash {
         let fields = Fields::parse(&stored.json)?;
-        write_hashes(&mut out, &fields, &stored.namespace, &stored.name, shape)?;
+        let place = [&*stored.namespace, &stored.name, &stored.uid.0];
+        write_hashes(&mut out, &fields, place, shape)?;
     }
     out.end();
     Ok(out.finish().into())
@@ -307,8 +306,7 @@ fn write_metadata(
 fn write_hashes(
     out: &mut JsonWriter,
     fields: &Fields<'_>,
-    namespace: &str,
-    name: &str,
+    place: [&str; 3],
     shape: &Shape,
 ) -> Result<(), Malformed> {
     let key = shape.hash_key.as_ref().ok_or(Malformed::NoHashKey)?;
@@ -325,7 +323,7 @@ fn write_hashes(
             let value: Option<Text<'_>> = serde_json::from_str(value)?;
             let value = value.map(|Text(value)| value).unwrap_or_default();
             out.name(data_key);
-            out.string(&value_hash(key, namespace, name, data_key, &value));
+            out.string(&value_hash(key, place, data_key, &value));
         }
         out.end();
     }
@@ -334,17 +332,16 @@ fn write_hashes(
 
 /// Returns the hash of one data value in the form of guests: `hmac-sha256:<hex>`.
 ///
-/// The length of every part precedes it, so that different inputs are never the same bytes. A length starts with a zero
-/// byte, so that this input never equals one of the key's other use, which hashes JSON.
-fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value: &str) -> String {
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
-    for part in [namespace, name, data_key, value] {
-        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
-        mac.update(&length.to_be_bytes());
-        mac.update(part.as_bytes());
-    }
-    format!("hmac-sha256:{}", hex(&mac.finalize().into_bytes()))
+/// The place is the namespace, name and UID of the object. With the name alone, a user who once knew a value could
+/// confirm a guess about the value in a later object of that name.
+fn value_hash(
+    key: &HashKey,
+    [namespace, name, uid]: [&str; 3],
+    data_key: &str,
+    value: &str,
+) -> String {
+    let hash = key.hash("value", &[namespace, name, uid, data_key, value]);
+    format!("hmac-sha256:{hash}")
 }
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Gvk, Scope};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::{Gvk, Scope, hex};
 
 /// A kind as discovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,11 +40,52 @@ impl HashKey {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Returns the keyed hash of texts, in hexadecimal digits.
+    ///
+    /// `usage` names the use of the hash, so that no hash of one use is valid in another. The length of every text precedes
+    /// it, so that different texts are never the same bytes.
+    pub fn hash(&self, usage: &str, texts: &[&str]) -> String {
+        let mut mac = self.mac();
+        for text in [usage].iter().chain(texts) {
+            let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            mac.update(&length.to_be_bytes());
+            mac.update(text.as_bytes());
+        }
+        hex(&mac.finalize().into_bytes())
+    }
+
+    fn mac(&self) -> Hmac<Sha256> {
+        Hmac::new_from_slice(self.as_bytes()).expect("an HMAC should take a key of any length")
+    }
 }
 
 /// Prints a placeholder, so that the key never reaches a log.
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_uses_of_a_hash_cannot_be_shifted() {
+        let key = HashKey::new(*b"key");
+        let hash = key.hash("use", &["a", "bc"]);
+        assert_eq!(hash.len(), 64);
+        for (usage, texts) in [
+            ("use", &["ab", "c"][..]),
+            ("use", &["a", "b", "c"]),
+            ("use", &["abc"]),
+            ("use", &["a", "bc", ""]),
+            ("usea", &["", "bc"]),
+            ("other", &["a", "bc"]),
+        ] {
+            assert_ne!(key.hash(usage, texts), hash, "{usage} {texts:?}");
+        }
+        assert_ne!(HashKey::new(*b"other").hash("use", &["a", "bc"]), hash);
     }
 }

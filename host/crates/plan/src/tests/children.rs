@@ -569,7 +569,7 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
           "kind": "Secret",
           "metadata": {
             "annotations": {
-              "innkeeper.dev/applied": "v1:87671091e94628a580efe34b4c92c2469161aca3ade1d05aeff08e231f07e37d",
+              "innkeeper.dev/applied": "v1:3b1ed41e76315e8616b6de01ff36c8f04a5565b20626d877ec179f0a5fc930a5",
               "innkeeper.dev/key": "secret-s"
             },
             "labels": {
