@@ -11,7 +11,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ObjectId, ResourceVersion, Selector,
+    SelectorExt, Uid,
 };
 use serde::Deserialize;
 
@@ -55,7 +56,7 @@ pub(super) struct Shape {
     pub(super) form: Access,
     /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
     pub(super) managers: Option<Arc<BTreeSet<Arc<str>>>>,
-    /// The key for the form `hash`.
+    /// The key for the form `hash` and for the proofs of retained objects; without it, no object is retained.
     pub(super) hash_key: Option<HashKey>,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct Stored {
     pub(super) version: ResourceVersion,
     /// The UID of the controlling owner.
     pub(super) controller: Option<Uid>,
-    /// The identity of the parent for which it is retained.
+    /// The identity of the parent for which it is retained, verified.
     pub(super) retained_for: Option<Arc<str>>,
     /// The kept managedFields entries as a JSON list without times; none if there is none.
     pub(super) managed: Option<Arc<str>>,
@@ -211,7 +212,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
 
     let mut out = begin(&shape.kind, rest.bytes() + metadata.bytes() + 128);
     let start = out.len();
-    let retained_for = write_metadata(&mut out, metadata)?;
+    let mark = write_metadata(&mut out, metadata)?;
     let end = out.len();
     match shape.form {
         Access::Full => {
@@ -225,6 +226,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     }
     out.end();
 
+    let retained_for = mark.and_then(|mark| verified(&mark, &namespace, &name, shape));
     let offset = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
     Ok(Stored {
         namespace: namespace.into(),
@@ -270,20 +272,18 @@ fn begin(kind: &Gvk, bytes: usize) -> JsonWriter {
 }
 
 /// Writes metadata in the form of guests, and returns the annotation of retained objects.
-fn write_metadata(
+fn write_metadata<'a>(
     out: &mut JsonWriter,
-    metadata: &Fields<'_>,
-) -> Result<Option<Arc<str>>, Malformed> {
-    let mut retained_for = None;
+    metadata: &Fields<'a>,
+) -> Result<Option<Cow<'a, str>>, Malformed> {
+    let mut mark = None;
     out.begin();
     for (name, value) in metadata.iter() {
         match name {
             "resourceVersion" => {}
             "annotations" => {
                 let annotations = Fields::parse_nullable(value)?;
-                if let Some(identity) = string(&annotations, ANNOTATION_RETAINED_FOR)? {
-                    retained_for = Some(identity.into());
-                }
+                mark = string(&annotations, ANNOTATION_RETAINED_FOR)?;
                 let mut kept = annotations
                     .iter()
                     .filter(|(name, _)| *name != LAST_APPLIED)
@@ -299,7 +299,15 @@ fn write_metadata(
         }
     }
     out.end();
-    Ok(retained_for)
+    Ok(mark)
+}
+
+/// Returns the identity in the annotation of a retained object, if the host made it for this object.
+fn verified(mark: &str, namespace: &str, name: &str, shape: &Shape) -> Option<Arc<str>> {
+    let namespace = Some(namespace).filter(|it| !it.is_empty());
+    let id = ObjectId::new(shape.kind.group_kind(), namespace, name);
+    let identity = shape.hash_key.as_ref()?.verified(mark, &id)?;
+    Some(identity.into())
 }
 
 /// Writes the type and the data keys, with a keyed hash in place of every value.

@@ -70,7 +70,7 @@ pub(super) fn plan(
     plan.operations.extend(applies.into_iter().chain(prunes));
 }
 
-fn id(child: &Child) -> ObjectId {
+pub(super) fn id(child: &Child) -> ObjectId {
     ObjectId::new(
         child.kind.group_kind(),
         child.namespace.as_deref(),
@@ -149,7 +149,9 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        return none(Progress::NotOwned);
+        return none(Progress::NotOwned {
+            unproven: ownership::is_unproven(object),
+        });
     }
     if !(granted && asked) {
         return none(Progress::Adoptable { granted });
@@ -163,7 +165,7 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
         });
     }
     let to = ownership_of(child);
-    let patch = ownership::adoption(object, context.parent, context.plugin, to);
+    let patch = ownership::adoption(context, object, to);
     transferred(child, id, object, patch, to)
 }
 
@@ -200,7 +202,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
     // would be bound.
-    if let Some(patch) = ownership::transfer(object, context.parent, to) {
+    if let Some(patch) = ownership::transfer(context, object, to) {
         return transferred(child, id, object, patch, to);
     }
     if child.apply != ApplyPolicy::Always {
@@ -234,7 +236,7 @@ fn prunes(
     let blocks = |child: &PlannedChild| {
         matches!(
             child.progress,
-            Progress::NotOwned
+            Progress::NotOwned { .. }
                 | Progress::Adoptable { .. }
                 | Progress::NotAllowed { .. }
                 | Progress::NotServed { required: true }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
-    ANNOTATION_ADOPT, Condition, ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry,
-    reason,
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, Condition, ConditionStatus, Fault, FaultKind,
+    ObjectId, Operation, Retry, reason,
 };
 
 use super::{Plan, PlannedChild, Progress, readiness, text::first_of};
@@ -114,10 +114,16 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
 fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     let id = &child.id;
     let (reason, message) = match &child.progress {
-        Progress::NotOwned => (
+        Progress::NotOwned { unproven: false } => (
             reason::CHILD_NOT_OWNED,
             format!(
                 "{id} exists and does not belong to this parent: delete it, or give the child another name"
+            ),
+        ),
+        Progress::NotOwned { unproven: true } => (
+            reason::CHILD_NOT_OWNED,
+            format!(
+                "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: delete the object, or remove the annotation and adopt the object"
             ),
         ),
         Progress::NotAllowed { rule } => (

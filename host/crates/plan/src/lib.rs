@@ -63,7 +63,7 @@ pub struct Context<'a> {
     pub manager: &'a str,
     /// The manifest that the plugin returned from `describe`.
     pub manifest: &'a Manifest,
-    /// The key of the applied annotation.
+    /// The key of the applied annotation and of the proofs of retained children.
     pub hash_key: &'a HashKey,
     /// The parent as observed at the start of the pass.
     pub parent: &'a Object,
@@ -73,6 +73,13 @@ pub struct Context<'a> {
     pub resources: &'a dyn Resources,
     /// The grants of the plugin, which decide about adoption.
     pub grants: &'a Grants,
+}
+
+impl Context<'_> {
+    /// Returns the annotation of a child that is retained for the parent.
+    fn mark(&self, child: &ObjectId) -> String {
+        self.hash_key.retained_for(&self.parent.id(), child)
+    }
 }
 
 /// The writes for one parent, and the progress of each child.
@@ -143,7 +150,10 @@ pub enum Progress {
         required: bool,
     },
     /// An object of its name exists and does not belong to the parent.
-    NotOwned,
+    NotOwned {
+        /// True if it is marked as retained without the host's proof.
+        unproven: bool,
+    },
     /// An object of its name exists without an owner; adoption needs both the parent's annotation and a grant, and only
     /// one of them exists.
     Adoptable {

@@ -22,7 +22,7 @@ fn keeps_the_object_as_guests_see_it() {
         .assert_eq(stored.managed.as_deref().unwrap());
     assert_eq!(stored.version, ResourceVersion(12));
     assert_eq!(stored.controller, Some(Uid("u-9".into())));
-    assert_eq!(stored.retained_for.as_deref(), Some("g/K/demo/w"));
+    assert_eq!(stored.retained_for, None, "not the host's annotation");
     assert!(!stored.deleting, "null is no timestamp");
     assert!(stored.has_generation);
     let mut labels = Vec::new();
