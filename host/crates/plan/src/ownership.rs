@@ -35,9 +35,10 @@ pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
-/// Returns true if an object is marked as retained without the host's proof.
+/// Returns true if an object without a controller is marked as retained without the host's proof.
 pub(super) fn is_unproven(object: &Object) -> bool {
-    object.annotation(ANNOTATION_RETAINED_FOR).is_some() && object.retained_for.is_none()
+    let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+    marked && object.controller.is_none() && object.retained_for.is_none()
 }
 
 /// Returns the ownerReference to a parent.
