@@ -4,6 +4,8 @@ pub mod config;
 
 pub mod failure;
 
+mod document;
+
 pub mod admin;
 pub mod build;
 pub mod dev;

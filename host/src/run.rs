@@ -92,7 +92,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
         .transpose()?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
     let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
-    let ended = runtime::block_on_all_threads(async {
+    runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
         let signals = listen(stop.clone());
         let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
@@ -105,8 +105,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
             never = signals => match never {},
             never = status_provider::send_heartbeats(heartbeat) => match never {},
         }
-    });
-    ended.or_fail(Exit::Failure, "failed to start the runtime")?
+    })
 }
 
 /// Runs the host until `stop` is requested; `dev` observes it through `status`.
