@@ -193,7 +193,7 @@ pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure
     const PATIENCE: Duration = Duration::from_secs(2);
 
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
-        if cluster.status().unauthorized {
+        if cluster.is_unauthorized() {
             return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
         }
     }

@@ -141,7 +141,7 @@ impl World {
             }
         };
         let ended = timeout(PATIENCE, running).await;
-        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.status()));
+        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.watches()));
     }
 }
 
