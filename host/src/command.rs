@@ -17,12 +17,12 @@ use crate::{
 
 /// Runs the command of the arguments; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Cli { log, command } = match config::read(arguments) {
-        Ok(cli) => cli,
-        Err(error) => return config::explain(&error).into(),
-    };
-    let log = match config::start_log(&log, command.log_filter()) {
-        Ok(log) => log,
+    let read = config::read(arguments).and_then(|Cli { log, command }| {
+        let log = config::start_log(&log, command.log_filter())?;
+        Ok((command, log))
+    });
+    let (command, log) = match read {
+        Ok(read) => read,
         Err(error) => return config::explain(&error).into(),
     };
     Streams::of_process(|streams| match command {

@@ -1,8 +1,10 @@
 #![doc = include_str!("../ARCHITECTURE.md")]
 
-pub mod config;
+pub mod streams;
 
 pub mod failure;
+
+pub mod config;
 
 mod document;
 

@@ -121,10 +121,10 @@ macro_rules! exit_codes {
     };
     ($finding:literal) => {
         concat!(
-            $crate::config::streams::exit_codes!(),
+            $crate::streams::exit_codes!(),
             "\n  3  ",
             $finding
         )
     };
 }
-pub(super) use exit_codes;
+pub(crate) use exit_codes;
