@@ -50,8 +50,17 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 /// Checks, compiles and describes a component as the host does, so that a command rejects each file that no host can run.
 pub fn describe(bytes: &[u8]) -> Result<Described, Error> {
     // One plugin is called at a time.
-    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN))?;
-    let compiled = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
+    describe_with(&EngineSettings::new(NonZeroU32::MIN), bytes, None)
+}
+
+/// Describes a component, as [`describe`] does, with an engine of its own and a cache.
+pub fn describe_with(
+    settings: &EngineSettings,
+    bytes: &[u8],
+    cache: Option<&artifact::Cache>,
+) -> Result<Described, Error> {
+    let engine = Engine::new(settings)?;
+    let compiled = artifact::compile(&engine, bytes, &artifact::Limits::default(), cache)?;
     Ok(Described::load(&engine, &compiled, &Limits::default())?)
 }
 
