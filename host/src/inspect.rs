@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use innkeeper_model::{Manifest, Scope};
+use innkeeper_model::Manifest;
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Described,
@@ -97,13 +97,6 @@ fn crds(manifest: &Manifest) -> Vec<&str> {
         .collect()
 }
 
-const fn scope(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Namespaced => "Namespaced",
-        Scope::Cluster => "Cluster",
-    }
-}
-
 fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
     let mut out = PropertyLines::default();
     out.one("what", what(inspection));
@@ -137,14 +130,7 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     let parents: Vec<String> = manifest
         .parents
         .iter()
-        .map(|parent| {
-            format!(
-                "{} ({}, {})",
-                parent.kind,
-                parent.plural,
-                scope(parent.scope)
-            )
-        })
+        .map(|parent| format!("{} ({}, {})", parent.kind, parent.plural, parent.scope))
         .collect();
     out.many("parents", &parents);
     out.many("brings", &crds(manifest));

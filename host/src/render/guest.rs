@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::Path};
 
 use innkeeper_sandbox::{
-    self as plugin, CallReport, EngineSettings, LogLevel, Metering, Plugin, Said, artifact,
+    self as plugin, CallReport, EngineSettings, Metering, Plugin, Said, artifact,
 };
 use serde_json::{Map, Value};
 
@@ -41,13 +41,7 @@ pub(super) fn started<T>(result: Result<T, plugin::Error>, path: &Path) -> Resul
 /// Notes the lines of the guest's log.
 pub(super) fn note_log(report: &CallReport, streams: &mut Streams<'_>) {
     for line in &report.log {
-        let level = match line.level {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
-        };
-        streams.note(&format!("log: {level}: {}", line.message));
+        streams.note(&format!("log: {}: {}", line.level, line.message));
     }
 }
 

@@ -36,7 +36,7 @@ use super::{
 ///         for (parent, trigger) in registration.triggers(10).await {
 ///             // A parent that is not ready or behind is triggered again when that changes.
 ///             if let Observed::Ready(observed) = registration.observe(&parent).await {
-///                 println!("{parent}: {} children, {}", observed.children.len(), trigger.cause.as_str());
+///                 println!("{parent}: {} children, {:?}", observed.children.len(), trigger.cause);
 ///             }
 ///         }
 ///     }

@@ -181,7 +181,7 @@ impl World {
     fn due_at(&mut self, now: Instant) -> Result<Vec<String>, Instant> {
         let taken = self.state.take(self.subscriber, usize::MAX, now)?;
         let line =
-            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
+            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, word(trigger.cause));
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
         lines.sort();
         Ok(lines)
@@ -333,6 +333,21 @@ fn retained(name: &str, identity: &str) -> Value {
         "namespace": "demo", "name": name, "labels": {"innkeeper.dev/plugin": "cache"},
         "annotations": {"innkeeper.dev/retained-for": identity},
     }})
+}
+
+const fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ParentChanged => "parent-changed",
+        Cause::ParentGone => "parent-gone",
+        Cause::ChildChanged => "child-changed",
+        Cause::RelatedChanged => "related-changed",
+        Cause::KindChanged => "kind-changed",
+        Cause::CaughtUp => "caught-up",
+        Cause::Swapped => "swapped",
+        Cause::ParentStatus => "parent-status",
+        Cause::Listed => "listed",
+        Cause::Resync => "resync",
+    }
 }
 
 fn pod(name: &str, app: &str) -> Value {
