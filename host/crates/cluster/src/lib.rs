@@ -44,14 +44,14 @@ use tokio::time::Instant;
 pub use self::{
     driver::Driver,
     error::Error,
-    interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
+    interest::{ChildInterest, Interest, Observation, Observed, Waiting, Why},
     lease::LeaseReader,
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
-    report::{Status, WatchStatus},
+    report::WatchStatus,
     store::CacheSize,
     stored::Malformed,
     triggers::{Cause, Trigger},
@@ -61,7 +61,6 @@ pub use self::{
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 
 use self::{
-    discovery::ServedKinds,
     present::object_of,
     shared::CacheShared,
     stored::{Shape, keep},
@@ -216,16 +215,14 @@ impl Cluster {
         futures::future::join_all(checks).await;
     }
 
-    /// Returns the state of discovery and of every watch, for users and metrics.
-    pub fn status(&self) -> Status {
-        // The only place that holds both locks: the state comes first.
-        let state = self.0.state.lock();
-        Status {
-            kinds: state.kinds().map(ServedKinds::len),
-            discovery_error: self.0.discovery_error.lock().clone(),
-            unauthorized: self.0.unauthorized.load(Ordering::Relaxed),
-            watches: state.statuses(),
-        }
+    /// Returns true if discovery fails because the API server refuses the credentials.
+    pub fn is_unauthorized(&self) -> bool {
+        self.0.unauthorized.load(Ordering::Relaxed)
+    }
+
+    /// Returns the state of every watch, for users and metrics: one entry for each request that lists and watches.
+    pub fn watches(&self) -> Vec<WatchStatus> {
+        self.0.state.lock().statuses()
     }
 }
 

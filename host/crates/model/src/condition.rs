@@ -27,7 +27,9 @@ pub struct Condition {
 }
 
 /// The status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr,
+)]
 pub enum ConditionStatus {
     /// The condition holds.
     True,
@@ -35,17 +37,6 @@ pub enum ConditionStatus {
     False,
     /// The host does not know yet.
     Unknown,
-}
-
-impl ConditionStatus {
-    /// Returns the text in the API: `True`, `False` or `Unknown`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
 }
 
 /// The types and reasons of the host's own conditions.

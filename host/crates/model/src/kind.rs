@@ -129,7 +129,9 @@ impl fmt::Display for Gvk {
 }
 
 /// The scope of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
 pub enum Scope {
     /// Every object is in a namespace.
     Namespaced,

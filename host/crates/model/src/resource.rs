@@ -18,6 +18,23 @@ pub struct Resource {
     pub scope: Scope,
 }
 
+impl Resource {
+    /// The URL path of the objects, in all namespaces or in one; a cluster-scoped kind is in none.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let Self {
+            kind,
+            plural,
+            scope,
+        } = self;
+        let root = if kind.group.is_empty() { "api" } else { "apis" };
+        let version = kind.api_version();
+        match namespace.filter(|_| *scope == Scope::Namespaced) {
+            Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{version}/{plural}"),
+        }
+    }
+}
+
 /// The kinds that the cluster serves now.
 pub trait Resources: Send + Sync {
     /// Returns the resource of exactly this version; `None` if the cluster does not serve it.

@@ -179,7 +179,7 @@ impl World {
     fn due_at(&mut self, now: Instant) -> Result<Vec<String>, Instant> {
         let taken = self.state.take(self.subscriber, usize::MAX, now)?;
         let line =
-            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
+            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, word(trigger.cause));
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
         lines.sort();
         Ok(lines)
@@ -187,11 +187,7 @@ impl World {
 
     /// Returns the kinds that block every pass with the reason of each, sorted by kind.
     fn waiting(&self) -> Vec<(String, Why)> {
-        let waiting = self
-            .state
-            .missing_kinds(self.subscriber, None)
-            .waiting
-            .into_iter();
+        let waiting = self.state.waiting(self.subscriber, None).into_iter();
         let mut kinds: Vec<_> = waiting
             .map(|waiting| (waiting.kind.to_string(), waiting.why))
             .collect();
@@ -349,6 +345,21 @@ fn marked(name: &str, mark: &str) -> Value {
     }})
 }
 
+const fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ParentChanged => "parent-changed",
+        Cause::ParentGone => "parent-gone",
+        Cause::ChildChanged => "child-changed",
+        Cause::RelatedChanged => "related-changed",
+        Cause::KindChanged => "kind-changed",
+        Cause::CaughtUp => "caught-up",
+        Cause::Swapped => "swapped",
+        Cause::ParentStatus => "parent-status",
+        Cause::Listed => "listed",
+        Cause::Resync => "resync",
+    }
+}
+
 fn pod(name: &str, app: &str) -> Value {
     json!({"metadata": {"namespace": "demo", "name": name, "labels": {"app": app}}})
 }
@@ -369,12 +380,9 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(SECRET, Vec::new());
     assert_eq!(kinds(&world), [""; 0]);
     assert_eq!(world.due(), ["web kind-changed"]);
-    let unavailable = world
-        .state
-        .missing_kinds(world.subscriber, None)
-        .unavailable;
-    let first = (&unavailable[0].kind, &unavailable[0].why);
-    assert_eq!(first, (&gvk(MONITOR), &Why::NotServed));
+    let mut watches = world.state.statuses().into_iter();
+    let optional = watches.find(|watch| watch.kind == gvk(MONITOR)).unwrap();
+    assert_eq!(optional.why, Some(Why::NotServed));
 }
 
 #[test]

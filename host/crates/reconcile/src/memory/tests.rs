@@ -298,7 +298,7 @@ impl Model {
             }
         }
         let conclusion = plan::conclude(&plan, &effects);
-        let ready = conclusion.ready.status.as_str();
+        let ready: &str = conclusion.ready.status.into();
         let reported = self.report(&conclusion.synced.reason, ready);
         let Outcome::Desired(desired) = outcome else {
             unreachable!()
