@@ -470,7 +470,7 @@ fn claims_of_other_parents_are_not_adopted() {
     };
     // A claim without the mark of a parent is free.
     let founded = check_adopts(&[&first, &second, &third], json!({}));
-    let foreign = of_another(second.clone());
+    let foreign = of_another(second);
     let expected = "claim data-demo-1 belongs to another parent: annotate it with \
                     innkeeper.dev/shared-with: EtcdCluster.etcd.ydzs.io/demo, or name another";
     let expected = (FaultKind::Invalid, expected.to_owned());

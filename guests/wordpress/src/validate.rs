@@ -5,6 +5,7 @@ use innkeeper_sdk::{
     labels,
     prelude::*,
     quantity::check_resources,
+    references::Found,
     tenants::{ReferenceScope, check_image, check_listed, check_reference, check_secrets},
 };
 
@@ -112,7 +113,7 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         &observation.pull_secrets,
         &observation.tls,
     ];
-    let secrets = secrets.chain(named.into_iter().flat_map(|it| it.objects()));
+    let secrets = secrets.chain(named.into_iter().flat_map(Found::objects));
     check_secrets(request, limits.references, secrets)?;
     let claims = observation
         .existing_claim
