@@ -499,3 +499,29 @@ fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
     let second = answer(observing(&article(), &settled(&first, 0)), &foreign);
     assert!(second.child("members").is_some());
 }
+
+#[test]
+fn names_of_flags_are_plain() {
+    let schema = &Plugin::describe().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let with = |name: &str| parent(json!({ "size": 1, "options": { name: "1" } }));
+    let broken = |name: &str| {
+        let verdict = kube_cel::Validator::new().validate(schema, &json!(with(name)), None);
+        verdict.is_err()
+    };
+    let refused = |name: &str| {
+        let answer = Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host());
+        answer.err().map(|fault| fault.message)
+    };
+    for name in ["heartbeat-interval", "snapshot-count", "v2"] {
+        assert!(!broken(name), "{name}");
+        assert_eq!(refused(name), None);
+    }
+    for name in ["A", "a b", "a=b", "a\n", "a.b", "ä", "a=1 --data-dir", ""] {
+        assert!(broken(name), "{name}");
+        let expected = format!(
+            "spec.options: \"{name}\" is no name of a flag, which has lower-case letters, digits and dashes \
+             only"
+        );
+        assert_eq!(refused(name), Some(expected));
+    }
+}

@@ -18,6 +18,7 @@ pub(crate) fn spec(
     if let Some(image) = &cluster.spec.image {
         check_image("spec.image", image, &limits.images)?;
     }
+    options(cluster)?;
     check_pull_secrets(request, limits.references, &observation.pull_secrets)?;
     claims(request, cluster, observation)?;
     let size = &cluster.spec.storage.size.0;
@@ -30,6 +31,21 @@ pub(crate) fn spec(
     match (observation.current_version(), cluster.version()) {
         (Some(current), Some(target)) => check_upgrade(current, target),
         _ => Ok(()),
+    }
+}
+
+/// Checks the names of flags again: the definition may be one that was installed without this plugin's
+/// rules, and a name such as `x=y --data-dir` would state a flag that is not checked.
+fn options(cluster: &Cluster<'_>) -> Result<(), String> {
+    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_name = |name: &&String| !name.is_empty() && name.bytes().all(is_part);
+    let mut names = cluster.spec.options.keys();
+    match names.find(|name| !is_name(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "spec.options: \"{name}\" is no name of a flag, which has lower-case letters, digits and dashes \
+             only"
+        )),
     }
 }
 

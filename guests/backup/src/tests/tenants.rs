@@ -183,6 +183,32 @@ fn arguments_that_run_programs_are_left_out() {
     assert!(configuration(&outcome).contains("--single-transaction"));
 }
 
+#[test]
+fn texts_for_the_shell_of_pg_dumpall() {
+    let ready = |key: &str, value: &str| {
+        let mut objects = around();
+        objects[0]["spec"]["config"] = json!({ "all_databases": true, key: value });
+        let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+        (
+            condition(outcome.report(), "Ready"),
+            outcome.children().len(),
+        )
+    };
+    for (key, value) in [
+        ("host", "db;/v/x"),
+        ("username", "$(/v/x)"),
+        ("args", "--no-owner | sh"),
+    ] {
+        let expected = format!(
+            "False/InvalidReference: Database pg: config.{key} contains a character that the shell of \
+             pg_dumpall would act on"
+        );
+        assert_eq!(ready(key, value), (expected, 0));
+    }
+    assert_eq!(ready("args", "--no-owner --exclude-database=a_b").1, 2);
+    assert_eq!(ready("password", "a;b").1, 2);
+}
+
 /// Runs the script of a run with a program `gobackup` that only says that it ran.
 fn run(outcome: &Outcome, password: &[u8]) -> String {
     let container =

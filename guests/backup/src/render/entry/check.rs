@@ -54,6 +54,9 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "must begin with gzip, lz4 or zstd",
         ));
     }
+    if source.type_.name == "postgresql" && flag(config, "all_databases") {
+        no_shell_characters(source, config)?;
+    }
     no_white_space(source, config)
 }
 
@@ -120,6 +123,27 @@ fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
                 key.name,
                 "contains white space, which gobackup cannot pass on",
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Characters with a meaning in a shell.
+const SHELL: &[char] = &[
+    '!', '"', '#', '$', '&', '\'', '(', ')', '*', ';', '<', '>', '?', '[', '\\', ']', '`', '{',
+    '|', '}', '~', '\n',
+];
+
+/// Rejects characters of the shell: gobackup gives the command line of `pg_dumpall` to one.
+fn no_shell_characters(source: &Source, config: &Config) -> Result<(), Stop> {
+    let scripts = ["before_script", "after_script", "on_exit"];
+    let keys = source.type_.keys().map(|key| key.name);
+    for key in keys.filter(|key| *key != "password" && !scripts.contains(key)) {
+        let one = config.get(key).and_then(Value::as_str);
+        let mut texts = one.into_iter().chain(texts(config, key));
+        if texts.any(|text| text.contains(SHELL)) {
+            let problem = "contains a character that the shell of pg_dumpall would act on";
+            return Err(error(source, key, problem));
         }
     }
     Ok(())
