@@ -34,8 +34,8 @@ pub(crate) fn spec(
     }
 }
 
-/// Checks the names of flags again: the definition may be one that was installed without this plugin's
-/// rules, and a name such as `x=y --data-dir` would state a flag that is not checked.
+/// Checks the names of flags again, because the definition may have been installed without this plugin's
+/// rules. A name such as `data-dir=/x` would state a flag under another name.
 fn options(cluster: &Cluster<'_>) -> Result<(), String> {
     let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     let is_name = |name: &&String| !name.is_empty() && name.bytes().all(is_part);

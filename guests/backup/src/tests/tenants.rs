@@ -209,6 +209,23 @@ fn texts_for_the_shell_of_pg_dumpall() {
     assert_eq!(ready("password", "a;b").1, 2);
 }
 
+#[test]
+fn values_that_are_options() {
+    let mut objects = around();
+    let config = json!({ "database": "shop", "tables": ["a", "--plugin-dir=/v"] });
+    objects[0] = related(
+        "Database",
+        "pg",
+        json!({ "type": "mysql", "config": config }),
+    );
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "False/InvalidReference: Database pg: config.tables begins with a dash, as an option does",
+    );
+    assert_eq!(outcome.children(), []);
+}
+
 /// Runs the script of a run with a program `gobackup` that only says that it ran.
 fn run(outcome: &Outcome, password: &[u8]) -> String {
     let container =
