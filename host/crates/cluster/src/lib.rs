@@ -115,7 +115,8 @@ impl Cluster {
         self.0.options.watch_definitions
     }
 
-    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key.
+    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key, and no object is
+    /// retained for any parent.
     pub fn set_hash_key(&self, key: Option<HashKey>) {
         self.0.state.lock().set_hash_key(key, Instant::now());
         self.0.rearrange.notify_one();
@@ -184,7 +185,10 @@ impl Cluster {
             kind: kind.clone(),
             name: name.to_owned(),
         })?;
-        let shape = Shape::whole(kind);
+        let shape = Shape {
+            hash_key: self.0.state.lock().hash_key().cloned(),
+            ..Shape::whole(kind)
+        };
         let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
         let found = self.0.wire.object(&served, namespace, name, parse).await;
         found.map_err(|source| Error::Read {

@@ -253,13 +253,21 @@ impl CacheState {
         })
     }
 
+    /// The key of hashes, if it is known.
+    pub(super) const fn hash_key(&self) -> Option<&HashKey> {
+        self.hash_key.as_ref()
+    }
+
     /// Sets or removes the key of hashes.
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
         if self.hash_key != key {
             self.hash_key = key;
-            let hashed = self.slots.iter();
-            let hashed = hashed.filter(|(_, slot)| slot.form() == Access::Hash);
-            let ids: Vec<SlotId> = hashed.map(|(id, _)| *id).collect();
+            // Children may be retained, which only the key proves.
+            let depends = |slot: &WatchSlot| {
+                slot.form() == Access::Hash || slot.users().any(|(_, role)| role == Role::Child)
+            };
+            let slots = self.slots.iter().filter(|(_, slot)| depends(slot));
+            let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
             for id in ids {
                 self.restart(id, now);
             }

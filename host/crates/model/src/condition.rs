@@ -65,7 +65,7 @@ pub mod reason {
     pub const MEMORY_EXCEEDED: &str = "MemoryExceeded";
     /// The answer breaks a rule of the contract.
     pub const OUTPUT_REJECTED: &str = "OutputRejected";
-    /// The answer holds a child that the plugin may not create.
+    /// The answer holds a child that the plugin may not create or adopt.
     pub const CHILD_FORBIDDEN: &str = "ChildForbidden";
     /// An object with the child's name exists and does not belong to this parent.
     pub const CHILD_NOT_OWNED: &str = "ChildNotOwned";

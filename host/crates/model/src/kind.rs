@@ -158,8 +158,7 @@ impl ObjectId {
         }
     }
 
-    /// Returns `<group>/<kind>/<namespace>/<name>`, the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR);
-    /// the parts of the core group and of cluster-scoped objects are empty.
+    /// Returns `<group>/<kind>/<namespace>/<name>`; the parts of the core group and of cluster-scoped objects are empty.
     pub fn identity(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         let GroupKind { group, kind } = &self.kind;

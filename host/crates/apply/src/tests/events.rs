@@ -22,6 +22,7 @@ fn parent(uid: &str) -> Object {
         finalizers: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
+        retained_for: None,
         managed: Vec::new(),
         form: Access::Full,
         json: "{}".into(),
