@@ -44,7 +44,10 @@ fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| {
         let plane = ControlPlane::shared();
-        let options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
+        let mut options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
+        let config = manifest::root().join("tests/cluster/backup.yaml");
+        let config = format!("backup={}", config.display());
+        options.arguments.extend(["--config".to_owned(), config]);
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host should start");
         prepare(plane, &host);
         Shared { plane, host }

@@ -1,8 +1,9 @@
 //! The guest `wordpress` on the shared host: order of the start, passwords and data that outlive the parent.
 
+use innkeeper_tests::manifest::condition;
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, retained_for};
+use crate::suite::{Site, Target, reason, retained_for};
 
 const PARENT: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
 const WEB: Target<'static> = ("apps/v1", "Deployment", "example-wordpress");
@@ -325,4 +326,50 @@ fn the_deletion_policy_can_delete_everything_with_the_parent() {
     for target in RETAINED.into_iter().chain(OWNED) {
         site.wait_gone(target);
     }
+}
+
+// A site that names the passwords of a site that does not exist yet would start with them, if its Pods
+// waited for the Secret: the kubelet is faster than a pass that refuses it.
+#[test]
+fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
+    let site = Site::new("wordpress-deputy");
+    let external = json!({
+        "host": "elsewhere", "credentialsSecretRef": { "name": "example-wordpress-mysql" },
+    });
+    let thief = json!({
+        "apiVersion": "example.com/v1", "kind": "Wordpress",
+        "metadata": { "name": "thief", "namespace": site.namespace },
+        "spec": { "database": { "external": external } },
+    });
+    site.plane.user().apply(&thief).unwrap();
+    let thief = ("example.com/v1", "Wordpress", "thief");
+    site.wait("the missing Secret is reported", thief, |parent| {
+        reason(parent, "Degraded") == "SecretNotFound"
+    });
+    site.apply_example("examples/wordpress/01-article.yaml");
+    site.wait_ready(PARENT);
+    let refused = |parent: &Value| {
+        condition(parent, "Synced").is_some_and(|it| {
+            it.contains(
+                "Secret example-wordpress-mysql belongs to another parent: annotate it with \
+                 innkeeper.dev/shared-with: Wordpress.example.com/thief",
+            )
+        })
+    };
+    site.wait("the Secret of the other site is refused", thief, refused);
+    assert!(site.find(("apps/v1", "Deployment", "thief")).is_none());
+
+    // A parent of the same kind and name in another group is another parent.
+    let share = |with: &str| {
+        let annotations = json!({ "innkeeper.dev/shared-with": with });
+        site.merge(
+            PASSWORDS,
+            &json!({ "metadata": { "annotations": annotations } }),
+        );
+    };
+    share("Wordpress.other.org/thief");
+    site.settle();
+    assert!(site.find(("apps/v1", "Deployment", "thief")).is_none());
+    share("Wordpress.example.com/thief");
+    site.wait_ready(thief);
 }
