@@ -51,6 +51,7 @@ mod steady;
 mod suite;
 mod swaps;
 mod takeover;
+mod tenants;
 mod tunnel;
 mod verdicts;
 mod watches;
