@@ -1,7 +1,10 @@
 //! Leader election: one of two hosts writes, whatever happens to it, and the other one takes over
 //! (L2, F15).
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use innkeeper_tests::{Host, HostOptions, Write, eventually_for};
 use rustix::process::Signal;
@@ -290,6 +293,129 @@ fn l2_f15_a_lease_that_is_deleted_or_edited_still_has_one_holder() {
     apply(&stage, &namespace, "edited");
     wait_applied(&stage, &b, &namespace, "edited");
     assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
+}
+
+/// Each edit of the Lease that leaves the holder or removes it, as a merge patch. A time in the future, a huge duration or
+/// a value that makes no sense changes nothing.
+fn harmless_edits() -> [(&'static str, Value); 8] {
+    let spec = |spec: Value| json!({ "spec": spec });
+    [
+        ("no spec", spec(Value::Null)),
+        ("no holder", spec(json!({"holderIdentity": null}))),
+        ("an empty holder", spec(json!({"holderIdentity": ""}))),
+        (
+            "a renewal in the future",
+            spec(json!({"renewTime": "9999-12-31T23:59:59.999999Z"})),
+        ),
+        (
+            "a term of two thousand years",
+            spec(json!({"acquireTime": "0002-01-01T00:00:00.000000Z"})),
+        ),
+        (
+            "a huge duration",
+            spec(json!({"leaseDurationSeconds": i32::MAX})),
+        ),
+        (
+            "the most transitions and no holder",
+            spec(json!({"leaseTransitions": i32::MAX, "holderIdentity": null})),
+        ),
+        (
+            "a finalizer and other labels",
+            json!({"metadata": {
+                "finalizers": ["example.com/stays"], "labels": {"owner": "another"}, "annotations": {"a": "b"},
+            }}),
+        ),
+    ]
+}
+
+/// The holder takes an edited lease back, the standby does not take it, and no process ends. Before, the standby took a
+/// lease without a holder at once, although the holder still wrote.
+#[test]
+fn l2_f15_an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
+    let stage = stage();
+    let start = stage.mark();
+    let (mut a, mut b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("rewritten");
+    for (number, (edit, patch)) in harmless_edits().iter().enumerate() {
+        let before = lease(&stage)["metadata"]["resourceVersion"].clone();
+        stage.merge(HOST_NAMESPACE, LEASE, patch);
+        eventually_for(FAST_DURATION, edit, || {
+            let lease = lease(&stage);
+            let is_renewed = lease["spec"]["leaseDurationSeconds"] == FAST_DURATION.as_secs()
+                && lease["metadata"]["resourceVersion"] != before;
+            if is_renewed && is_held_by(&lease, "a") {
+                Ok(())
+            } else {
+                Err(lease)
+            }
+        });
+        let name = format!("edit-{number}");
+        apply(&stage, &namespace, &name);
+        wait_applied(&stage, &a, &namespace, &name);
+    }
+    // A lease in deletion that its finalizer keeps is renewed like any other.
+    stage.delete(HOST_NAMESPACE, LEASE);
+    let deleting = wait_holder(&stage, "a", SLACK);
+    assert!(
+        deleting["metadata"]["deletionTimestamp"].is_string(),
+        "{deleting}"
+    );
+    thread::sleep(FAST_DURATION);
+    for host in [&mut a, &mut b] {
+        let ended = host.process().try_wait().unwrap();
+        assert!(ended.is_none(), "{}", host.log().unwrap());
+    }
+    assert_eq!(lines(&writes_by(&stage, "b", start)), Vec::<String>::new());
+    stage.merge(
+        HOST_NAMESPACE,
+        LEASE,
+        &json!({"metadata": {"finalizers": null}}),
+    );
+    wait_holder(&stage, "a", SLACK);
+}
+
+/// A foreign holder that states the longest duration keeps all hosts from writing until an administrator deletes the Lease,
+/// and the log names that holder. Before, a standby would have waited for that duration after the deletion, too. The
+/// number of transitions is the largest that the API server accepts.
+#[test]
+fn l2_f15_a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletion() {
+    let stage = stage();
+    let (mut a, b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("foreign");
+    let foreign = json!({"spec": {
+        "holderIdentity": "foreign", "leaseDurationSeconds": i32::MAX, "leaseTransitions": i32::MAX,
+    }});
+    stage.merge(HOST_NAMESPACE, LEASE, &foreign);
+    wait_lost(&mut a, SLACK);
+    wait_logged(
+        &b,
+        "the standby names the holder",
+        r#""holder":"foreign","duration_s":2147483647"#,
+    );
+    let mark = stage.mark();
+    apply(&stage, &namespace, "later");
+    thread::sleep(2 * FAST_DURATION);
+    assert_eq!(lines(&stage.writes_since(mark)), Vec::<String>::new());
+    assert_eq!(lease(&stage)["spec"]["holderIdentity"], "foreign");
+
+    let deleted = Instant::now();
+    stage.delete(HOST_NAMESPACE, LEASE);
+    wait_holder(&stage, "b", FAST_DURATION + SLACK);
+    assert!(
+        deleted.elapsed() >= FAST_DURATION,
+        "{:?}",
+        deleted.elapsed()
+    );
+    wait_applied(&stage, &b, &namespace, "later");
+
+    // A release: the next holder counts one more transition, unless the API server would refuse it.
+    let released = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": i32::MAX}});
+    Stage::stop(b);
+    stage.merge(HOST_NAMESPACE, LEASE, &released);
+    let c = host(&stage, "c", &FAST);
+    let taken = wait_holder(&stage, "c", Duration::from_secs(30));
+    assert_eq!(taken["spec"]["leaseTransitions"], i32::MAX);
+    Stage::stop(c);
 }
 
 /// A holder that cannot renew ends before the lease expires for others. The standby keeps waiting,

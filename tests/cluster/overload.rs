@@ -30,7 +30,7 @@ const NARROW: [&str; 5] = [
 ];
 
 /// Stops the other clients when it is dropped, also when the test fails.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

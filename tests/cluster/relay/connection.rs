@@ -18,7 +18,7 @@ use tokio::net::TcpSocket;
 
 use super::{
     Moment, Shared,
-    rules::{Action, End, answer, expired, is_write},
+    rules::{Action, End, FLOOD, answer, expired, is_write},
 };
 
 /// Relays one connection, with a thread for each direction.
@@ -155,6 +155,16 @@ impl Connection {
                     (&self.client).write_all(&expired())?;
                     continue;
                 }
+                Some(Action::Forge(bytes)) => {
+                    (&self.client).write_all(bytes)?;
+                    return Ok(());
+                }
+                Some(Action::Flood) => {
+                    (&self.client).write_all(FLOOD)?;
+                    // Until the host closes its side.
+                    io::copy(&mut io::repeat(b'x'), &mut (&self.client))?;
+                    return Ok(());
+                }
                 Some(Action::NoBookmarks) => bytes = without_bookmarks(&bytes),
                 _ => {}
             }
@@ -205,6 +215,7 @@ impl Connection {
             let (mut bytes, mut end) = (buffer[..count].to_vec(), None);
             match asked.action {
                 Some(Action::Lose) => (bytes, end) = (Vec::new(), Some(End::Close)),
+                Some(Action::Replace(other)) => (bytes, end) = (other.to_vec(), Some(End::Close)),
                 Some(Action::GiveUp) => (bytes, end) = (answer(504, None), Some(End::Close)),
                 _ => {}
             }

@@ -45,6 +45,13 @@ pub(crate) enum Action {
     Hold,
     /// Only this many bytes of the answer pass.
     Cut { after: usize, end: End },
+    /// The relay answers with these bytes, header included, and closes the connection; the API server never receives the
+    /// request.
+    Forge(&'static [u8]),
+    /// The API server executes the request, and its answer is replaced by these bytes, header included.
+    Replace(&'static [u8]),
+    /// The relay answers without end, and the API server never receives the request.
+    Flood,
     /// A requested watch comes without bookmarks.
     NoBookmarks,
 }
@@ -149,6 +156,9 @@ impl Rules {
                     | Action::Expire
                     | Action::Lose
                     | Action::GiveUp
+                    | Action::Forge(_)
+                    | Action::Replace(_)
+                    | Action::Flood
                     | Action::NoBookmarks
             )
         })
@@ -196,6 +206,10 @@ pub(crate) fn answer(code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let wait = retry_after.map_or_else(String::new, |after| format!("Retry-After: {after}\r\n"));
     message(code, &wait, &status(code))
 }
+
+/// The start of an answer whose end is the end of the connection.
+pub(crate) const FLOOD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"metadata\": \"";
 
 /// The API server's answer to a watch whose version is too old.
 pub(crate) fn expired() -> Vec<u8> {

@@ -132,6 +132,7 @@ impl Writer {
         target: &mut Target,
         session: &mut Session<'_>,
     ) -> Result<Option<Written>, Error> {
+        let served;
         let request = match operation {
             Operation::AddFinalizer => {
                 return self.add_finalizer(target, session.plugin).await.map(Some);
@@ -144,9 +145,9 @@ impl Writer {
                 generate,
                 ..
             } => {
-                let resource = resource(session, operation, kind)?;
+                served = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
-                address(&resource, id).create(session.manager, body)
+                address(&served, id).create(session.manager, body)
             }
             Operation::Update {
                 id,
@@ -157,17 +158,17 @@ impl Writer {
                 generate,
                 ..
             } => {
-                let resource = resource(session, operation, kind)?;
+                served = resource(session, operation, kind)?;
                 let known = session.secrets.get(id);
                 let body = with_generated(body, generate, known, session);
-                let address = address(&resource, id);
+                let address = address(&served, id);
                 address.update(session.manager, body, uid, *resource_version)
             }
             Operation::Transfer {
                 id, kind, patch, ..
             } => {
-                let resource = resource(session, operation, kind)?;
-                address(&resource, id).json_patch(operation.verb(), session.manager, patch)
+                served = resource(session, operation, kind)?;
+                address(&served, id).json_patch(operation.verb(), session.manager, patch)
             }
             Operation::Prune {
                 id,
@@ -175,8 +176,8 @@ impl Writer {
                 uid,
                 resource_version,
             } => {
-                let resource = resource(session, operation, kind)?;
-                let request = address(&resource, id).delete(uid, *resource_version);
+                served = resource(session, operation, kind)?;
+                let request = address(&served, id).delete(uid, *resource_version);
                 return match self.send(request.act_as(session.account)).await {
                     Ok(_) => Ok(None),
                     // The object is gone, as the plan wants it.
@@ -256,10 +257,10 @@ impl Writer {
     }
 
     /// Sends a write that is answered with the object.
-    pub(super) async fn exchange(&self, request: WriteRequest) -> Result<Written, Error> {
-        let what = request.what.clone();
+    pub(super) async fn exchange(&self, request: WriteRequest<'_>) -> Result<Written, Error> {
+        let (what, address) = (request.what.clone(), request.address);
         let body = self.send(request).await?;
-        Written::parse(&what, &body)
+        Written::parse(&what, address, &body)
     }
 }
 

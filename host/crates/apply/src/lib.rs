@@ -28,6 +28,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -39,6 +40,9 @@ pub use objects::MANAGER;
 pub use target::{Target, Written};
 
 use request::WriteRequest;
+
+/// The largest answer that is read: as large as the objects that the host reads.
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The bounds of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +89,10 @@ impl Writer {
     }
 
     /// Sends a write, if the process has its claim, and takes the answer apart.
-    async fn send(&self, request: WriteRequest) -> Result<Bytes, Error> {
-        let WriteRequest { verb, what, http } = request;
+    async fn send(&self, request: WriteRequest<'_>) -> Result<Bytes, Error> {
+        let WriteRequest {
+            verb, what, http, ..
+        } = request;
         let http = match http {
             Ok(http) => http,
             Err(source) => {
@@ -107,7 +113,9 @@ impl Writer {
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();
-            let body = body.collect_bytes().await?;
+            // Not more than the reader accepts: a proxy that answers without end must not fill the memory of the host.
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(kube::Error::Service)?.to_bytes();
             #[cfg(feature = "failpoints")]
             fail::fail_point!("after-write", |_| std::process::abort());
             Ok::<_, kube::Error>(Some((parts, body)))

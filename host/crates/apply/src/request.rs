@@ -26,9 +26,11 @@ pub(super) enum Verb {
 }
 
 /// One write.
-pub(super) struct WriteRequest {
+pub(super) struct WriteRequest<'a> {
     /// The type of the write.
     pub(super) verb: Verb,
+    /// The written object.
+    pub(super) address: Address<'a>,
     /// The write in words, as it reads after "failed to".
     pub(super) what: String,
     /// The request itself.
@@ -37,7 +39,7 @@ pub(super) struct WriteRequest {
 
 type Http = Result<http::Request<Vec<u8>>, request::Error>;
 
-impl WriteRequest {
+impl WriteRequest<'_> {
     /// Impersonates a user, so that the API server checks the permissions of that user.
     ///
     /// A name that no header can hold makes it a request that is never sent.
@@ -112,13 +114,26 @@ impl<'a> Address<'a> {
         ])
     }
 
-    fn request(self, verb: Verb, words: &str, http: Http) -> WriteRequest {
+    /// Returns true if these are the name, the namespace and, where they are given, the version and the kind of the object.
+    pub(super) fn is_of(self, name: &str, namespace: Option<&str>, kind: (&str, &str)) -> bool {
+        let known = &self.resource.kind;
+        let is_kind = kind == ("", "") || kind == (&*known.api_version(), &*known.kind);
+        is_kind && name == self.name && namespace == self.namespace
+    }
+
+    fn request(self, verb: Verb, words: &str, http: Http) -> WriteRequest<'a> {
         let what = self.what(words);
-        WriteRequest { verb, what, http }
+        let address = self;
+        WriteRequest {
+            verb,
+            address,
+            what,
+            http,
+        }
     }
 
     /// Creates by server-side apply, and never merges into an existing object.
-    pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> WriteRequest {
+    pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> WriteRequest<'a> {
         // The API server takes this version for one that no existing object can have.
         set_metadata(&mut body, "resourceVersion", "1");
         let params = PatchParams::apply(manager);
@@ -134,7 +149,7 @@ impl<'a> Address<'a> {
         mut body: Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
-    ) -> WriteRequest {
+    ) -> WriteRequest<'a> {
         bind(&mut body, uid, version);
         WriteRequest {
             verb: Verb::Update,
@@ -143,7 +158,7 @@ impl<'a> Address<'a> {
     }
 
     /// Applies, whether the object exists or not.
-    pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> WriteRequest {
+    pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> WriteRequest<'a> {
         let params = PatchParams::apply(manager).force();
         let patch = Patch::Apply(body);
         let http = self.collection().patch(self.name, &params, &patch);
@@ -157,7 +172,7 @@ impl<'a> Address<'a> {
         mut body: Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
-    ) -> WriteRequest {
+    ) -> WriteRequest<'a> {
         bind(&mut body, uid, version);
         let params = PatchParams::apply(manager).force();
         let patch = Patch::Apply(body);
@@ -167,7 +182,7 @@ impl<'a> Address<'a> {
     }
 
     /// Changes by a JSON patch; `verb` names the effect.
-    pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> WriteRequest {
+    pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> WriteRequest<'a> {
         let mut request = self.merge_patch(manager, patch);
         if let Ok(http) = &mut request.http {
             let json_patch = HeaderValue::from_static("application/json-patch+json");
@@ -177,7 +192,7 @@ impl<'a> Address<'a> {
     }
 
     /// Changes by a merge patch.
-    pub(super) fn merge_patch(self, manager: &str, patch: &Value) -> WriteRequest {
+    pub(super) fn merge_patch(self, manager: &str, patch: &Value) -> WriteRequest<'a> {
         let params = PatchParams {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
@@ -188,7 +203,7 @@ impl<'a> Address<'a> {
     }
 
     /// Creates an object that is never applied again.
-    pub(super) fn post(self, manager: &str, body: &Value) -> WriteRequest {
+    pub(super) fn post(self, manager: &str, body: &Value) -> WriteRequest<'a> {
         let params = PostParams {
             field_manager: Some(manager.to_owned()),
             ..PostParams::default()
@@ -199,7 +214,7 @@ impl<'a> Address<'a> {
     }
 
     /// Deletes the object that was observed, and lets it be seen until all below it is gone.
-    pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> WriteRequest {
+    pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> WriteRequest<'a> {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
             preconditions: Some(Preconditions {

@@ -89,14 +89,21 @@ impl fmt::Debug for Written {
 
 impl Written {
     /// Reads the answer to a write.
-    pub(super) fn parse(what: &str, body: &Bytes) -> Result<Self, Error> {
+    pub(super) fn parse(what: &str, address: Address<'_>, body: &Bytes) -> Result<Self, Error> {
         #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
         struct WrittenObject {
+            #[serde(default)]
+            api_version: String,
+            #[serde(default)]
+            kind: String,
             metadata: WrittenMetadata,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct WrittenMetadata {
+            name: String,
+            namespace: Option<String>,
             uid: String,
             resource_version: String,
             deletion_timestamp: Option<String>,
@@ -107,8 +114,18 @@ impl Written {
             ErrorKind::Unreadable.because(what.to_owned(), source)
         };
         let text = std::str::from_utf8(body).map_err(|source| unreadable(source.into()))?;
-        let WrittenObject { metadata } =
-            serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
+        let WrittenObject {
+            api_version,
+            kind,
+            metadata,
+        } = serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
+        let (name, namespace) = (&metadata.name, metadata.namespace.as_deref());
+        // The status of the parent is computed from the answers, so one about another object would be a wrong status.
+        if !address.is_of(name, namespace, (&api_version, &kind)) {
+            let namespace = namespace.unwrap_or_default();
+            let about = format!("it is about {api_version} {kind} {namespace}/{name}");
+            return Err(unreadable(about.into()));
+        }
         let version = metadata
             .resource_version
             .parse()

@@ -21,6 +21,9 @@ use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManaged
 /// kubectl stores the whole applied object here, including the values of Secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The kind of objects of which only the metadata was asked for.
+const METADATA: &str = "PartialObjectMetadata";
+
 /// Managers with this prefix are the host's own.
 const MANAGER_PREFIX: &str = "innkeeper:";
 
@@ -33,6 +36,14 @@ pub enum Malformed {
     /// A field that every stored object has is missing.
     #[error("an object has no {0}")]
     Missing(&'static str),
+    /// It is another object than the one that was asked for.
+    #[error("the API server answered with {found} instead of {asked}")]
+    Foreign {
+        /// The object in the answer.
+        found: String,
+        /// The kind, and as far as they were asked for, the namespace and the name.
+        asked: String,
+    },
     /// The version is not an integer.
     #[error("\"{0}\" is not a resourceVersion")]
     Version(String),
@@ -182,6 +193,37 @@ impl<'a> ObjectIdentity<'a> {
             version: parse_version(&version)?,
         })
     }
+}
+
+/// Fails if an object has another kind, namespace or name than those that were asked for.
+///
+/// `list` is the kind of the list that has the object, because the items of typed lists state none.
+pub(super) fn check_asked(
+    object: &ObjectFields<'_>,
+    list: Option<&str>,
+    kind: &Gvk,
+    (namespace, name): (Option<&str>, Option<&str>),
+) -> Result<(), Malformed> {
+    let found = ObjectIdentity::of(object)?;
+    let stated = string(&object.rest, "kind")?;
+    let of_list = || {
+        list.and_then(|list| list.strip_suffix("List"))
+            .filter(|kind| !kind.is_empty())
+    };
+    let stated = stated.as_deref().or_else(of_list);
+    let group = string(&object.rest, "apiVersion")?;
+    let is_kind = stated.is_none_or(|stated| stated == &*kind.kind || stated == METADATA)
+        && group.is_none_or(|group| group == kind.api_version() || stated == Some(METADATA));
+    let is_place = namespace.is_none_or(|namespace| namespace == found.namespace)
+        && name.is_none_or(|name| name == found.name);
+    if is_kind && is_place {
+        return Ok(());
+    }
+    let (stated, namespace) = (stated.unwrap_or_default(), namespace.unwrap_or_default());
+    Err(Malformed::Foreign {
+        found: format!("{stated} {}/{}", found.namespace, found.name),
+        asked: format!("{kind} {namespace}/{}", name.unwrap_or("*")),
+    })
 }
 
 /// Parses the text of a version.

@@ -9,10 +9,11 @@ use innkeeper_model::{Backoff, Gvk, ResourceVersion, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::{
+    fields::ObjectFields,
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
     state::{Order, Stale, TaskId},
-    stored::{Malformed, keep_fields},
+    stored::{Malformed, Stored, check_asked, keep_fields},
     wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
@@ -141,7 +142,7 @@ impl Watcher {
                 .items
                 .iter()
                 .flatten()
-                .map(|item| keep_fields(item, &self.order.shape))
+                .map(|item| self.keep(item, page.kind.as_deref()))
                 .collect::<Result<Vec<_>, Malformed>>()?;
             state.lock().page(self.task, objects)?;
             Ok::<(), StepError>(())
@@ -205,7 +206,7 @@ impl Watcher {
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
                 #[cfg(feature = "failpoints")]
                 fail::fail_point!("before-event", |_| std::process::abort());
-                let stored = keep_fields(&line.object, &self.order.shape)?;
+                let stored = self.keep(&line.object, None)?;
                 let version = stored.version;
                 let mut state = self.shared.state.lock();
                 let applied = if line.kind == LineKind::Deleted {
@@ -220,6 +221,13 @@ impl Watcher {
                 Ok(version)
             }
         }
+    }
+
+    /// Keeps an object of an event or of a list of this kind.
+    fn keep(&self, object: &ObjectFields<'_>, list: Option<&str>) -> Result<Stored, Malformed> {
+        let place = (self.order.target.namespace.as_deref(), None);
+        check_asked(object, list, self.kind(), place)?;
+        keep_fields(object, &self.order.shape)
     }
 
     fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, Stale> {

@@ -6,12 +6,14 @@
     reason = "the one module that reads from the API server"
 )]
 
+mod failure;
+
 use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, TryStreamExt as _};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use innkeeper_model::{Access, Resource, ResourceVersion, Selector};
+use innkeeper_model::{Access, Resource, ResourceVersion, Scope, Selector};
 use kube::{
     Client,
     client::Body,
@@ -26,112 +28,18 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use failure::WireFailure;
+
 use super::{
     fields::{ObjectFields, Text},
-    machine::{Since, StepFailure},
+    machine::Since,
     options::Options,
-    stored::{Malformed, parse_version},
+    stored::{Malformed, check_asked, parse_version},
 };
 
 /// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
 /// bytes, and proxies answer with whole pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
-
-/// A failed request.
-#[derive(Debug, thiserror::Error)]
-pub enum WireFailure {
-    /// The request could not be made, sent or answered.
-    #[error("failed to reach the API server")]
-    Transport(#[source] kube::Error),
-    /// The request could not be built.
-    #[error("failed to build a request")]
-    Build(#[from] kube::core::request::Error),
-    /// The deadline passed.
-    #[error("the API server did not answer within {0:?}")]
-    Timeout(Duration),
-    /// The API server returned an error status.
-    #[error("the API server answered {code}: {message}")]
-    Status {
-        /// The HTTP status.
-        code: u16,
-        /// The message of the API server.
-        message: String,
-        /// The pause that it requests.
-        retry_after: Option<Duration>,
-    },
-    /// The answer is larger than the limit.
-    #[error("the API server sent more than {bytes_max} bytes")]
-    TooLarge {
-        /// The limit.
-        bytes_max: usize,
-    },
-    /// The answer could not be read.
-    #[error("failed to read what the API server sent")]
-    Malformed(#[from] Malformed),
-}
-
-impl WireFailure {
-    /// Returns the failure of a status; the pause in a header counts more than the one in the body.
-    fn of_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
-        let in_body = status.details.map(|details| details.retry_after_seconds);
-        let seconds = in_header.or_else(|| in_body.filter(|seconds| *seconds > 0));
-        Self::Status {
-            code,
-            message: status.message,
-            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
-        }
-    }
-
-    /// Returns true if the API server has just started to serve the kind and requests a moment.
-    pub(super) fn is_initializing(&self) -> bool {
-        matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
-    }
-
-    /// The meaning of the failure for a watch.
-    pub(super) const fn meaning(&self) -> StepFailure {
-        match self {
-            Self::Status { code: 410, .. } => StepFailure::Gone,
-            Self::Status { code: 504, .. } => StepFailure::Behind,
-            Self::Status {
-                code: 401 | 403 | 404 | 405,
-                ..
-            } => StepFailure::Refused,
-            Self::Status {
-                retry_after: Some(after),
-                ..
-            } => StepFailure::Throttled(*after),
-            Self::Malformed(_) | Self::TooLarge { .. } => StepFailure::Unreadable,
-            _ => StepFailure::Broken,
-        }
-    }
-
-    /// Returns true if the object or the kind does not exist.
-    pub(super) const fn is_not_found(&self) -> bool {
-        matches!(self, Self::Status { code: 404, .. })
-    }
-
-    /// Returns true if the API server does not accept the credentials.
-    pub(super) const fn is_unauthorized(&self) -> bool {
-        matches!(self, Self::Status { code: 401, .. })
-    }
-
-    /// Returns true if the API server denied access.
-    pub(super) const fn is_forbidden(&self) -> bool {
-        matches!(
-            self,
-            Self::Status {
-                code: 401 | 403,
-                ..
-            }
-        )
-    }
-}
-
-impl From<serde_json::Error> for WireFailure {
-    fn from(error: serde_json::Error) -> Self {
-        Self::Malformed(Malformed::Parse(error))
-    }
-}
 
 /// The request of a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +62,9 @@ pub(super) fn selector_text(selector: &Selector) -> Option<String> {
 /// One page of a list.
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
+    /// The kind of the list.
+    #[serde(borrow)]
+    pub(super) kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     metadata: PageMetadata<'a>,
     /// The objects.
@@ -339,8 +250,13 @@ impl Wire {
         parse: impl FnOnce(&str) -> Result<T, Malformed>,
     ) -> Result<Option<T>, WireFailure> {
         let request = urls(served, namespace).get(name, &GetParams::default())?;
+        let is_namespaced = served.scope == Scope::Namespaced;
         match self.text(request, self.options.object_bytes_max).await {
-            Ok(text) => Ok(Some(parse(&text)?)),
+            Ok(text) => {
+                let place = (namespace.filter(|_| is_namespaced), Some(name));
+                check_asked(&serde_json::from_str(&text)?, None, &served.kind, place)?;
+                Ok(Some(parse(&text)?))
+            }
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure),
         }

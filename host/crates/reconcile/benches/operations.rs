@@ -40,7 +40,9 @@ fn key(number: usize) -> ObjectId {
 
 /// Measures one trigger, pass and end; the triggered key is queued behind all the others.
 fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
-    let mut queue = Queue::new(QueueOptions::default());
+    let mut queue = Queue::new(QueueOptions::default(), |key: &ObjectId| {
+        key.namespace.clone()
+    });
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);
@@ -62,7 +64,9 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
     /// The default resync period of the host.
     const LATER: Duration = Duration::from_hours(10);
 
-    let mut queue = Queue::new(QueueOptions::default());
+    let mut queue = Queue::new(QueueOptions::default(), |key: &ObjectId| {
+        key.namespace.clone()
+    });
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);

@@ -98,7 +98,7 @@ pub async fn run<W: Work>(
     let mut controller = PassLoop {
         work,
         resync: resync_period.map(|period| Resync::new(period, queue.seed, now)),
-        queue: Queue::new(queue),
+        queue: Queue::new(queue, |parent: &ObjectId| parent.namespace.clone()),
         rate: Rate {
             burst: u64::from(passes_per_second_max),
             refill: Duration::from_secs(1),

@@ -135,6 +135,8 @@ pub struct Election {
     has_asked: bool,
     /// The error of the last attempt, so that an error that repeats is logged once.
     failure: Option<String>,
+    /// The other holder and its stated duration as they were logged last.
+    told: Option<(String, u32)>,
 }
 
 impl Election {
@@ -147,6 +149,7 @@ impl Election {
             claim,
             has_asked: false,
             failure: None,
+            told: None,
         }
     }
 
@@ -222,12 +225,33 @@ impl Election {
                     written => written.map_err(Error::Write),
                 };
             }
-            Decision::Wait => return Ok(()),
+            Decision::Wait => {
+                self.tell_holder();
+                return Ok(());
+            }
             Decision::Yield { holder } => error!(holder, "another process has taken the lease"),
             Decision::Lapse => error!("the lease was not renewed in time"),
         }
         self.claim.end();
         Ok(())
+    }
+
+    /// Logs the holder that this process waits for, once.
+    fn tell_holder(&mut self) {
+        let other = self.machine.other_holder();
+        let other = other.map(|(holder, duration_s)| (holder.to_owned(), duration_s));
+        if let Some((holder, duration_s)) = &other
+            && other != self.told
+        {
+            let lease = format!("{}/{}", self.parts.namespace, self.parts.name);
+            info!(
+                lease,
+                holder,
+                duration_s,
+                "waiting for the lease: it is free when its holder releases it or does not renew it for its duration"
+            );
+        }
+        self.told = other;
     }
 
     /// Writes the lease; the claim counts from the time before the write is sent.

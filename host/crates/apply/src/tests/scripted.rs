@@ -60,13 +60,14 @@ pub(crate) async fn serve(answers: Vec<Answer>) -> Scripted {
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Some(request) = read(&mut stream).await {
+                    let line = request.line.clone();
                     let place = {
                         let mut seen = seen.lock();
                         seen.push(request);
                         seen.len() - 1
                     };
                     let answer = answers.get(place).or_else(|| answers.last()).unwrap();
-                    if !reply(&mut stream, answer).await {
+                    if !reply(&mut stream, &line, answer).await {
                         return;
                     }
                 }
@@ -142,13 +143,29 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     })
 }
 
+/// Returns the answer to a request, about the object in its path unless it names one.
+fn named(body: &Value, line: &str) -> Value {
+    let path = line.split([' ', '?']).nth(1).unwrap_or_default();
+    let parts: Vec<&str> = path.trim_end_matches("/status").split('/').collect();
+    let mut body = body.clone();
+    let metadata = body.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key("name")) {
+        metadata.insert("name".to_owned(), (*parts.last().unwrap()).into());
+        let namespaced = parts.iter().position(|part| *part == "namespaces");
+        if let Some(at) = namespaced.filter(|at| at + 2 < parts.len()) {
+            metadata.insert("namespace".to_owned(), parts[at + 1].into());
+        }
+    }
+    body
+}
+
 /// Returns whether the connection stays open.
-async fn reply(stream: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
+async fn reply(stream: &mut BufReader<TcpStream>, line: &str, answer: &Answer) -> bool {
     match answer {
         Answer::HangUp => false,
         Answer::Silence => std::future::pending().await,
         Answer::Say(code, headers, body) => {
-            let body = body.to_string();
+            let body = named(body, line).to_string();
             let text = format!(
                 "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
                 body.len()

@@ -381,6 +381,32 @@ async fn the_hosts_own_objects_are_made_and_never_overwritten() {
     "#]].assert_eq(&shown(&server));
 }
 
+/// The status of the parent is computed from the answers, and own writes are awaited under their versions.
+#[tokio::test]
+async fn a11_an_answer_about_another_object_or_without_end_tells_nothing() {
+    let about = |kind: &str, namespace: &str, name: &str| {
+        let metadata =
+            json!({"name": name, "namespace": namespace, "uid": "u", "resourceVersion": "2"});
+        json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    };
+    for answer in [
+        about("Secret", "demo", "b"),
+        about("Secret", "other", "a"),
+        about("ConfigMap", "demo", "a"),
+    ] {
+        let (_server, execution) = run(vec![Answer::Say(200, "", answer)], vec![create("a")]).await;
+        let error = execution.errors().next().unwrap();
+        assert_eq!(
+            (error.kind, error.is_ambiguous()),
+            (ErrorKind::Unreadable, true)
+        );
+    }
+    let endless = json!({"filler": "x".repeat(33 << 20)});
+    let (_server, execution) = run(vec![Answer::Say(200, "", endless)], vec![create("a")]).await;
+    let error = execution.errors().next().unwrap();
+    assert_eq!((error.kind, error.is_ambiguous()), (ErrorKind::Lost, true));
+}
+
 #[tokio::test]
 async fn never_shows_what_may_be_a_secret() {
     let answer = json!({

@@ -204,15 +204,16 @@ impl CacheState {
         };
         // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
         // it.
-        let changes = match found.filter(|stored| stored.is_selected(&slot.key.selector)) {
-            Some(stored) => slot.store.put(stored),
-            // The object is missing. A version that arrived during the read is newer than this answer and stays.
-            None => read
-                .version
-                .and_then(|version| slot.store.remove(&key_of(id), version))
-                .into_iter()
-                .collect(),
-        };
+        let found = found.filter(|stored| stored.is_selected(&slot.key.selector));
+        // The object is missing, or older than its cached version was before the read: then that version never existed,
+        // and no event would replace it. A version that arrived during the read is newer than this answer and stays.
+        let wrong = read.version.filter(|version| {
+            let found = found.as_ref();
+            found.is_none_or(|found| found.version < *version)
+        });
+        let removed = wrong.and_then(|version| slot.store.remove(&key_of(id), version));
+        let mut changes = Vec::from_iter(removed);
+        changes.extend(found.into_iter().flat_map(|stored| slot.store.put(stored)));
         self.dispatch(read.slot, &changes, false);
     }
 

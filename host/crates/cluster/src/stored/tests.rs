@@ -107,3 +107,48 @@ fn shorten(json: &str) -> String {
     let at = json.find("hmac-sha256:").unwrap() + 12;
     format!("{}{}", &json[..at + 8], &json[at + 64..])
 }
+
+#[test]
+fn w4_an_object_of_another_kind_or_place_than_asked_for_is_refused() {
+    let asked = Gvk::new("", "v1", "ConfigMap");
+    let check = |list: Option<&str>, head: &str, place| {
+        let text = format!(
+            r#"{{{head} "metadata": {{"namespace": "demo", "name": "a", "uid": "u", "resourceVersion": "1"}}}}"#
+        );
+        let refused = check_asked(&serde_json::from_str(&text).unwrap(), list, &asked, place);
+        refused.map_err(|refused| refused.to_string()).err()
+    };
+    let here = (Some("demo"), Some("a"));
+    let of_kind = r#""apiVersion": "v1", "kind": "ConfigMap","#;
+    let metadata = r#""apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata","#;
+    for (list, head) in [
+        (None, of_kind),
+        (None, metadata),
+        (None, ""),
+        (Some("ConfigMapList"), ""),
+        (Some("PartialObjectMetadataList"), ""),
+    ] {
+        assert_eq!(check(list, head, here), None, "{list:?} {head}");
+        assert_eq!(check(list, head, (None, None)), None, "{list:?} {head}");
+    }
+    for (list, head, place) in [
+        (None, of_kind, (Some("other"), Some("a"))),
+        (None, of_kind, (Some("demo"), Some("b"))),
+        (None, r#""apiVersion": "v1", "kind": "Secret","#, here),
+        (
+            None,
+            r#""apiVersion": "example.com/v1", "kind": "ConfigMap","#,
+            here,
+        ),
+        (Some("SecretList"), "", here),
+    ] {
+        assert!(
+            check(list, head, place).is_some(),
+            "{list:?} {head} {place:?}"
+        );
+    }
+    assert_eq!(
+        check(Some("SecretList"), "", here).unwrap(),
+        "the API server answered with Secret demo/a instead of v1 ConfigMap demo/a"
+    );
+}

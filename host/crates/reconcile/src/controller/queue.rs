@@ -10,7 +10,8 @@
 //! use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
 //!
 //! let at = Duration::from_secs;
-//! let mut queue = Queue::new(QueueOptions::default());
+//! let namespace = |key: &&str| key.split_once('/').map(|(namespace, _)| namespace.into());
+//! let mut queue = Queue::new(QueueOptions::default(), namespace);
 //!
 //! // Any number of triggers before a pass begins make one pass.
 //! queue.trigger("demo/a", Class::Child, at(0));
@@ -34,17 +35,20 @@
 //!
 //! ```text
 //!              trigger                      pop                     done
-//!   (absent) ----------> Ready (by rank) ----------> Running -------------> (absent)
+//!   (absent) ----------> Ready (in turn) ----------> Running -------------> (absent)
 //!                          ^                          | dirty               Delayed (requeue, failed, parked)
 //!                          +--------------------------+                        |
 //!                          +------------------------- due, trigger ------------'
 //! ```
 //!
 //! One key has one state, so the number of live parents bounds the queue, for any number of triggers.
+//! Namespaces take turns, so the number of waiting keys in one does not delay the keys of another.
 
 use std::{
     collections::BTreeSet,
     hash::{BuildHasherDefault, DefaultHasher, Hash},
+    ops::Bound,
+    sync::Arc,
     time::Duration,
 };
 
@@ -84,14 +88,15 @@ impl Class {
 
     /// Returns the head start of a user's edit on a trigger of this class.
     ///
-    /// Keys run in the order of arrival time plus this head start. So keys of one class are first in, first out; an
-    /// urgent class goes before the others; and keys age, because one that has waited longer than the head start goes
-    /// before an edit.
+    /// The keys of a namespace run in the order of arrival time plus this head start, their rank. So keys of one class
+    /// are first in, first out; an urgent class goes before the others; and keys age, because one that has waited longer
+    /// than the head start goes before an edit. Among the keys whose rank has passed, the namespaces take turns: an edit
+    /// waits for at most one such key of each other namespace.
     /// In a burst of edits, each edit has a pass that writes children and then passes, triggered by these writes, that
     /// write status. The head start lets the children of all edits go before the status of the first ones.
     ///
-    /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and no edit goes before a key that was
-    /// queued more than 15 s earlier.
+    /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and no edit goes before a key of its namespace
+    /// that was queued more than 15 s earlier.
     const fn handicap(self) -> Duration {
         match self {
             Self::User => Duration::ZERO,
@@ -154,16 +159,23 @@ impl Default for QueueOptions {
 )]
 type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<DefaultHasher>>;
 
+/// The namespace of a key; none if it is cluster-scoped.
+type Namespace = Option<Arc<str>>;
+
 /// The keys of one plugin.
 #[derive(Debug)]
 pub struct Queue<K> {
     options: QueueOptions,
     entries: Slab<QueueEntry<K>>,
-    /// The index of a key's entry. A trigger and the end of a pass look a key up once each; nothing else compares keys,
-    /// which are long strings.
+    /// The index of a key's entry: a trigger and the end of a pass look a key up, and nothing else compares long keys.
     handles: Handles<K>,
+    namespace: fn(&K) -> Namespace,
     /// Rank, sequence number and index of the keys that wait for a free place.
     ready: BTreeSet<(Duration, u64, usize)>,
+    /// The keys from `ready` whose rank has passed, by namespace.
+    due: BTreeSet<(Namespace, Duration, u64, usize)>,
+    /// The namespace that had the last turn.
+    turn: Namespace,
     /// Due time, sequence number and index of the keys that wait for their time.
     delayed: BTreeSet<(Duration, u64, usize)>,
     sequence: u64,
@@ -181,7 +193,7 @@ struct QueueEntry<K> {
 /// The state of a key.
 #[derive(Debug)]
 enum KeyState {
-    /// Waits for a free place; in `ready`.
+    /// Waits for a free place; in `ready` or `due`.
     Ready {
         rank: Duration,
         sequence: u64,
@@ -212,13 +224,16 @@ enum Wait {
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// Returns an empty queue.
-    pub fn new(options: QueueOptions) -> Self {
+    /// Returns an empty queue; `namespace` returns the namespace of a key.
+    pub fn new(options: QueueOptions, namespace: fn(&K) -> Namespace) -> Self {
         Self {
             options,
             entries: Slab::new(),
             handles: Handles::default(),
+            namespace,
             ready: BTreeSet::new(),
+            due: BTreeSet::new(),
+            turn: None,
             delayed: BTreeSet::new(),
             sequence: 0,
         }
@@ -263,7 +278,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     /// Returns the next key, which then runs until [`Queue::done`]; none if no key is due.
     pub fn pop(&mut self, now: Duration) -> Option<Ticket<K>> {
         self.promote(now);
-        let (_, _, handle) = *self.ready.first()?;
+        let handle = self.next_handle()?;
         let since = match self.leave(handle) {
             KeyState::Ready { since, .. } => since,
             KeyState::Delayed { .. } | KeyState::Running { .. } | KeyState::Idle => now,
@@ -335,7 +350,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Returns the due time of the next key: zero if one is due now, none if no key waits.
     pub fn next_due(&self) -> Option<Duration> {
-        if self.ready.is_empty() {
+        if self.depth() == 0 {
             self.delayed.first().map(|(due, _, _)| *due)
         } else {
             Some(Duration::ZERO)
@@ -344,10 +359,21 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Returns the number of keys that wait for a free place.
     pub fn depth(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + self.due.len()
     }
 
-    /// Moves the delayed keys that are due to the ready ones.
+    /// Returns the index of the key that has the next turn.
+    fn next_handle(&mut self) -> Option<usize> {
+        let last = (self.turn.clone(), Duration::MAX, u64::MAX, usize::MAX);
+        let mut others = self.due.range((Bound::Excluded(last), Bound::Unbounded));
+        let Some((namespace, _, _, handle)) = others.next().or_else(|| self.due.first()) else {
+            return self.ready.first().map(|(_, _, handle)| *handle);
+        };
+        self.turn.clone_from(namespace);
+        Some(*handle)
+    }
+
+    /// Moves the delayed keys that are due to the ready ones, and the ready ones whose rank has passed to the due ones.
     fn promote(&mut self, now: Duration) {
         while let Some(&(due, _, handle)) = self.delayed.first()
             && due <= now
@@ -356,6 +382,14 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             // Ranked by its due time: this call may come later, and keys that were due first should run first.
             let state = self.ready(Class::Retry, due, due);
             self.enter(handle, state);
+        }
+        while let Some(&(rank, sequence, handle)) = self.ready.first()
+            && rank <= now
+            && let Some(entry) = self.entries.get(handle)
+        {
+            self.ready.pop_first();
+            let namespace = (self.namespace)(&entry.key);
+            self.due.insert((namespace, rank, sequence, handle));
         }
     }
 
@@ -383,7 +417,10 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let state = std::mem::replace(&mut entry.state, KeyState::Idle);
         match &state {
             KeyState::Ready { rank, sequence, .. } => {
-                self.ready.remove(&(*rank, *sequence, handle));
+                if !self.ready.remove(&(*rank, *sequence, handle)) {
+                    let namespace = (self.namespace)(&entry.key);
+                    self.due.remove(&(namespace, *rank, *sequence, handle));
+                }
             }
             KeyState::Delayed { due, sequence, .. } => {
                 self.delayed.remove(&(*due, *sequence, handle));

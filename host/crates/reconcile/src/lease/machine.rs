@@ -20,6 +20,12 @@ use jiff::Timestamp;
 
 use super::Times;
 
+/// The duration in a lease that its holder has released, as client-go states it.
+const RELEASED_S: u32 = 1;
+
+/// The largest number of transitions that the API server accepts.
+const TRANSITIONS_MAX: u32 = i32::MAX.unsigned_abs();
+
 /// One candidate's view of the lease. Its times are those of its monotonic clock, counted from any fixed moment.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -27,6 +33,8 @@ pub(super) struct Machine {
     times: Times,
     seen: Option<Seen>,
     held: Option<HeldLease>,
+    /// The term that this process asked for last. A lease with its identity in another term is an edit.
+    asked: Option<Term>,
 }
 
 /// The last observed content of the lease.
@@ -43,6 +51,14 @@ struct HeldLease {
     /// The time just before the last successful renewal was sent, on this machine's monotonic clock.
     since: Duration,
     version: ResourceVersion,
+}
+
+/// The start of a holder's term, in microseconds as the API server keeps it, and the transitions before it.
+type Term = (Option<i64>, u32);
+
+fn term(record: &LeaseRecord) -> Term {
+    let acquired = record.acquired.map(Timestamp::as_microsecond);
+    (acquired, record.transitions)
 }
 
 /// The next step of a candidate.
@@ -77,7 +93,14 @@ impl Machine {
             times,
             seen: None,
             held: None,
+            asked: None,
         }
+    }
+
+    /// Returns the holder and the stated duration of a lease that this process waits for.
+    pub(super) fn other_holder(&self) -> Option<(&str, u32)> {
+        let record = &self.seen.as_ref()?.record;
+        (!self.is_holder()).then_some((&record.holder, record.duration_s))
     }
 
     /// Returns true if this process has held the lease; the claim may have lapsed since.
@@ -110,7 +133,11 @@ impl Machine {
             return Decision::Lapse;
         }
         let Some(lease) = lease else {
-            // The holder of a deleted lease still believes in its claim until its next renewal.
+            // The holder of a deleted lease still believes in its claim until its next renewal. It is not older than this
+            // process's own duration, whatever the deleted lease stated.
+            if self.held.is_none() && self.seen.is_some() {
+                self.see(LeaseRecord::default(), now);
+            }
             return if self.is_held_by_another(now) {
                 Decision::Wait
             } else {
@@ -163,7 +190,7 @@ impl Machine {
             record: LeaseRecord {
                 holder: String::new(),
                 // As client-go does: a client that reads only the duration need not wait either.
-                duration_s: 1,
+                duration_s: RELEASED_S,
                 acquired: Some(wall),
                 renewed: Some(wall),
                 transitions: lease.record.transitions,
@@ -191,16 +218,23 @@ impl Machine {
         let Some(Seen { record, since }) = &self.seen else {
             return false;
         };
+        // An edit can remove the holder or name this process, while the last holder still believes in its claim until its
+        // next renewal.
+        let is_unheld = record.holder.is_empty();
+        let is_released = is_unheld && record.duration_s == RELEASED_S;
+        let is_mine = record.holder == self.identity && self.asked == Some(term(record));
+        if self.is_holder() || is_released || is_mine {
+            return false;
+        }
         // A holder with a longer duration keeps it; a shorter one, for example after an edit, does not count.
-        let stated = Duration::from_secs(record.duration_s.into());
-        let duration = stated.max(self.times.duration);
-        let is_another = !record.holder.is_empty() && record.holder != self.identity;
-        is_another && now.saturating_sub(*since) < duration
+        let stated = if is_unheld { 0 } else { record.duration_s };
+        let duration = Duration::from_secs(stated.into()).max(self.times.duration);
+        now.saturating_sub(*since) < duration
     }
 
     /// Returns the write that makes this process the holder.
     fn take(
-        &self,
+        &mut self,
         replaces: Option<ResourceVersion>,
         before: Option<LeaseRecord>,
         wall: Timestamp,
@@ -209,18 +243,21 @@ impl Machine {
             Some(before) if before.holder == self.identity => {
                 (before.acquired.or(Some(wall)), before.transitions)
             }
-            Some(before) => (Some(wall), before.transitions.saturating_add(1)),
+            // The API server refuses a larger number, so an edited lease could never be taken.
+            Some(before) => (
+                Some(wall),
+                before.transitions.saturating_add(1).min(TRANSITIONS_MAX),
+            ),
             None => (Some(wall), 0),
         };
-        Write {
-            replaces,
-            record: LeaseRecord {
-                holder: self.identity.clone(),
-                duration_s: self.times.duration_s(),
-                acquired,
-                renewed: Some(wall),
-                transitions,
-            },
-        }
+        let record = LeaseRecord {
+            holder: self.identity.clone(),
+            duration_s: self.times.duration_s(),
+            acquired,
+            renewed: Some(wall),
+            transitions,
+        };
+        self.asked = Some(term(&record));
+        Write { replaces, record }
     }
 }

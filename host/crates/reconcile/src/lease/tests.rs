@@ -78,8 +78,10 @@ fn l2_a_missing_lease_is_created() {
 }
 
 #[test]
-fn l2_a_lease_without_a_holder_is_acquired_at_once() {
-    let taken = write(machine("a").decide(Some(lease(7, "", 1)), s(0), wall(9)));
+fn l2_a_released_lease_is_acquired_at_once() {
+    let mut released = lease(7, "", 1);
+    released.record.duration_s = 1;
+    let taken = write(machine("a").decide(Some(released), s(0), wall(9)));
     assert_eq!(taken.replaces, Some(ResourceVersion(7)));
     assert_eq!(taken.record.transitions, 5);
     assert_eq!(taken.record.acquired, Some(wall(9)));
@@ -179,8 +181,52 @@ fn l2_only_the_holder_creates_a_deleted_lease_before_it_expires() {
         Decision::Wait
     );
     assert_eq!(waiting.decide(None, s(2), wall(1)), Decision::Wait);
-    assert_eq!(waiting.decide(None, s(14), wall(1)), Decision::Wait);
-    assert_eq!(write(waiting.decide(None, s(15), wall(1))).replaces, None);
+    assert_eq!(waiting.decide(None, s(16), wall(1)), Decision::Wait);
+    assert_eq!(write(waiting.decide(None, s(17), wall(1))).replaces, None);
+}
+
+/// An edit must not make a waiting process write while the last holder, which has not seen the edit yet, still does.
+#[test]
+fn l2_f15_an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
+    for (holder, duration_s) in [("", 15), ("", 0), ("", u32::MAX), ("b", 15)] {
+        let mut waiting = machine("b");
+        let held = Some(lease(1, "a", 1));
+        assert_eq!(waiting.decide(held, s(0), wall(1)), Decision::Wait);
+        let mut edited = lease(2, holder, 1);
+        edited.record.duration_s = duration_s;
+        let mut at = |seconds| waiting.decide(Some(edited.clone()), s(seconds), wall(1));
+        assert_eq!(at(20), Decision::Wait, "{holder:?} {duration_s}");
+        assert_eq!(at(34), Decision::Wait, "{holder:?} {duration_s}");
+        assert!(
+            matches!(at(35), Decision::Write(_)),
+            "{holder:?} {duration_s}"
+        );
+    }
+}
+
+/// The duration that a deleted lease stated must not keep a waiting process from a free lease for years.
+#[test]
+fn l2_f15_a_deleted_lease_with_a_huge_duration_is_free_after_the_own_duration() {
+    let mut waiting = machine("b");
+    let mut huge = lease(1, "x", 1);
+    huge.record.duration_s = i32::MAX.unsigned_abs();
+    let held = waiting.decide(Some(huge), s(0), wall(1));
+    assert_eq!(
+        (held, waiting.other_holder()),
+        (Decision::Wait, Some(("x", 2_147_483_647)))
+    );
+    assert_eq!(waiting.decide(None, s(1000), wall(1)), Decision::Wait);
+    assert_eq!(waiting.decide(None, s(1014), wall(1)), Decision::Wait);
+    assert_eq!(write(waiting.decide(None, s(1015), wall(1))).replaces, None);
+}
+
+#[test]
+fn l2_f15_the_transitions_stay_within_the_limit_of_the_api_server() {
+    let mut released = lease(1, "", 1);
+    released.record.duration_s = 1;
+    released.record.transitions = i32::MAX.unsigned_abs();
+    let taken = write(machine("a").decide(Some(released), s(0), wall(1)));
+    assert_eq!(taken.record.transitions, i32::MAX.unsigned_abs());
 }
 
 #[test]

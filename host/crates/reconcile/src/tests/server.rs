@@ -335,10 +335,12 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
             (["api"], _) => (200, discovery(true)),
             (["apis"], _) => (200, discovery(false)),
             (["apis", "apiextensions.k8s.io", ..], _) => (403, status(403, "Forbidden")),
-            (["apis", "events.k8s.io", ..], _) => (
-                201,
-                json!({"metadata": {"uid": "e", "resourceVersion": "1"}}),
-            ),
+            (["apis", "events.k8s.io", ..], [namespace, _, name @ ..]) => {
+                let made = || request.body["metadata"]["name"].clone();
+                let name = name.first().map_or_else(made, |name| json!(name));
+                let metadata = json!({"namespace": namespace, "name": name, "uid": "e", "resourceVersion": "1"});
+                (201, json!({ "metadata": metadata }))
+            }
             (_, [namespace, plural, name, rest @ ..]) if request.method != "GET" => {
                 let sub = if rest.is_empty() { "" } else { "status" };
                 state.writing.acquire().await.unwrap().forget();

@@ -13,8 +13,10 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Returns a queue in which a key may name its namespace, as in `demo/a`.
 fn queue() -> Queue<&'static str> {
-    Queue::new(QueueOptions::default())
+    let namespace = |key: &&str| Some(key.split_once('/')?.0.into());
+    Queue::new(QueueOptions::default(), namespace)
 }
 
 fn at(seconds: u64) -> Duration {
@@ -93,6 +95,49 @@ fn q3_a_burst_of_edits_goes_before_the_changes_of_its_first_children() {
 }
 
 #[test]
+fn q3_namespaces_take_turns_and_each_keeps_its_order() {
+    let mut queue = queue();
+    for key in [
+        "busy/1", "busy/2", "busy/3", "busy/4", "calm/1", "calm/2", "idle/1",
+    ] {
+        queue.trigger(key, Class::User, at(0));
+    }
+    let expected = [
+        "busy/1", "calm/1", "idle/1", "busy/2", "calm/2", "busy/3", "busy/4",
+    ];
+    assert_eq!(drain(&mut queue, at(0)), expected);
+}
+
+#[test]
+fn q3_an_edit_waits_for_one_pass_of_a_namespace_with_a_thousand_older_edits() {
+    let mut queue = Queue::<u32>::new(QueueOptions::default(), |key| {
+        Some(if *key == 0 { "quiet" } else { "noisy" }.into())
+    });
+    for key in 1..=1000 {
+        queue.trigger(key, Class::User, at(0));
+    }
+    // Edited again while they wait: neither the keys nor the turns change.
+    for key in 1..=1000 {
+        queue.trigger(key, Class::User, at(1));
+    }
+    queue.pop(at(9)).unwrap();
+    queue.trigger(0, Class::User, at(9));
+    let next = [queue.pop(at(9)).unwrap(), queue.pop(at(9)).unwrap()];
+    assert!(next.iter().any(|ticket| ticket.key == 0), "{next:?}");
+    assert_eq!(queue.depth(), 998);
+}
+
+#[test]
+fn q3_follow_ups_of_another_namespace_do_not_go_before_an_edit() {
+    let mut queue = queue();
+    for key in ["busy/1", "busy/2"] {
+        queue.trigger(key, Class::Child, at(0));
+    }
+    queue.trigger("calm/1", Class::User, at(4));
+    assert_eq!(drain(&mut queue, at(4)), ["calm/1", "busy/1", "busy/2"]);
+}
+
+#[test]
 fn a_more_urgent_trigger_moves_a_waiting_key_up() {
     let mut queue = queue();
     queue.trigger("a", Class::Initial, at(0));
@@ -136,7 +181,7 @@ fn failures_back_off_exponentially_with_jitter_up_to_a_cap() {
 
 #[test]
 fn keys_that_fail_together_do_not_retry_together() {
-    let mut queue = Queue::<u32>::new(QueueOptions::default());
+    let mut queue = Queue::<u32>::new(QueueOptions::default(), |_| None);
     for key in 0..100 {
         queue.trigger(key, Class::Child, at(0));
     }
@@ -328,7 +373,7 @@ fn a_settled_key_takes_no_memory() {
     queue.trigger("a", Class::User, at(0));
     drain(&mut queue, at(0));
     assert!(queue.entries.is_empty() && queue.handles.is_empty());
-    assert!(queue.ready.is_empty() && queue.delayed.is_empty());
+    assert!(queue.ready.is_empty() && queue.due.is_empty() && queue.delayed.is_empty());
 }
 
 /// One step of the property test, on one of a few keys.
@@ -366,6 +411,12 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (key, next).prop_map(|(key, next)| Step::Done(key, next)),
         2 => millis.prop_map(Step::Advance),
     ]
+}
+
+/// Puts a third of the keys of the property tests into each of two namespaces, and the others into none.
+fn three_namespaces(key: u8) -> Namespace {
+    let name = ["a", "b"].get(usize::from(key % 3))?;
+    Some((*name).into())
 }
 
 /// The promises about one key, as a simple model.
@@ -506,7 +557,7 @@ proptest! {
     /// Q1: one pass at a time, no lost trigger, no pass without a trigger.
     #[test]
     fn the_queue_keeps_its_promises(steps in proptest::collection::vec(step(), 1000)) {
-        let mut queue = Queue::new(QueueOptions::default());
+        let mut queue = Queue::new(QueueOptions::default(), |key| three_namespaces(*key));
         let mut reference = Reference::default();
         for step in steps {
             reference.step(&mut queue, step);
@@ -514,12 +565,33 @@ proptest! {
         reference.settle(&mut queue);
     }
 
+    /// Q3: between two turns of a namespace with a due key, no other namespace has two turns with due keys.
+    #[test]
+    fn q3_no_namespace_has_two_turns_while_another_waits(
+        triggers in proptest::collection::vec((0..30_u8, 0..20_u64), 1..60),
+        first in 20..40_u64,
+    ) {
+        let mut queue = Queue::new(QueueOptions::default(), |key| three_namespaces(*key));
+        for (key, time) in triggers {
+            queue.trigger(key, Class::User, at(time));
+        }
+        let tickets = std::iter::from_fn(|| queue.pop(at(first)));
+        let order: Vec<Namespace> = tickets.map(|ticket| three_namespaces(ticket.key)).collect();
+        for (place, namespace) in order.iter().enumerate() {
+            let after = &order[place + 1..];
+            let until = after.iter().position(|other| other == namespace);
+            let between = &after[..until.unwrap_or_default()];
+            let others: BTreeSet<_> = between.iter().collect();
+            prop_assert_eq!(others.len(), between.len(), "{:?}", order);
+        }
+    }
+
     /// For any steps around swaps: one pass at a time, and each key has a pass that began after the last swap.
     #[test]
     fn l5_every_key_has_a_pass_after_a_swap(
         steps in proptest::collection::vec(step_or_swap(), 200)
     ) {
-        let mut queue = Queue::new(QueueOptions::default());
+        let mut queue = Queue::new(QueueOptions::default(), |key| three_namespaces(*key));
         let mut reference = Reference::default();
         // The keys without a pass since the last swap.
         let mut owed = BTreeSet::new();

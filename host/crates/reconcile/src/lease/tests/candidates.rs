@@ -1,4 +1,5 @@
-//! Several candidates for one lease: their clocks differ, processes freeze, and messages are late or lost.
+//! Several candidates for one lease: their clocks differ, processes freeze, messages are late or lost, and another client
+//! edits the lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -97,6 +98,18 @@ enum Event {
     GiveUp {
         step: usize,
     },
+    Edit(Edit),
+}
+
+/// An edit of the lease by another client.
+#[derive(Clone, Debug)]
+enum Edit {
+    /// Removes the holder and states another duration, but not that of a released lease.
+    RemoveHolder(u32),
+    /// Names a candidate, or with a larger number a foreign holder.
+    Name(usize),
+    /// Changes the start of the term and the number of transitions.
+    Restart(u32),
 }
 
 struct World {
@@ -134,6 +147,25 @@ impl World {
         self.events.insert((at, self.count), (index, event));
     }
 
+    fn edit(&mut self, edit: Edit) {
+        let Some(Lease { version, record }) = &mut self.lease else {
+            return;
+        };
+        match edit {
+            Edit::RemoveHolder(duration_s) => {
+                record.holder.clear();
+                record.duration_s = duration_s;
+            }
+            Edit::Name(index) => record.holder = format!("candidate {index}"),
+            Edit::Restart(transitions) => {
+                record.acquired = None;
+                record.transitions = transitions;
+            }
+        }
+        self.version += 1;
+        *version = ResourceVersion(self.version);
+    }
+
     fn run(&mut self) {
         while let Some(((now, _), (index, event))) = self.events.pop_first() {
             if now > END {
@@ -169,6 +201,7 @@ impl World {
                 } => {
                     self.answer(now, index, request, sent, result);
                 }
+                Event::Edit(edit) => self.edit(edit),
                 Event::GiveUp { step } => {
                     if self.candidates[index].step == step {
                         self.pause(now, index);
@@ -321,10 +354,24 @@ fn nature() -> impl Strategy<Value = Nature> {
         })
 }
 
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        (2..100_u32).prop_map(Edit::RemoveHolder),
+        (0..4_usize).prop_map(Edit::Name),
+        (0..=u32::MAX).prop_map(Edit::Restart),
+    ]
+}
+
 proptest! {
     #[test]
-    fn l2_f15_no_two_candidates_hold_claims_at_the_same_time(natures in vec(nature(), 2..=3)) {
+    fn l2_f15_no_two_candidates_hold_claims_at_the_same_time(
+        natures in vec(nature(), 2..=3),
+        edits in vec((0..END, edit()), 0..8),
+    ) {
         let mut world = World::new(natures);
+        for (at, edit) in edits {
+            world.add(at, 0, Event::Edit(edit));
+        }
         world.run();
         for (index, one) in world.candidates.iter().enumerate() {
             for other in &world.candidates[..index] {

@@ -1,0 +1,103 @@
+//! The failures of requests, and their meaning for a watch.
+
+use std::time::Duration;
+
+use kube::core::Status;
+
+use crate::{machine::StepFailure, stored::Malformed};
+
+/// A failed request.
+#[derive(Debug, thiserror::Error)]
+pub enum WireFailure {
+    /// The request could not be made, sent or answered.
+    #[error("failed to reach the API server")]
+    Transport(#[source] kube::Error),
+    /// The request could not be built.
+    #[error("failed to build a request")]
+    Build(#[from] kube::core::request::Error),
+    /// The deadline passed.
+    #[error("the API server did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The API server returned an error status.
+    #[error("the API server answered {code}: {message}")]
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// The message of the API server.
+        message: String,
+        /// The pause that it requests.
+        retry_after: Option<Duration>,
+    },
+    /// The answer is larger than the limit.
+    #[error("the API server sent more than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The answer could not be read.
+    #[error("failed to read what the API server sent")]
+    Malformed(#[from] Malformed),
+}
+
+impl WireFailure {
+    /// Returns the failure of a status; the pause in a header counts more than the one in the body.
+    pub(super) fn of_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
+        let in_body = status.details.map(|details| details.retry_after_seconds);
+        let seconds = in_header.or_else(|| in_body.filter(|seconds| *seconds > 0));
+        Self::Status {
+            code,
+            message: status.message,
+            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        }
+    }
+
+    /// Returns true if the API server has just started to serve the kind and requests a moment.
+    pub(crate) fn is_initializing(&self) -> bool {
+        matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
+    }
+
+    /// The meaning of the failure for a watch.
+    pub(crate) const fn meaning(&self) -> StepFailure {
+        match self {
+            Self::Status { code: 410, .. } => StepFailure::Gone,
+            Self::Status { code: 504, .. } => StepFailure::Behind,
+            Self::Status {
+                code: 401 | 403 | 404 | 405,
+                ..
+            } => StepFailure::Refused,
+            Self::Status {
+                retry_after: Some(after),
+                ..
+            } => StepFailure::Throttled(*after),
+            Self::Malformed(_) | Self::TooLarge { .. } => StepFailure::Unreadable,
+            _ => StepFailure::Broken,
+        }
+    }
+
+    /// Returns true if the object or the kind does not exist.
+    pub(crate) const fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status { code: 404, .. })
+    }
+
+    /// Returns true if the API server does not accept the credentials.
+    pub(crate) const fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Status { code: 401, .. })
+    }
+
+    /// Returns true if the API server denied access.
+    pub(crate) const fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                code: 401 | 403,
+                ..
+            }
+        )
+    }
+}
+
+impl From<serde_json::Error> for WireFailure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(Malformed::Parse(error))
+    }
+}
