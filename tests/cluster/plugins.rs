@@ -29,7 +29,10 @@ pub(crate) fn cache_grants() -> Value {
             {"group": "apps", "kind": "Deployment"},
             {"group": "policy", "kind": "PodDisruptionBudget"},
         ],
-        "reads": [{"kind": "Pod", "access": "metadata"}],
+        "reads": [
+            {"kind": "Pod", "access": "metadata"},
+            {"kind": "Secret", "access": "metadata"},
+        ],
     })
 }
 const NAME: &str = "cache";

@@ -44,7 +44,10 @@ fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| {
         let plane = ControlPlane::shared();
-        let options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
+        let mut options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
+        let config = manifest::root().join("tests/cluster/backup.yaml");
+        let config = format!("backup={}", config.display());
+        options.arguments.extend(["--config".to_owned(), config]);
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host should start");
         prepare(plane, &host);
         Shared { plane, host }
@@ -253,6 +256,14 @@ pub(crate) fn is_ready(parent: &Value) -> bool {
                 condition["type"] == *kind && condition["observedGeneration"] == *generation
             })
     })
+}
+
+/// The identity of the parent for which a child is retained, without the proof of the host; empty if
+/// it is not retained.
+pub(crate) fn retained_for(metadata: &Value) -> &str {
+    let mark = metadata["annotations"]["innkeeper.dev/retained-for"].as_str();
+    let identity = mark.and_then(|mark| mark.split(' ').next());
+    identity.unwrap_or_default()
 }
 
 /// The reason of a parent's condition.

@@ -1,8 +1,9 @@
 //! The guest `wordpress` on the shared host: order of the start, passwords and data that outlive the parent.
 
+use innkeeper_tests::manifest::condition;
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target};
+use crate::suite::{Site, Target, reason, retained_for};
 
 const PARENT: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
 const WEB: Target<'static> = ("apps/v1", "Deployment", "example-wordpress");
@@ -51,10 +52,7 @@ fn the_article_becomes_ready() {
     let identity = format!("example.com/Wordpress/{}/example-wordpress", site.namespace);
     for target in RETAINED {
         let metadata = &site.get(target)["metadata"];
-        assert_eq!(
-            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
-            "{target:?}"
-        );
+        assert_eq!(retained_for(metadata), identity, "{target:?}");
         assert!(metadata["ownerReferences"].is_null(), "{target:?}");
     }
     assert_eq!(site.get(WEB_SERVICE)["spec"]["type"], "NodePort");
@@ -236,6 +234,64 @@ fn data_and_passwords_outlive_the_parent_and_are_reused() {
     );
 }
 
+/// A StatefulSet whose claim template has the labels and annotations of a retained child.
+fn forger(namespace: &str, copied: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "forger", "namespace": namespace},
+        "spec": {
+            "replicas": 1, "serviceName": "forger",
+            "selector": {"matchLabels": {"app": "forger"}},
+            "template": {
+                "metadata": {"labels": {"app": "forger"}},
+                "spec": {"containers": [{"name": "c", "image": "registry.example.com/forger:1"}]},
+            },
+            "volumeClaimTemplates": [{
+                "metadata": {
+                    "name": "data",
+                    "labels": copied["labels"],
+                    "annotations": copied["annotations"],
+                },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }],
+        },
+    })
+}
+
+// A6: the host would own the claims of another user, and delete them with the parent.
+#[test]
+fn a_claim_from_a_template_with_the_annotation_of_a_child_is_not_taken_up() {
+    const FORGED: Target<'static> = ("v1", "PersistentVolumeClaim", "data-forger-0");
+
+    let (site, _) = article("wordpress-forged");
+    let copied = site.get(DATA)["metadata"].clone();
+    let tenant = forger(&site.namespace, &copied);
+    site.plane.user().apply(&tenant).unwrap();
+    let forged = site.wait("the claim is made", FORGED, |claim| {
+        retained_for(&claim["metadata"]) == retained_for(&copied)
+    });
+    let label = "innkeeper.dev/plugin";
+    assert_eq!(forged["metadata"]["labels"][label], copied["labels"][label]);
+    let delete = json!({ "spec": { "deletionPolicy": "Delete" } });
+    site.merge(PARENT, &delete);
+    for target in RETAINED {
+        site.wait("a child is owned", target, |child| {
+            child["metadata"]["ownerReferences"][0]["kind"] == "Wordpress"
+        });
+    }
+    site.wait_ready(PARENT);
+    site.settle();
+    assert!(site.get(FORGED)["metadata"]["ownerReferences"].is_null());
+    site.delete(PARENT);
+    for target in RETAINED.into_iter().chain(OWNED) {
+        site.wait_gone(target);
+    }
+    assert!(site.get(FORGED)["metadata"]["deletionTimestamp"].is_null());
+}
+
 // A changed deletion policy replaces the annotation by an owner reference; then everything is
 // deleted with the parent.
 #[test]
@@ -270,4 +326,50 @@ fn the_deletion_policy_can_delete_everything_with_the_parent() {
     for target in RETAINED.into_iter().chain(OWNED) {
         site.wait_gone(target);
     }
+}
+
+// A site that names the passwords of a site that does not exist yet would start with them, if its Pods
+// waited for the Secret: the kubelet is faster than a pass that refuses it.
+#[test]
+fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
+    let site = Site::new("wordpress-deputy");
+    let external = json!({
+        "host": "elsewhere", "credentialsSecretRef": { "name": "example-wordpress-mysql" },
+    });
+    let thief = json!({
+        "apiVersion": "example.com/v1", "kind": "Wordpress",
+        "metadata": { "name": "thief", "namespace": site.namespace },
+        "spec": { "database": { "external": external } },
+    });
+    site.plane.user().apply(&thief).unwrap();
+    let thief = ("example.com/v1", "Wordpress", "thief");
+    site.wait("the missing Secret is reported", thief, |parent| {
+        reason(parent, "Degraded") == "SecretNotFound"
+    });
+    site.apply_example("examples/wordpress/01-article.yaml");
+    site.wait_ready(PARENT);
+    let refused = |parent: &Value| {
+        condition(parent, "Synced").is_some_and(|it| {
+            it.contains(
+                "Secret example-wordpress-mysql belongs to another parent: annotate it with \
+                 innkeeper.dev/shared-with: Wordpress.example.com/thief",
+            )
+        })
+    };
+    site.wait("the Secret of the other site is refused", thief, refused);
+    assert!(site.find(("apps/v1", "Deployment", "thief")).is_none());
+
+    // A parent of the same kind and name in another group is another parent.
+    let share = |with: &str| {
+        let annotations = json!({ "innkeeper.dev/shared-with": with });
+        site.merge(
+            PASSWORDS,
+            &json!({ "metadata": { "annotations": annotations } }),
+        );
+    };
+    share("Wordpress.other.org/thief");
+    site.settle();
+    assert!(site.find(("apps/v1", "Deployment", "thief")).is_none());
+    share("Wordpress.example.com/thief");
+    site.wait_ready(thief);
 }

@@ -1,6 +1,6 @@
 //! The configuration of the plugin.
 
-use innkeeper_sdk::tenants::ReferenceScope;
+use innkeeper_sdk::{pod::PodMetadataLists, tenants::ReferenceScope};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,10 @@ pub(crate) struct Tenants {
     pub(crate) host_volumes: bool,
     /// Service accounts that parents may name for their runs. Empty: none.
     pub(crate) service_accounts: Vec<String>,
-    /// True if the scripts of parents and of their models run. Scripts that do not run cause a warning.
+    /// Keys of labels and annotations that parents may set on the Pods of their runs.
+    pub(crate) pod_metadata: PodMetadataLists,
+    /// True if the scripts of parents and of their models run, and if parents may name variables and
+    /// mounts that change the programs of the run. Scripts that do not run cause a warning.
     pub(crate) scripts: bool,
     /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).

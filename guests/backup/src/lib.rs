@@ -27,7 +27,7 @@ mod tests;
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     batch::v1::{CronJob, Job},
-    core::v1::{PersistentVolumeClaim, Pod, Secret},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret},
 };
 
 use crate::{
@@ -65,6 +65,8 @@ impl Reconciler for Plugin {
             .read::<S3>(Access::Full, ReadScope::ParentNamespace)
             // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
+            // The ConfigMaps of variables, so that a change of them is seen.
+            .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
             // The owners of the claims that a parent names.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
             .read::<Job>(Access::Full, ReadScope::ParentNamespace)

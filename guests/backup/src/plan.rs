@@ -71,6 +71,7 @@ impl<'a> Plan<'a> {
             schedule,
             rendered,
         };
+        tenants::check_local(plan.claimed_locals(), limits)?;
         plan.warn_about_retention();
         Ok(plan)
     }

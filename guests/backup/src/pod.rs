@@ -16,6 +16,9 @@ mod volumes;
 /// does not need.
 const USER: i64 = 65532;
 
+/// The directories of the run that no volume of the parent may cover; see `volumes`.
+pub(crate) const DIRECTORIES: [&str; 4] = ["/home/gobackup", "/tmp", volumes::STATE, "/work"];
+
 /// The name of the container with gobackup.
 pub(crate) const CONTAINER: &str = "gobackup";
 
@@ -43,6 +46,32 @@ for key in $STORAGES; do
 done
 printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
 "#;
+
+/// The beginning of the script: it fails if a credential has several lines, because gobackup expands
+/// credentials before it parses the configuration. A further line would be a further setting, which can be
+/// a script. A line feed at the end is harmless. The last three characters are line breaks of YAML too.
+fn guard(plan: &Plan<'_>) -> String {
+    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
+    let names: Vec<&str> = credentials.map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let names = names.join(" ");
+    format!(
+        r#"feed='
+'
+for name in {names}; do
+  eval "value=\$$name"
+  for break in "$feed" "$(printf '\r')" "$(printf '\302\205')" "$(printf '\342\200\250')" \
+    "$(printf '\342\200\251')"; do
+    case ${{value%"$feed"}} in
+    *"$break"*) echo "$name has several lines" >&2; exit 1 ;;
+    esac
+  done
+done
+"#
+    )
+}
 
 /// The template of a run's Pods.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
@@ -81,7 +110,7 @@ fn container(plan: &Plan<'_>) -> Container {
         image: Some(image.clone()),
         image_pull_policy: Some(spec.image_pull_policy.unwrap_or_default().into()),
         command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
-        args: Some(vec![SCRIPT.to_owned()]),
+        args: Some(vec![format!("{}{SCRIPT}", guard(plan))]),
         env: Some(env(plan)),
         env_from: (!env_from.is_empty()).then_some(env_from),
         resources: Some(block::resources(

@@ -43,6 +43,8 @@ pub(crate) enum Origin {
 /// A storage of type local.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalStorage {
+    /// The name of the object.
+    pub(crate) name: String,
     /// The key in the configuration.
     pub(crate) key: String,
     pub(crate) path: String,

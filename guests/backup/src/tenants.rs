@@ -1,10 +1,11 @@
 //! Checks of a parent against the limits for those who create parents.
 
 use crate::{
-    api::{ArchiveSettings, Parent},
+    api::{ArchiveSettings, BackupSpec, Parent},
     config::Tenants,
+    pod,
     references::Source,
-    render::{Origin, Rendered},
+    render::{LocalStorage, Origin, Rendered},
     status::Warning,
     stop::Stop,
 };
@@ -12,8 +13,11 @@ use innkeeper_sdk::{
     claim,
     prelude::*,
     references::References,
-    tenants::{ReferenceScope, check_image, check_reference, check_secrets},
+    tenants::{
+        check_environment, check_image, check_listed, check_mount, check_reference, check_secrets,
+    },
 };
+use serde_json::Value;
 
 /// Checks the fields of the parent that the configuration limits. An error lies in the parent.
 pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop> {
@@ -21,29 +25,88 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images).map_err(Stop::Invalid)?;
     }
-    if let Some(name) = &spec.service_account_name
-        && !limits.service_accounts.contains(name)
-    {
-        return Err(Stop::Invalid(format!(
-            "spec.serviceAccountName: tenants.serviceAccounts of the plugin's configuration does not \
-             list {name}"
-        )));
+    let (path, list) = ("spec.serviceAccountName", "tenants.serviceAccounts");
+    let names = &spec.service_account_name;
+    check_listed(path, list, names, &limits.service_accounts).map_err(Stop::Invalid)?;
+    let template = spec.pod_template.as_ref();
+    if let Some(given) = template.and_then(|it| it.metadata.as_ref()) {
+        let path = "spec.podTemplate.metadata";
+        given
+            .check(path, &limits.pod_metadata)
+            .map_err(Stop::Invalid)?;
     }
     let mut volumes = spec.volumes.iter();
     match volumes.find(|volume| volume.nfs.is_some() || volume.host_path.is_some()) {
-        Some(volume) if !limits.host_volumes => Err(Stop::Invalid(format!(
-            "spec.volumes: {} is a directory of the node or of an NFS server, and tenants.hostVolumes of \
-             the plugin's configuration is off",
-            volume.name
-        ))),
-        _ => Ok(()),
+        Some(volume) if !limits.host_volumes => {
+            return Err(Stop::Invalid(format!(
+                "spec.volumes: {} is a directory of the node or of an NFS server, and \
+                 tenants.hostVolumes of the plugin's configuration is off",
+                volume.name
+            )));
+        }
+        _ => {}
     }
+    check_code(spec, limits).map_err(Stop::Invalid)
+}
+
+/// Checks that no field changes the programs of the run, unless scripts are allowed.
+fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
+    if limits.scripts {
+        return Ok(());
+    }
+    if spec.expand_env {
+        return Err(
+            "spec.expandEnv: a variable of several lines adds settings to the configuration, scripts \
+             too, and tenants.scripts of the plugin's configuration is off"
+                .to_owned(),
+        );
+    }
+    check_environment("spec", &spec.env, &spec.env_from)?;
+    let mut mounts = spec.volumes.iter().map(|it| it.mount_path.as_str());
+    mounts.try_for_each(|mount| check_mount("spec.volumes", mount, &pod::DIRECTORIES))
+}
+
+/// Checks the paths of the storages of type local, where the run mounts a claim.
+///
+/// An error lies in the storage.
+pub(crate) fn check_local<'a>(
+    mut storages: impl Iterator<Item = &'a LocalStorage>,
+    limits: &Tenants,
+) -> Result<(), Stop> {
+    if limits.scripts {
+        return Ok(());
+    }
+    storages.try_for_each(|storage| {
+        let path = format!("Storage {}: config.path", storage.name);
+        check_mount(&path, &storage.path, &pod::DIRECTORIES).map_err(Stop::invalid_reference)
+    })
 }
 
 /// The keys of a database whose values are scripts.
 const DATABASE_SCRIPTS: [&str; 3] = ["after_script", "before_script", "on_exit"];
 
-/// Removes scripts that may not run, and returns a warning that names them.
+/// The starts of options with which openssl and the client programs of MySQL load code, or settings that
+/// load code. MySQL accepts a shortened option, so these are short.
+const LOADING_OPTIONS: [&str; 6] = [
+    "default-a",
+    "defaults",
+    "engine",
+    "login-p",
+    "plug",
+    "provider",
+];
+
+/// True if arguments have an option that loads code.
+fn loads_code(arguments: &str) -> bool {
+    let plain = arguments.replace(['\'', '"', '\\'], "").replace('_', "-");
+    plain.split_whitespace().any(|word| {
+        let option = word.trim_start_matches('-');
+        option.len() < word.len() && LOADING_OPTIONS.iter().any(|it| option.starts_with(it))
+    })
+}
+
+/// Removes scripts that may not run, also those in arguments of programs, and returns a warning that
+/// names them.
 pub(crate) fn remove_scripts(
     settings: &mut ArchiveSettings,
     databases: &mut [Source],
@@ -61,11 +124,27 @@ pub(crate) fn remove_scripts(
             removed.push(field.to_owned());
         }
     }
+    // tar runs the programs that its options name.
+    if let Some(given) = &mut settings.compress_with
+        && given.args.take().is_some_and(|text| !text.is_empty())
+    {
+        removed.push("compressWith.args".to_owned());
+    }
+    if let Some(given) = &mut settings.encode_with
+        && given.args.take_if(|text| loads_code(text)).is_some()
+    {
+        removed.push("encodeWith.args".to_owned());
+    }
     for database in databases {
         for key in DATABASE_SCRIPTS {
             if database.config.remove(key).is_some() {
                 removed.push(database.path(key));
             }
+        }
+        let arguments = database.config.get("args").and_then(Value::as_str);
+        if arguments.is_some_and(loads_code) {
+            database.config.remove("args");
+            removed.push(database.path("args"));
         }
     }
     (!removed.is_empty()).then(|| {
@@ -89,7 +168,9 @@ pub(crate) fn check_references(
     limits: &Tenants,
 ) -> Result<(), Stop> {
     let spec = &parent.spec;
-    let mut wanted = References::new().environment(&spec.env, &spec.env_from);
+    let mut wanted = References::new()
+        .environment(&spec.env, &spec.env_from)
+        .pull_secrets(&spec.image_pull_secrets);
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
             wanted = wanted.secret(&secret.name, [secret.key.as_str()]);
@@ -104,11 +185,7 @@ pub(crate) fn check_references(
     }
     let found = wanted.read(request, host)?;
     check_secrets(request, limits.references, found.objects()).map_err(refused)?;
-    // An optional Secret too: a later run would take it up.
-    let missing: Vec<&str> = match limits.references {
-        ReferenceScope::Shared => found.absent_secrets().collect(),
-        ReferenceScope::Namespace => found.missing_secrets().collect(),
-    };
+    let missing: Vec<&str> = found.awaited_secrets(limits.references).collect();
     if !missing.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretNotFound",

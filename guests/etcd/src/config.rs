@@ -1,5 +1,6 @@
 //! The configuration of the plugin.
 
+use innkeeper_sdk::tenants::ReferenceScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
     pub(crate) images: Vec<String>,
+    /// Secrets and claims that parents may use: shared (their own, those of no parent, and those with
+    /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
+    pub(crate) references: ReferenceScope,
 }
 
 /// Images of the plugin.

@@ -21,7 +21,7 @@ mod tests;
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -49,6 +49,8 @@ impl Reconciler for Plugin {
             .label_selector(PODS)
             // For claims that are no children, the labels name the cluster that made them.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
+            // The owners of Secrets for pulling images.
+            .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)
             // The class of the claims decides if they can grow.
             .read::<StorageClass>(Access::Full, ReadScope::Cluster)
             .config_schema::<Config>()
@@ -59,7 +61,7 @@ impl Reconciler for Plugin {
         let config: Config = request.config()?;
         let cluster = Cluster::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &cluster)?;
-        if let Err(problem) = validate::spec(&cluster, &observation) {
+        if let Err(problem) = validate::spec(request, &cluster, &observation) {
             // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
             let resting = step::rest(&cluster, &observation);
             let report = report::report(request, &cluster, &observation, &resting);

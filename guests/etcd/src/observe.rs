@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{
+    prelude::*,
+    references::{Found, References},
+};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
     api::EtcdClusterStatus,
@@ -33,6 +37,8 @@ pub(crate) struct Observation {
     pub(crate) was_formed: bool,
     /// The StorageClass of the claims allows them to grow.
     pub(crate) can_grow: bool,
+    /// The Secrets for pulling images.
+    pub(crate) pull_secrets: Found,
 }
 
 /// A claim of a member.
@@ -43,6 +49,7 @@ pub(crate) struct Claim {
     pub(crate) is_ours: bool,
     /// The claim is being deleted.
     pub(crate) is_leaving: bool,
+    pub(crate) metadata: ObjectMeta,
 }
 
 /// A Pod of a member.
@@ -77,6 +84,9 @@ impl Observation {
             claims,
             pods: pods(host, cluster)?,
             was_formed: status.is_some_and(|status| status.cluster_formed),
+            pull_secrets: References::new()
+                .pull_secrets(&cluster.spec.image_pull_secrets)
+                .read(request, host)?,
         })
     }
 
@@ -145,6 +155,7 @@ fn claims(
                 child,
                 is_ours: uid.is_some_and(|uid| uid == cluster.uid),
                 is_leaving: found.metadata.deletion_timestamp.is_some(),
+                metadata: found.metadata,
             },
         );
     }

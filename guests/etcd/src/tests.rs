@@ -421,3 +421,107 @@ fn an_image_outside_the_list_is_invalid() {
     let fine = request("quay.io/coreos/etcd:v3.6.14");
     Plugin::reconcile(&fine, &host()).expect("the list has the repository");
 }
+
+/// A claim or Secret that the host made for another parent.
+fn of_another(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "other" });
+    object
+}
+
+#[test]
+fn pull_secrets_of_other_parents_are_invalid() {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "registry", "namespace": "default" },
+    });
+    let reconcile = |host: &FakeHost, tenants: Value| {
+        let parent = parent(json!({ "imagePullSecrets": [{ "name": "registry" }] }));
+        let request = TestRequest::new(&parent).config(&json!({ "tenants": tenants }));
+        Plugin::reconcile(&request.build(), host)
+            .map(|_| ())
+            .map_err(|fault| fault.message)
+    };
+    assert_eq!(reconcile(&host().object(&secret), json!({})), Ok(()));
+    let foreign = host().object(&of_another(secret));
+    let expected = "spec.imagePullSecrets: Secret registry belongs to another parent: annotate it with \
+                    innkeeper.dev/shared-with: EtcdCluster.etcd.ydzs.io/demo, or name another";
+    assert_eq!(reconcile(&foreign, json!({})).unwrap_err(), expected);
+    let missing = "spec.imagePullSecrets: Secret not found: registry";
+    assert_eq!(reconcile(&host(), json!({})).unwrap_err(), missing);
+    let namespace = json!({ "references": "namespace" });
+    assert_eq!(reconcile(&foreign, namespace), Ok(()));
+}
+
+#[test]
+fn claims_of_other_parents_are_not_adopted() {
+    let adopting =
+        parent(json!({ "size": 3, "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));
+    let [first, second, third] = <[Value; 3]>::try_from(retained_claims()).unwrap();
+    let reconcile = |request: TestRequest, claims: &[&Value], tenants: Value| {
+        let host = host().objects(claims.iter().copied());
+        let request = request.config(&json!({ "tenants": tenants })).build();
+        Plugin::reconcile(&request, &host).map_err(|fault| (fault.kind, fault.message))
+    };
+    let check_adopts = |claims: &[&Value], tenants: Value| {
+        let outcome = reconcile(TestRequest::new(&adopting), claims, tenants).unwrap();
+        let state = &outcome.child("state").unwrap().object;
+        assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+        outcome
+    };
+    // A claim without the mark of a parent is free.
+    let founded = check_adopts(&[&first, &second, &third], json!({}));
+    let foreign = of_another(second);
+    let expected = "claim data-demo-1 belongs to another parent: annotate it with \
+                    innkeeper.dev/shared-with: EtcdCluster.etcd.ydzs.io/demo, or name another";
+    let expected = (FaultKind::Invalid, expected.to_owned());
+    let claims = [&first, &foreign, &third];
+    let refused = reconcile(TestRequest::new(&adopting), &claims, json!({}));
+    assert_eq!(refused.unwrap_err(), expected);
+    // Neither is one that another parent makes after the record, which the StatefulSet would mount.
+    for parent in [&adopting, &article()] {
+        let begun = || observing(parent, &settled(&founded, 0));
+        let refused = reconcile(begun(), &[&foreign], json!({}));
+        assert_eq!(refused.unwrap_err(), expected);
+    }
+    check_adopts(&claims, json!({ "references": "namespace" }));
+    let mut shared = foreign.clone();
+    shared["metadata"]["annotations"] =
+        json!({ "innkeeper.dev/shared-with": "EtcdCluster.etcd.ydzs.io/demo" });
+    check_adopts(&[&first, &shared, &third], json!({}));
+}
+
+#[test]
+fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
+    let mut beyond = retained_claims().remove(0);
+    beyond["metadata"]["name"] = json!("data-demo-7");
+    let first = answer(TestRequest::new(&article()), &host());
+    let foreign = host().object(&of_another(beyond));
+    let second = answer(observing(&article(), &settled(&first, 0)), &foreign);
+    assert!(second.child("members").is_some());
+}
+
+#[test]
+fn names_of_flags_are_plain() {
+    let schema = &Plugin::describe().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let with = |name: &str| parent(json!({ "size": 1, "options": { name: "1" } }));
+    let broken = |name: &str| {
+        let verdict = kube_cel::Validator::new().validate(schema, &json!(with(name)), None);
+        verdict.is_err()
+    };
+    let refused = |name: &str| {
+        let answer = Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host());
+        answer.err().map(|fault| fault.message)
+    };
+    for name in ["heartbeat-interval", "snapshot-count", "v2"] {
+        assert!(!broken(name), "{name}");
+        assert_eq!(refused(name), None);
+    }
+    for name in ["A", "a b", "a=b", "a\n", "a.b", "ä", "a=1 --data-dir", ""] {
+        assert!(broken(name), "{name}");
+        let expected = format!(
+            "spec.options: \"{name}\" is no name of a flag, which has lower-case letters, digits and dashes \
+             only"
+        );
+        assert_eq!(refused(name), Some(expected));
+    }
+}

@@ -1,17 +1,26 @@
 //! Checks of the spec that CEL rules cannot express.
 
 use innkeeper_sdk::{
+    prelude::*,
     quantity::{Amount, check_resources},
-    tenants::check_image,
+    tenants::{check_image, check_pull_secrets, check_reference},
 };
 
-use crate::{cluster::Cluster, observe::Observation, version::check_upgrade};
+use crate::{api::ExistingClaims, cluster::Cluster, observe::Observation, version::check_upgrade};
 
 /// Checks the spec. The error names the field, the problem and the remedy.
-pub(crate) fn spec(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
+pub(crate) fn spec(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+) -> Result<(), String> {
+    let limits = &cluster.config.tenants;
     if let Some(image) = &cluster.spec.image {
-        check_image("spec.image", image, &cluster.config.tenants.images)?;
+        check_image("spec.image", image, &limits.images)?;
     }
+    options(cluster)?;
+    check_pull_secrets(request, limits.references, &observation.pull_secrets)?;
+    claims(request, cluster, observation)?;
     let size = &cluster.spec.storage.size.0;
     if Amount::parse(size).is_none() {
         return Err(format!("spec.storage.size: \"{size}\" is not a quantity"));
@@ -23,4 +32,43 @@ pub(crate) fn spec(cluster: &Cluster<'_>, observation: &Observation) -> Result<(
         (Some(current), Some(target)) => check_upgrade(current, target),
         _ => Ok(()),
     }
+}
+
+/// Checks the names of flags again, because the definition may have been installed without this plugin's
+/// rules. A name such as `data-dir=/x` would state a flag under another name.
+fn options(cluster: &Cluster<'_>) -> Result<(), String> {
+    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_name = |name: &&String| !name.is_empty() && name.bytes().all(is_part);
+    let mut names = cluster.spec.options.keys();
+    match names.find(|name| !is_name(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "spec.options: \"{name}\" is no name of a flag, which has lower-case letters, digits and dashes \
+             only"
+        )),
+    }
+}
+
+/// Checks that the claims that the members use or would adopt are open to the parent.
+///
+/// The StatefulSet mounts each claim of the right name, so the check covers all members, also after the
+/// first start.
+fn claims(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+) -> Result<(), String> {
+    let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
+    let members = observation.record.as_ref().map(|record| &record.members);
+    let is_used = |ordinal: &i32| match members {
+        Some(members) => members.contains(ordinal),
+        // Without adoption, the first start waits until there is none of these claims.
+        None => adopts,
+    };
+    let used = observation
+        .claims
+        .iter()
+        .filter(|(ordinal, _)| is_used(ordinal));
+    used.map(|(_, claim)| &claim.metadata)
+        .try_for_each(|it| check_reference(request, cluster.config.tenants.references, "claim", it))
 }

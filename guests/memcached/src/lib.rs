@@ -11,10 +11,10 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, references::References};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Pod, Service},
+    core::v1::{Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
 };
 
@@ -37,6 +37,8 @@ impl Reconciler for Plugin {
             // The status contains only names of Pods.
             .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
             .label_selector(PODS)
+            // The owners of Secrets for pulling images.
+            .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)
             .config_schema::<Config>()
     }
 
@@ -46,7 +48,10 @@ impl Reconciler for Plugin {
         let pool = Pool::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &pool)?;
         let report = observation.report(request, &pool);
-        match validate::spec(&parent.spec, &config) {
+        let pull_secrets = References::new()
+            .pull_secrets(&parent.spec.image_pull_secrets)
+            .read(request, host)?;
+        match validate::spec(request, &parent.spec, &config.tenants, &pull_secrets) {
             Ok(()) => Ok(Outcome::desired(pool.children(), report)),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }

@@ -324,3 +324,53 @@ fn an_image_outside_the_list_is_invalid() {
     );
     Plugin::reconcile(&request("memcached:1.6"), &host()).expect("the list has the image");
 }
+
+/// The message of a parent that the default configuration refuses and another one allows.
+fn refused(spec: &Value, tenants: &Value, host: &dyn Fn() -> FakeHost) -> String {
+    let request = |tenants: &Value| {
+        let request = TestRequest::new(&parent(spec.clone()));
+        request.config(&json!({ "tenants": tenants })).build()
+    };
+    Plugin::reconcile(&request(tenants), &host()).expect("the configuration allows it");
+    let fault = Plugin::reconcile(&request(&json!({})), &host()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    fault.message
+}
+
+#[test]
+fn annotations_of_the_service_outside_the_list_are_invalid() {
+    let annotations = json!({ "external-dns.alpha.kubernetes.io/hostname": "bank.example.com" });
+    assert_eq!(
+        refused(
+            &json!({ "service": { "annotations": annotations } }),
+            &json!({ "serviceAnnotations": ["external-dns.alpha.kubernetes.io/"] }),
+            &host,
+        ),
+        "spec.service.annotations: tenants.serviceAnnotations of the plugin's configuration does not list \
+         external-dns.alpha.kubernetes.io/hostname",
+    );
+}
+
+#[test]
+fn pull_secrets_of_other_parents_are_invalid() {
+    let foreign = || {
+        host().object(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {
+                "name": "registry", "namespace": "default",
+                "labels": { "innkeeper.dev/plugin": "other" },
+            },
+        }))
+    };
+    let spec = json!({ "imagePullSecrets": [{ "name": "registry" }] });
+    let namespace = json!({ "references": "namespace" });
+    assert_eq!(
+        refused(&spec, &namespace, &foreign),
+        "spec.imagePullSecrets: Secret registry belongs to another parent: annotate it with \
+         innkeeper.dev/shared-with: Memcached.cache.example.com/example, or name another",
+    );
+    assert_eq!(
+        refused(&spec, &namespace, &host),
+        "spec.imagePullSecrets: Secret not found: registry",
+    );
+}

@@ -45,6 +45,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 use crate::labels;
+use crate::tenants::check_listed;
 
 /// Conditions under which the kubelet pulls an image; the field of a parent.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,17 +88,37 @@ pub struct PodMetadata {
 }
 
 impl PodMetadata {
-    /// Checks keys and values as the API server would in a Pod; `path` is the field of the parent:
-    /// `spec.podMetadata`.
+    /// Checks keys and values as the API server would in a Pod, and the keys against those that the
+    /// configuration lists; `path` is the field of the parent: `spec.podMetadata`.
+    ///
+    /// Services and network policies select Pods by labels, and injectors of containers and credentials
+    /// obey labels and annotations.
     ///
     /// # Errors
     ///
-    /// As [`labels::check_labels`] and [`labels::check_annotations`], for the first one that is
-    /// wrong.
-    pub fn check(&self, path: &str) -> Result<(), String> {
-        labels::check_labels(&format!("{path}.labels"), &self.labels)?;
-        labels::check_annotations(&format!("{path}.annotations"), &self.annotations)
+    /// As [`labels::check_labels`], [`labels::check_annotations`] and [`check_listed`], for the first
+    /// one that is wrong.
+    pub fn check(&self, path: &str, listed: &PodMetadataLists) -> Result<(), String> {
+        let (labels, annotations) = (format!("{path}.labels"), format!("{path}.annotations"));
+        labels::check_labels(&labels, &self.labels)?;
+        labels::check_annotations(&annotations, &self.annotations)?;
+        let given = self.labels.keys();
+        check_listed(&labels, "tenants.podMetadata.labels", given, &listed.labels)?;
+        let given = self.annotations.keys();
+        let list = "tenants.podMetadata.annotations";
+        check_listed(&annotations, list, given, &listed.annotations)
     }
+}
+
+/// Keys of labels and annotations that parents may set on Pods: the field `tenants.podMetadata` of a
+/// configuration.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct PodMetadataLists {
+    /// Labels; an entry that ends with a slash stands for all that start with it. Empty: none.
+    pub labels: Vec<String>,
+    /// Annotations; an entry that ends with a slash stands for all that start with it. Empty: none.
+    pub annotations: Vec<String>,
 }
 
 /// The metadata of a Pod template: the plugin's labels and annotations, and those of the user.
@@ -312,7 +333,8 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        ImagePullPolicy, PodMetadata, container_security, metadata, resources, restricted,
+        ImagePullPolicy, PodMetadata, PodMetadataLists, container_security, metadata, resources,
+        restricted,
     };
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -378,12 +400,41 @@ mod tests {
             annotations: map(&[("a b", "c")]),
             ..PodMetadata::default()
         };
-        let problem = wrong.check("spec.podMetadata").unwrap_err();
+        let none = PodMetadataLists::default();
+        let problem = wrong.check("spec.podMetadata", &none).unwrap_err();
         assert!(
             problem.starts_with("spec.podMetadata.annotations: \"a b\""),
             "{problem}"
         );
-        assert_eq!(PodMetadata::default().check("spec.podMetadata"), Ok(()));
+        let empty = PodMetadata::default();
+        assert_eq!(empty.check("spec.podMetadata", &none), Ok(()));
+    }
+
+    #[test]
+    fn names_the_list_that_lacks_a_key() {
+        let given = PodMetadata {
+            labels: map(&[("team", "a")]),
+            annotations: map(&[("sidecar.istio.io/inject", "true")]),
+        };
+        let check = |labels: &[&str], annotations: &[&str]| {
+            let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
+            let listed = PodMetadataLists {
+                labels: owned(labels),
+                annotations: owned(annotations),
+            };
+            given.check("spec.podMetadata", &listed)
+        };
+        assert_eq!(
+            check(&[], &["sidecar.istio.io/"]).unwrap_err(),
+            "spec.podMetadata.labels: tenants.podMetadata.labels of the plugin's configuration does not \
+             list team",
+        );
+        assert_eq!(
+            check(&["team"], &["sidecar.istio.io/other"]).unwrap_err(),
+            "spec.podMetadata.annotations: tenants.podMetadata.annotations of the plugin's configuration \
+             does not list sidecar.istio.io/inject",
+        );
+        assert_eq!(check(&["team"], &["sidecar.istio.io/"]), Ok(()));
     }
 
     #[test]

@@ -24,12 +24,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference};
 
 use crate::fault::Fault;
 use crate::hash::{Hashed, content_hash};
 use crate::host::Host;
 use crate::request::Request;
+use crate::tenants::ReferenceScope;
 
 /// The Secrets and ConfigMaps that a parent names, before they are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,14 @@ impl References {
     /// Adds a Secret that must exist and have these keys.
     pub fn secret<'a>(mut self, name: &str, keys: impl IntoIterator<Item = &'a str>) -> Self {
         add(&mut self.secrets, name, None, keys);
+        self
+    }
+
+    /// Adds Secrets for pulling images; as in a Pod, they need not exist.
+    pub fn pull_secrets(mut self, secrets: &[LocalObjectReference]) -> Self {
+        for secret in secrets.iter().filter(|it| !it.name.is_empty()) {
+            add(&mut self.secrets, &secret.name, Some(true), None);
+        }
         self
     }
 
@@ -165,10 +174,16 @@ impl Found {
         all.filter_map(|it| it.object.as_ref())
     }
 
-    /// The names of all Secrets that do not exist, optional ones too.
-    pub fn absent_secrets(&self) -> impl Iterator<Item = &str> {
-        let absent = self.secrets.iter().filter(|(_, it)| it.object.is_none());
-        absent.map(|(name, _)| name.as_str())
+    /// The Secrets without which no Pod may be made, by name: the required ones that do not exist, and
+    /// in the scope `Shared` the optional ones too.
+    ///
+    /// A Pod that names a Secret takes up that of any later creator, before a pass can refuse it.
+    pub fn awaited_secrets(&self, scope: ReferenceScope) -> impl Iterator<Item = &str> {
+        let is_awaited = move |it: &Resolved| {
+            it.is_missing() || scope == ReferenceScope::Shared && it.object.is_none()
+        };
+        let awaited = self.secrets.iter().filter(move |(_, it)| is_awaited(it));
+        awaited.map(|(name, _)| name.as_str())
     }
 
     /// The required Secrets that do not exist, by name.
@@ -226,6 +241,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Found, References};
+    use crate::tenants::ReferenceScope;
     use crate::testing::{FakeHost, TestRequest};
 
     fn object(kind: &str, name: &str, data: Value) -> Value {
@@ -266,10 +282,12 @@ mod tests {
             found.missing_secrets().collect::<Vec<_>>(),
             ["all", "needed"]
         );
-        assert_eq!(
-            found.absent_secrets().collect::<Vec<_>>(),
-            ["all", "needed", "optional"]
-        );
+        for (scope, awaited) in [
+            (ReferenceScope::Shared, &["all", "needed", "optional"][..]),
+            (ReferenceScope::Namespace, &["all", "needed"]),
+        ] {
+            assert_eq!(found.awaited_secrets(scope).collect::<Vec<_>>(), awaited);
+        }
         assert_eq!(found.missing_config_maps().collect::<Vec<_>>(), ["map"]);
         assert_eq!(found.missing_keys().count(), 0);
         assert!(!found.is_complete());

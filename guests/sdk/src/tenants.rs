@@ -13,22 +13,29 @@
 //! assert!(check_image("spec.image", "elsewhere.example.com/cache:1", &allowed).is_err());
 //! ```
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hashed;
+use crate::references::Found;
 use crate::request::Request;
 
-/// The annotation that shares an object of one parent with others: `<kind>/<name>` of a parent in the
-/// same namespace, several separated by commas. Users who may edit the object set it.
+mod code;
+
+pub use code::{check_environment, check_mount};
+
+/// The annotation that shares an object of one parent with others: `<kind>.<group>/<name>` of a parent
+/// in the same namespace, several separated by commas. Users who may edit the object set it.
+///
+/// `<kind>/<name>` stands for the parents of this kind in all groups, so it is for kinds that only one
+/// plugin of the cluster has.
 pub const SHARED_WITH: &str = "innkeeper.dev/shared-with";
 
 /// The label that the host sets on the children of all parents.
 const PLUGIN: &str = "innkeeper.dev/plugin";
-/// The annotation with the parent of a child that outlives it: `<group>/<kind>/<namespace>/<name>`.
+/// The annotation with the parent of a child that outlives it: `<group>/<kind>/<namespace>/<name>`,
+/// and after a space the host's proof.
 const RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
 /// The Secrets and claims that a parent may name.
@@ -78,23 +85,25 @@ fn is_listed(name: &str, entries: &[String]) -> bool {
         .any(|entry| name == entry || entry.ends_with('/') && name.starts_with(entry.as_str()))
 }
 
-/// Checks the keys of annotations against those that the configuration allows; an empty list allows
-/// none.
+/// Checks names against a list of the configuration; an empty list allows none.
 ///
-/// An entry is a key, or the start of keys if it ends with a slash.
+/// An entry is a name, or the start of names if it ends with a slash. The names are those that other
+/// controllers obey: keys of labels and annotations, service accounts, types of Services.
 ///
 /// # Errors
 ///
-/// The path of the field and the first key outside the list.
-pub fn check_allowed_annotations(
+/// The path of the field, the path of the list and the first name outside of it.
+pub fn check_listed<'a>(
     path: &str,
-    annotations: &BTreeMap<String, String>,
+    list: &str,
+    names: impl IntoIterator<Item = &'a String>,
     allowed: &[String],
 ) -> Result<(), String> {
-    match annotations.keys().find(|key| !is_listed(key, allowed)) {
+    let mut names = names.into_iter();
+    match names.find(|name| !is_listed(name, allowed)) {
         None => Ok(()),
-        Some(key) => Err(format!(
-            "{path}: the plugin's configuration does not allow the annotation {key}"
+        Some(name) => Err(format!(
+            "{path}: {list} of the plugin's configuration does not list {name}"
         )),
     }
 }
@@ -113,17 +122,25 @@ pub fn check_reference(
     kind: &str,
     metadata: &ObjectMeta,
 ) -> Result<(), String> {
-    let parent = format!("{}/{}", request.parent_kind(), request.name());
+    let (parent_kind, parent) = (request.parent_kind(), request.name());
+    let parents = [
+        format!("{parent_kind}.{}/{parent}", request.parent_group()),
+        format!("{parent_kind}/{parent}"),
+    ];
+    let is_shared = |shared: &str| {
+        let mut entries = shared.split(',').map(str::trim);
+        entries.any(|entry| parents.iter().any(|it| it == entry))
+    };
     if scope == ReferenceScope::Namespace
         || !belongs_to_another(request, metadata)
-        || annotation(metadata, SHARED_WITH)
-            .is_some_and(|shared| shared.split(',').any(|with| with.trim() == parent))
+        || annotation(metadata, SHARED_WITH).is_some_and(is_shared)
     {
         return Ok(());
     }
     let name = metadata.name.as_deref().unwrap_or_default();
     Err(format!(
-        "{kind} {name} belongs to another parent: annotate it with {SHARED_WITH}: {parent}, or name another"
+        "{kind} {name} belongs to another parent: annotate it with {SHARED_WITH}: {}, or name another",
+        parents[0]
     ))
 }
 
@@ -143,6 +160,27 @@ pub fn check_secrets<'a>(
         .try_for_each(|object| check_reference(request, scope, &object.kind, &object.metadata))
 }
 
+/// Checks Secrets for pulling images as [`check_reference`] does, and that they exist, as
+/// [`Found::awaited_secrets`] requires.
+///
+/// # Errors
+///
+/// `spec.imagePullSecrets: ...`, for a refused Secret or for all missing ones.
+pub fn check_pull_secrets(
+    request: &Request,
+    scope: ReferenceScope,
+    found: &Found,
+) -> Result<(), String> {
+    let path = "spec.imagePullSecrets";
+    check_secrets(request, scope, found.objects())
+        .map_err(|problem| format!("{path}: {problem}"))?;
+    let missing: Vec<&str> = found.awaited_secrets(scope).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{path}: Secret not found: {}", missing.join(", ")))
+}
+
 fn belongs_to_another(request: &Request, metadata: &ObjectMeta) -> bool {
     let labels = metadata.labels.iter();
     if !labels.flatten().any(|(key, _)| key == PLUGIN) {
@@ -155,7 +193,8 @@ fn belongs_to_another(request: &Request, metadata: &ObjectMeta) -> bool {
         request.name(),
     ]
     .join("/");
-    let is_retained_for_this = annotation(metadata, RETAINED_FOR) == Some(&identity);
+    let retained_for = annotation(metadata, RETAINED_FOR).and_then(|text| text.split(' ').next());
+    let is_retained_for_this = retained_for == Some(&identity);
     let mut owners = metadata.owner_references.iter().flatten();
     let is_owned_by_this = owners.any(|owner| owner.uid == request.uid());
     !(is_retained_for_this || is_owned_by_this)
@@ -168,13 +207,14 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use k8s_openapi::{
+        api::core::v1::LocalObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    };
     use serde_json::{Value, json};
 
-    use super::{ReferenceScope, check_allowed_annotations, check_image, check_reference};
-    use crate::testing::TestRequest;
+    use super::{ReferenceScope, check_image, check_listed, check_pull_secrets, check_reference};
+    use crate::references::References;
+    use crate::testing::{FakeHost, TestRequest};
 
     #[test]
     fn compares_repositories_and_not_tags() {
@@ -216,18 +256,24 @@ mod tests {
     }
 
     #[test]
-    fn allows_annotations_of_the_list_alone() {
-        let given = |key: &str| BTreeMap::from([(key.to_owned(), "x".to_owned())]);
+    fn allows_names_of_the_list_alone() {
         let allowed = ["cert-manager.io/", "example.com/a"].map(str::to_owned);
-        let check = |key: &str| check_allowed_annotations("spec.ingress", &given(key), &allowed);
+        let check = |name: &str| {
+            check_listed(
+                "spec.labels",
+                "tenants.labels",
+                [&name.to_owned()],
+                &allowed,
+            )
+        };
         assert_eq!(check("cert-manager.io/issuer"), Ok(()));
         assert_eq!(check("example.com/a"), Ok(()));
         assert_eq!(
             check("example.com/ab").unwrap_err(),
-            "spec.ingress: the plugin's configuration does not allow the annotation example.com/ab",
+            "spec.labels: tenants.labels of the plugin's configuration does not list example.com/ab",
         );
-        assert!(check_allowed_annotations("a", &given("b"), &[]).is_err());
-        assert!(check_allowed_annotations("a", &BTreeMap::new(), &[]).is_ok());
+        assert!(check_listed("a", "b", [&"c".to_owned()], &[]).is_err());
+        assert!(check_listed("a", "b", [], &[]).is_ok());
     }
 
     #[test]
@@ -243,7 +289,8 @@ mod tests {
         };
         let label = json!({"innkeeper.dev/plugin": "pond"});
         let owner = |uid: &str| json!([{"apiVersion": "example.com/v1", "kind": "Pond", "name": "x", "uid": uid}]);
-        let retained = |identity: &str| json!({"innkeeper.dev/retained-for": identity});
+        let retained =
+            |parent: &str| json!({"innkeeper.dev/retained-for": format!("{parent} v1:00")});
         let shared = |with: &str| json!({"innkeeper.dev/shared-with": with});
         let allowed = [
             json!({"name": "s"}),
@@ -251,6 +298,7 @@ mod tests {
             json!({"name": "s", "labels": label, "ownerReferences": owner("u1")}),
             json!({"name": "s", "labels": label, "annotations": retained("example.com/Pond/n/a")}),
             json!({"name": "s", "labels": label, "annotations": shared("Pond/b, Pond/a")}),
+            json!({"name": "s", "labels": label, "annotations": shared("Pond.example.com/a")}),
         ];
         for metadata in allowed {
             assert_eq!(
@@ -266,15 +314,55 @@ mod tests {
             json!({"name": "s", "labels": label, "annotations": retained("other.com/Pond/n/a")}),
             json!({"name": "s", "labels": label, "annotations": shared("Pond/b")}),
             json!({"name": "s", "labels": label, "annotations": shared("Lake/a")}),
+            json!({"name": "s", "labels": label, "annotations": shared("Pond.other.com/a")}),
+            json!({"name": "s", "labels": label, "annotations": shared("Pond.example.com/b")}),
+            json!({"name": "s", "labels": label, "annotations": shared("Pond")}),
         ];
         for metadata in refused {
             assert_eq!(
                 check(ReferenceScope::Shared, metadata.clone()).unwrap_err(),
                 "Secret s belongs to another parent: annotate it with innkeeper.dev/shared-with: \
-                 Pond/a, or name another",
+                 Pond.example.com/a, or name another",
                 "{metadata}",
             );
             assert_eq!(check(ReferenceScope::Namespace, metadata), Ok(()));
         }
+    }
+
+    #[test]
+    fn pull_secrets_exist_and_are_open() {
+        let parent = json!({
+            "apiVersion": "example.com/v1", "kind": "Pond",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u1"},
+        });
+        let request = TestRequest::new(&parent).build();
+        let check = |scope, secrets: &[Value]| {
+            let named = ["x", ""].map(|name| LocalObjectReference {
+                name: name.to_owned(),
+            });
+            let host = FakeHost::new().objects(secrets);
+            let references = References::new().pull_secrets(&named);
+            check_pull_secrets(&request, scope, &references.read(&request, &host).unwrap())
+        };
+        let secret = |labels: Value| {
+            json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "x", "namespace": "n", "labels": labels},
+            })
+        };
+        let (shared, namespace) = (ReferenceScope::Shared, ReferenceScope::Namespace);
+        assert_eq!(check(shared, &[secret(json!({}))]), Ok(()));
+        assert_eq!(
+            check(shared, &[]).unwrap_err(),
+            "spec.imagePullSecrets: Secret not found: x",
+        );
+        let foreign = secret(json!({"innkeeper.dev/plugin": "pond"}));
+        assert_eq!(
+            check(shared, std::slice::from_ref(&foreign)).unwrap_err(),
+            "spec.imagePullSecrets: Secret x belongs to another parent: annotate it with \
+             innkeeper.dev/shared-with: Pond.example.com/a, or name another",
+        );
+        assert_eq!(check(namespace, &[]), Ok(()));
+        assert_eq!(check(namespace, &[foreign]), Ok(()));
     }
 }

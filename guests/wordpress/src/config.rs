@@ -1,8 +1,10 @@
 //! The plugin's configuration.
 
-use innkeeper_sdk::tenants::ReferenceScope;
+use innkeeper_sdk::{pod::PodMetadataLists, tenants::ReferenceScope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::api::ServiceType;
 
 /// The settings of an administrator for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
@@ -29,6 +31,14 @@ pub(crate) struct Tenants {
     /// Annotations that parents may set on their Ingress; an entry that ends with a slash stands for all
     /// that start with it. Empty: none.
     pub(crate) ingress_annotations: Vec<String>,
+    /// Keys of labels and annotations that parents may set on the Pods of their site.
+    pub(crate) pod_metadata: PodMetadataLists,
+    /// Annotations that parents may set on their Service; an entry that ends with a slash stands for all
+    /// that start with it. Empty: none.
+    pub(crate) service_annotations: Vec<String>,
+    /// Types that parents may state for their Service, besides ClusterIP. Empty: none; a parent without
+    /// routes and without a type has NodePort.
+    pub(crate) service_types: Vec<ServiceType>,
     /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
     pub(crate) references: ReferenceScope,

@@ -1,11 +1,12 @@
 //! The observed state: workloads, Secrets, claims.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{
     claim::{self, ObservedClaim},
     prelude::*,
     references::{Found, References, secret},
+    tenants::ReferenceScope,
     workload::{Workload, WorkloadStatus},
 };
 use k8s_openapi::api::{
@@ -32,13 +33,15 @@ pub(crate) struct Observation {
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
     /// The existing claim that the spec names.
     pub(crate) existing_claim: Option<ObservedClaim>,
-    /// The claims whose data new claims of the site start with.
-    pub(crate) sources: Vec<ObservedClaim>,
+    /// The claims whose data claims of the site start with that do not exist yet, by name.
+    pub(crate) sources: BTreeMap<String, Option<ObservedClaim>>,
     /// The Secrets and ConfigMaps that `env` and `envFrom` name.
     pub(crate) references: Found,
     /// The Secret that `tlsSecretRef` names; no pod mounts it, so it is not among those whose hash
     /// restarts the site.
     pub(crate) tls: Found,
+    /// The Secrets for pulling images; a change of them restarts nothing.
+    pub(crate) pull_secrets: Found,
     /// Kind and name of the children that outlive the parent, sorted.
     pub(crate) retained: Vec<String>,
     /// Kind and name of claims and generated Secrets that are deleted with the parent, sorted.
@@ -58,9 +61,11 @@ impl Observation {
         for child in request.children.of_kind::<PersistentVolumeClaim>() {
             claims.insert(child.name().to_owned(), child.parse()?);
         }
-        let mut sources = Vec::new();
-        for name in site.sources() {
-            sources.extend(claim::find(request, host, name)?);
+        let mut sources = BTreeMap::new();
+        for (claim, source) in site.sources() {
+            if !claims.contains_key(&claim) {
+                sources.insert(source.to_owned(), claim::find(request, host, source)?);
+            }
         }
         let existing_claim = match &site.code.existing_claim {
             Some(name) => claim::find(request, host, name)?,
@@ -85,6 +90,9 @@ impl Observation {
             sources,
             references: References::new()
                 .environment(&site.spec.env, &site.spec.env_from)
+                .read(request, host)?,
+            pull_secrets: References::new()
+                .pull_secrets(&site.spec.image_pull_secrets)
                 .read(request, host)?,
             tls: site
                 .spec
@@ -111,6 +119,42 @@ impl Observation {
     /// True if the site has never been started because its database has never been ready.
     pub(crate) fn is_waiting(&self, site: &Site<'_>) -> bool {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
+    }
+
+    /// The Secrets without which no child may be made or changed, by name; see
+    /// [`Found::awaited_secrets`]. The Secret of `tlsSecretRef` is none of them: its certificate is
+    /// often issued for the Ingress.
+    pub(crate) fn awaited_secrets(&self, site: &Site<'_>) -> BTreeSet<String> {
+        let scope = site.config.tenants.references;
+        let given = self.credentials.is_none() && !site.credentials.is_generated;
+        let credentials = given.then_some(&*site.credentials.secret);
+        self.references
+            .awaited_secrets(scope)
+            .chain(self.pull_secrets.awaited_secrets(scope))
+            .chain(credentials)
+            .map(ToOwned::to_owned)
+            .collect()
+    }
+
+    /// The claims that the spec names and that do not exist.
+    pub(crate) fn missing_claims<'a>(
+        &'a self,
+        site: &'a Site<'_>,
+    ) -> impl Iterator<Item = &'a str> {
+        let existing = site.code.existing_claim.as_deref();
+        let sources = self.sources.iter().filter(|(_, found)| found.is_none());
+        existing
+            .filter(|_| self.existing_claim.is_none())
+            .into_iter()
+            .chain(sources.map(|(name, _)| name.as_str()))
+    }
+
+    /// True if the site names an object that any later parent could make: Pods and claims that wait for
+    /// it would take it up before a pass could refuse it.
+    pub(crate) fn is_incomplete(&self, site: &Site<'_>) -> bool {
+        site.config.tenants.references == ReferenceScope::Shared
+            && (!self.awaited_secrets(site).is_empty()
+                || self.missing_claims(site).next().is_some())
     }
 
     /// True if there is data whose generated passwords are gone.

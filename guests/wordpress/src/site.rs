@@ -74,24 +74,26 @@ impl<'a> Site<'a> {
 
     /// The kind of a data source of the site's claims that is no claim: its owner is not known.
     pub(crate) fn foreign_source(&self) -> Option<&str> {
-        let mut kinds = self
-            .data_sources()
-            .map(|source| source["kind"].as_str().unwrap_or_default());
-        kinds.find(|kind| *kind != "PersistentVolumeClaim")
+        let mut sources = self.data_sources().map(|(_, source)| source);
+        let foreign = sources.find(|source| !is_claim(source))?;
+        Some(foreign["kind"].as_str().unwrap_or_default())
     }
 
-    fn data_sources(&self) -> impl Iterator<Item = &Value> {
-        let managed = self.managed.iter().map(|it| &it.storage);
+    /// The data sources of the site's claims, each with the name of the claim that starts with its data.
+    fn data_sources(&self) -> impl Iterator<Item = (String, &Value)> {
+        let managed = self.managed.iter();
+        let managed = managed.map(|it| (self.mysql_name(), &it.storage));
         managed
-            .chain([&self.code])
-            .filter_map(|it| it.data_source.as_ref())
+            .chain([(self.own_code_claim(), &self.code)])
+            .filter_map(|(name, claim)| Some((name, claim.data_source.as_ref()?)))
     }
 
-    /// The names of the claims whose data new claims of the site start with.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
+    /// The names of the claims whose data other claims of the site start with: the site's and the
+    /// source's name.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (String, &str)> {
         self.data_sources()
-            .filter(|source| source["kind"] == "PersistentVolumeClaim")
-            .filter_map(|source| source["name"].as_str())
+            .filter(|(_, source)| is_claim(source))
+            .filter_map(|(name, source)| Some((name, source["name"].as_str()?)))
     }
 
     /// The name of all children of the database.
@@ -200,6 +202,12 @@ impl<'a> Site<'a> {
         let given = self.spec.ingress.as_ref().and_then(|it| it.enabled);
         given.unwrap_or(true) && !self.spec.routes.is_empty()
     }
+}
+
+/// True if a data source is a PersistentVolumeClaim of Kubernetes.
+fn is_claim(source: &Value) -> bool {
+    let group = source["apiGroup"].as_str().unwrap_or_default();
+    group.is_empty() && source["kind"] == "PersistentVolumeClaim"
 }
 
 fn mysql_name(parent: &str) -> String {

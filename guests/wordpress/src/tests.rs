@@ -11,6 +11,8 @@ mod serving;
 mod status;
 mod tenants;
 
+use std::sync::LazyLock;
+
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest},
@@ -29,7 +31,9 @@ fn parent(name: &str, spec: &Value) -> Value {
 }
 
 fn host() -> FakeHost {
-    FakeHost::granting(&Plugin::describe())
+    // The schemas take long to generate, and property tests create many hosts.
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    FakeHost::granting(&MANIFEST)
 }
 
 /// A pass without observed children.

@@ -5,12 +5,16 @@ use innkeeper_sdk::{
     labels,
     prelude::*,
     quantity::check_resources,
-    tenants::{
-        ReferenceScope, check_allowed_annotations, check_image, check_reference, check_secrets,
-    },
+    references::Found,
+    tenants::{ReferenceScope, check_image, check_listed, check_reference, check_secrets},
 };
 
-use crate::{observe::Observation, site::Site};
+use crate::{
+    api::{ServiceOptions, ServiceType},
+    config::Tenants,
+    observe::Observation,
+    site::Site,
+};
 
 /// The field of the claim of the site's files.
 const CODE: &str = "spec.code.persistentVolumeClaim";
@@ -38,7 +42,7 @@ pub(crate) fn site(
     }
     match (&site.code.existing_claim, &observation.existing_claim) {
         (Some(name), Some(existing)) => shared(site, name, existing),
-        // A missing claim is a condition: the user may create it later.
+        // A missing claim is a condition, because the user may create it later.
         (Some(_), None) => Ok(()),
         (None, _) => {
             let name = site.own_code_claim();
@@ -48,18 +52,41 @@ pub(crate) fn site(
     }
 }
 
-/// Checks labels and annotations that are copied to children.
+/// Checks labels and annotations that are copied to children, and the type of the Service.
 fn metadata(site: &Site<'_>) -> Result<(), String> {
+    let limits = &site.config.tenants;
     if let Some(given) = &site.spec.pod_metadata {
-        given.check("spec.podMetadata")?;
+        given.check("spec.podMetadata", &limits.pod_metadata)?;
     }
     if let Some(given) = &site.spec.service {
-        labels::check_annotations("spec.service.annotations", &given.annotations)?;
+        service(given, limits)?;
     }
     if let Some(given) = &site.spec.ingress {
-        labels::check_annotations("spec.ingress.annotations", &given.annotations)?;
+        let path = "spec.ingress.annotations";
+        labels::check_annotations(path, &given.annotations)?;
+        let (list, keys) = ("tenants.ingressAnnotations", given.annotations.keys());
+        check_listed(path, list, keys, &limits.ingress_annotations)?;
     }
     Ok(())
+}
+
+/// Checks the options of the Service: load balancers and ports of nodes reach beyond the cluster, and
+/// controllers of clouds obey annotations.
+fn service(given: &ServiceOptions, limits: &Tenants) -> Result<(), String> {
+    let path = "spec.service.annotations";
+    labels::check_annotations(path, &given.annotations)?;
+    let (list, keys) = ("tenants.serviceAnnotations", given.annotations.keys());
+    check_listed(path, list, keys, &limits.service_annotations)?;
+    let named = |type_: &ServiceType| type_.as_str().to_owned();
+    let listed: Vec<String> = limits.service_types.iter().map(named).collect();
+    let stated = given.type_.filter(|type_| *type_ != ServiceType::ClusterIp);
+    let stated = stated.as_ref().map(named);
+    check_listed(
+        "spec.service.type",
+        "tenants.serviceTypes",
+        &stated,
+        &listed,
+    )
 }
 
 /// Checks all that the parent names against the limits for those who create parents.
@@ -72,10 +99,6 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
     if let Some(image) = managed.and_then(|it| it.image.as_ref()) {
         check_image("spec.database.managed.image", image, &limits.images)?;
     }
-    if let Some(given) = &site.spec.ingress {
-        let path = "spec.ingress.annotations";
-        check_allowed_annotations(path, &given.annotations, &limits.ingress_annotations)?;
-    }
     if let Some(kind) = site.foreign_source()
         && limits.references == ReferenceScope::Shared
     {
@@ -84,14 +107,18 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
              tenants.references of the plugin's configuration to namespace"
         ));
     }
-    let secrets = observation.credentials.iter();
-    let secrets = secrets.chain(observation.references.objects());
-    let secrets = secrets.chain(observation.tls.objects());
+    let secrets = observation.credentials.iter().chain(&observation.salts);
+    let named = [
+        &observation.references,
+        &observation.pull_secrets,
+        &observation.tls,
+    ];
+    let secrets = secrets.chain(named.into_iter().flat_map(Found::objects));
     check_secrets(request, limits.references, secrets)?;
     let claims = observation
         .existing_claim
         .iter()
-        .chain(&observation.sources);
+        .chain(observation.sources.values().flatten());
     claims
         .map(|claim| &claim.metadata)
         .try_for_each(|it| check_reference(request, limits.references, "claim", it))

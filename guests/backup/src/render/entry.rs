@@ -51,6 +51,7 @@ pub(super) fn storage(
     }
     if source.type_.name == "local" {
         rendered.local.push(LocalStorage {
+            name: source.name.clone(),
             key: key.to_owned(),
             path: text(&config, "path").unwrap_or_default().to_owned(),
         });

@@ -1,5 +1,7 @@
 //! Limits of the right to create a parent.
 
+use std::os::unix::ffi::OsStrExt as _;
+
 use super::*;
 
 fn check_refused(spec: Value, tenants: &Value, message: &str) {
@@ -50,6 +52,222 @@ fn images_outside_the_list() {
     );
     reconcile(&parent, &around()).expect("an empty list allows any image");
     reconcile_with(&backup(json!({})), &around(), &tenants).expect("the default is not limited");
+}
+
+#[test]
+fn labels_and_annotations_that_other_controllers_obey() {
+    let template = |metadata: Value| json!({ "podTemplate": { "metadata": metadata } });
+    check_refused(
+        template(json!({ "labels": { "azure.workload.identity/use": "true" } })),
+        &json!({ "podMetadata": { "labels": ["azure.workload.identity/use"] } }),
+        "spec.podTemplate.metadata.labels: tenants.podMetadata.labels of the plugin's configuration does \
+         not list azure.workload.identity/use",
+    );
+    check_refused(
+        template(json!({ "annotations": { "sidecar.istio.io/inject": "true" } })),
+        &json!({ "podMetadata": { "annotations": ["sidecar.istio.io/"] } }),
+        "spec.podTemplate.metadata.annotations: tenants.podMetadata.annotations of the plugin's \
+         configuration does not list sidecar.istio.io/inject",
+    );
+}
+
+#[test]
+fn variables_that_change_the_programs() {
+    let off = "tenants.scripts of the plugin's configuration is off";
+    for name in ["PATH", "LD_PRELOAD", "BASH_ENV"] {
+        check_refused(
+            json!({ "env": [{ "name": name, "value": "/v/x" }] }),
+            &json!({ "scripts": true }),
+            &format!("spec.env: {name} can change the programs that run, and {off}"),
+        );
+    }
+    let flags = json!({ "configMapRef": { "name": "flags", "optional": true } });
+    check_refused(
+        json!({ "envFrom": [flags] }),
+        &json!({ "scripts": true }),
+        &format!(
+            "spec.envFrom: variables with the prefix \"\" can change the programs that run, and {off}; set \
+             another prefix, such as APP_"
+        ),
+    );
+    check_refused(
+        json!({ "expandEnv": true }),
+        &json!({ "scripts": true }),
+        &format!(
+            "spec.expandEnv: a variable of several lines adds settings to the configuration, scripts too, \
+             and {off}"
+        ),
+    );
+}
+
+#[test]
+fn variables_of_config_maps_need_no_grant_beyond_the_manifest() {
+    let flags = json!({ "prefix": "APP_", "configMapRef": { "name": "flags" } });
+    let outcome = reconcile(&backup(json!({ "envFrom": [flags] })), &around()).unwrap();
+    assert!(outcome.child("run").is_some());
+}
+
+#[test]
+fn mounts_over_programs() {
+    let off = "tenants.scripts of the plugin's configuration is off";
+    for (path, directory) in [
+        ("/", "/bin"),
+        ("/usr/local/bin", "/usr"),
+        ("/etc/gobackup", "/etc"),
+        ("/work", "/work"),
+        ("/home", "/home/gobackup"),
+        ("/var/lib/gobackup/cycler", "/var/lib/gobackup"),
+    ] {
+        let volume = json!({ "name": "v", "mountPath": path, "configMap": { "name": "evil" } });
+        check_refused(
+            json!({ "volumes": [volume] }),
+            &json!({ "scripts": true }),
+            &format!(
+                "spec.volumes: a mount at {path} can replace programs or settings in {directory}, and {off}"
+            ),
+        );
+    }
+    let mut objects = around();
+    objects[1] = related(
+        "Storage",
+        "s",
+        json!({ "type": "local", "config": { "path": "/usr/bin" } }),
+    );
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        format!(
+            "False/InvalidReference: Storage s: config.path: a mount at /usr/bin can replace programs or \
+             settings in /usr, and {off}"
+        ),
+    );
+    assert_eq!(outcome.children(), []);
+    let scripts = json!({ "scripts": true });
+    let outcome = reconcile_with(&backup(json!({})), &objects, &scripts).unwrap();
+    assert!(outcome.child("run").is_some());
+}
+
+#[test]
+fn arguments_that_run_programs_are_left_out() {
+    let spec = json!({
+        "compressWith": { "type": "tgz", "args": "--checkpoint-action=exec=/v/x" },
+        "encodeWith": {
+            "type": "openssl", "args": "-pbkdf2 \"-provider-path\" /v", "password": "p",
+        },
+    });
+    let mut objects = around();
+    let config =
+        |args: &str| json!({ "type": "mysql", "config": { "database": "shop", "args": args } });
+    objects[0] = related("Database", "pg", config("--plugin_dir=/v"));
+    let outcome = reconcile(&backup(spec.clone()), &objects).unwrap();
+    let text = configuration(&outcome);
+    assert!(!text.contains("/v"), "{text}");
+    let status = outcome.report().status.as_ref().unwrap();
+    let warning = "compressWith.args, encodeWith.args, Database pg: config.args: not run, because \
+                   tenants.scripts of the plugin's configuration is off";
+    let warnings = status["warnings"].as_array().unwrap();
+    assert!(
+        warnings.iter().any(|it| it["message"] == warning),
+        "{warnings:?}"
+    );
+    let scripts = json!({ "scripts": true });
+    let outcome = reconcile_with(&backup(spec), &objects, &scripts).unwrap();
+    assert!(configuration(&outcome).contains("checkpoint-action"));
+
+    objects[0] = related(
+        "Database",
+        "pg",
+        config("--single-transaction --default-character-set=utf8"),
+    );
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert!(configuration(&outcome).contains("--single-transaction"));
+}
+
+#[test]
+fn texts_for_the_shell_of_pg_dumpall() {
+    let ready = |key: &str, value: &str| {
+        let mut objects = around();
+        objects[0]["spec"]["config"] = json!({ "all_databases": true, key: value });
+        let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+        (
+            condition(outcome.report(), "Ready"),
+            outcome.children().len(),
+        )
+    };
+    for (key, value) in [
+        ("host", "db;/v/x"),
+        ("username", "$(/v/x)"),
+        ("args", "--no-owner | sh"),
+    ] {
+        let expected = format!(
+            "False/InvalidReference: Database pg: config.{key} contains a character that the shell of \
+             pg_dumpall would act on"
+        );
+        assert_eq!(ready(key, value), (expected, 0));
+    }
+    assert_eq!(ready("args", "--no-owner --exclude-database=a_b").1, 2);
+    assert_eq!(ready("password", "a;b").1, 2);
+}
+
+#[test]
+fn values_that_are_options() {
+    let mut objects = around();
+    let config = json!({ "database": "shop", "tables": ["a", "--plugin-dir=/v"] });
+    objects[0] = related(
+        "Database",
+        "pg",
+        json!({ "type": "mysql", "config": config }),
+    );
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "False/InvalidReference: Database pg: config.tables begins with a dash, as an option does",
+    );
+    assert_eq!(outcome.children(), []);
+}
+
+/// Runs the script of a run with a program `gobackup` that only says that it ran.
+fn run(outcome: &Outcome, password: &[u8]) -> String {
+    let container =
+        &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
+    let script = container["args"][0].as_str().unwrap();
+    let (guard, _) = script.split_once("set -u\n").unwrap();
+    let output = std::process::Command::new("/bin/sh")
+        .args(["-c", &format!("{guard}echo gobackup runs")])
+        .env("DB0_PASSWORD", std::ffi::OsStr::from_bytes(password))
+        .env("ST0_ACCESS_KEY_ID", "id")
+        .env("ST0_SECRET_ACCESS_KEY", "key")
+        .output()
+        .unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+#[test]
+fn a_credential_of_several_lines_ends_the_run() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for password in [
+        "",
+        "one line",
+        "$(id) `id` \"'\\",
+        "a final line feed\n",
+        "ä",
+    ] {
+        assert_eq!(
+            run(&outcome, password.as_bytes()),
+            "gobackup runs\n",
+            "{password}"
+        );
+    }
+    for password in [
+        "a\n  before_script: id",
+        "a\rb",
+        "a\u{85}b",
+        "a\u{2028}b",
+        "a\u{2029}b",
+    ] {
+        let expected = "DB0_PASSWORD has several lines\n";
+        assert_eq!(run(&outcome, password.as_bytes()), expected, "{password:?}");
+    }
 }
 
 #[test]
@@ -125,17 +343,19 @@ fn check_reference(spec: Value, kind: &str, object: Value) {
     let outcome = reconcile(&parent, &with(taken.clone())).unwrap();
     let expected = format!(
         "False/ReferenceNotAllowed: {kind} {name} belongs to another parent: annotate it with \
-         innkeeper.dev/shared-with: Backup/nightly, or name another"
+         innkeeper.dev/shared-with: Backup.gobackup.io/nightly, or name another"
     );
     assert_eq!(condition(outcome.report(), "Ready"), expected);
     assert_eq!(outcome.children(), []);
     let scope = json!({ "references": "namespace" });
     let outcome = reconcile_with(&parent, &with(taken.clone()), &scope).unwrap();
     assert!(!outcome.children().is_empty());
-    let mut shared = taken;
-    shared["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": "Backup/nightly" });
-    let outcome = reconcile(&parent, &with(shared)).unwrap();
-    assert!(!outcome.children().is_empty());
+    for name in ["Backup/nightly", "Backup.gobackup.io/nightly"] {
+        let mut shared = taken.clone();
+        shared["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": name });
+        let outcome = reconcile(&parent, &with(shared)).unwrap();
+        assert!(!outcome.children().is_empty());
+    }
 }
 
 #[test]
@@ -145,8 +365,9 @@ fn secrets_of_other_parents() {
     let volume = json!([{ "name": "v", "mountPath": "/v", "secret": { "secretName": "x" } }]);
     for spec in [
         json!({ "env": env }),
-        json!({ "envFrom": [{ "secretRef": { "name": "x" } }] }),
+        json!({ "envFrom": [{ "prefix": "APP_", "secretRef": { "name": "x" } }] }),
         json!({ "volumes": volume }),
+        json!({ "imagePullSecrets": [{ "name": "x" }] }),
     ] {
         check_reference(spec, "Secret", secret("x", &["k"]));
     }
@@ -188,6 +409,10 @@ fn nothing_runs_before_the_objects_exist() {
         ),
         (
             volume(json!({ "secret": { "secretName": "x" } })),
+            "False/SecretNotFound: Secret not found: x",
+        ),
+        (
+            json!({ "imagePullSecrets": [{ "name": "x" }] }),
             "False/SecretNotFound: Secret not found: x",
         ),
     ] {

@@ -101,7 +101,7 @@ impl<'a> View<'a> {
     fn degraded(&self, database: &Condition) -> Condition {
         let (reason, message) = if let Some((reason, message)) = self.secret_problem() {
             (reason, message)
-        } else if let Some(claim) = self.missing_claim() {
+        } else if let Some(claim) = self.observation.missing_claims(self.site).next() {
             ("ClaimNotFound", format!("claim not found: {claim}"))
         } else if database.reason == "DatabaseUnavailable" {
             ("DatabaseUnavailable", database.message.clone())
@@ -172,11 +172,6 @@ impl<'a> View<'a> {
         format!("{} of {} replicas are ready", self.ready, self.wanted)
     }
 
-    fn missing_claim(&self) -> Option<&str> {
-        let claim = self.site.code.existing_claim.as_deref()?;
-        self.observation.existing_claim.is_none().then_some(claim)
-    }
-
     /// Reason and message of a problem with the passwords of the database.
     fn credentials_problem(&self) -> Option<(&'static str, String)> {
         let credentials = &self.site.credentials;
@@ -196,17 +191,11 @@ impl<'a> View<'a> {
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);
         }
-        let named = self.observation.references.missing_secrets();
-        let mut missing: Vec<&str> = named
-            .chain(self.observation.tls.missing_secrets())
-            .collect();
-        let credentials = &self.site.credentials;
-        if self.observation.credentials.is_none() && !credentials.is_generated {
-            missing.push(&credentials.secret);
-        }
-        missing.sort_unstable();
-        missing.dedup();
+        let mut missing = self.observation.awaited_secrets(self.site);
+        let tls = self.observation.tls.missing_secrets();
+        missing.extend(tls.map(ToOwned::to_owned));
         if !missing.is_empty() {
+            let missing: Vec<String> = missing.into_iter().collect();
             return Some(not_found(&missing.join(", ")));
         }
         if let Some(problem) = self.missing_credentials_key() {

@@ -11,10 +11,12 @@ fn request_of(outcome: &Outcome, key: &str) -> Value {
 
 #[test]
 fn claims_state_the_declaration() {
-    let outcome = first(&json!({ "code": { "persistentVolumeClaim": {
+    let spec = json!({ "code": { "persistentVolumeClaim": {
         "size": 5_000_000_000_i64, "storageClassName": "fast", "accessModes": ["ReadWriteMany"],
         "dataSource": { "kind": "PersistentVolumeClaim", "name": "old", "apiGroup": null },
-    } } }));
+    } } });
+    let host = host().object(&claim("old", "1Gi", &["ReadWriteMany"]));
+    let outcome = pass_with(&TestRequest::new(&parent("shop", &spec)), &host);
     assert_eq!(
         outcome.child("code-claim").unwrap().object["spec"],
         json!({
@@ -80,7 +82,10 @@ fn a_claim_that_is_not_needed_any_more_is_held() {
             "media-claim",
             &claim("shop-media", "1Gi", &["ReadWriteOnce"]),
         );
-    let outcome = pass(&moved);
+    let host = host()
+        .object(&secret("mine", &["username", "password"]))
+        .object(&claim("old", "1Gi", &["ReadWriteOnce"]));
+    let outcome = pass_with(&moved, &host);
     let held: Vec<String> = outcome
         .children()
         .iter()
@@ -104,9 +109,6 @@ fn an_existing_claim_is_mounted_and_reported_while_it_is_missing() {
     let spec = json!({ "code": { "persistentVolumeClaim": { "existingClaim": "old" } } });
     let request = TestRequest::new(&parent("shop", &spec));
     let missing = pass(&request);
-    assert!(missing.child("code-claim").is_none());
-    let volumes = &super::pod(&missing, "web")["spec"]["volumes"];
-    assert_eq!(volumes[1]["persistentVolumeClaim"]["claimName"], "old");
     assert_eq!(
         condition(&missing, "Degraded"),
         "Degraded=True/ClaimNotFound: claim not found: old"
@@ -114,6 +116,9 @@ fn an_existing_claim_is_mounted_and_reported_while_it_is_missing() {
     let host = host().object(&claim("old", "1Gi", &["ReadWriteOnce"]));
     let found = pass_with(&request, &host);
     assert!(condition(&found, "Degraded").starts_with("Degraded=False"));
+    assert!(found.child("code-claim").is_none());
+    let volumes = &super::pod(&found, "web")["spec"]["volumes"];
+    assert_eq!(volumes[1]["persistentVolumeClaim"]["claimName"], "old");
 }
 
 #[test]

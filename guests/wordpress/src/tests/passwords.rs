@@ -173,7 +173,9 @@ fn changed_external_credentials_replace_the_pods() {
     assert_ne!(annotation(&outcome, CREDENTIALS_HASH), old);
     assert!(events(&outcome).contains(&"Normal CredentialsRotated".to_owned()));
     // A Secret that is gone restarts nothing.
-    assert_eq!(annotation(&pass(&request), CREDENTIALS_HASH), old);
+    let namespace = json!({ "tenants": { "references": "namespace" } });
+    let gone = pass(&request.config(&namespace));
+    assert_eq!(annotation(&gone, CREDENTIALS_HASH), old);
 }
 
 #[test]
@@ -207,7 +209,8 @@ fn named_secrets_and_config_maps_are_hashed_unless_missing() {
     let more = host().object(&secret("api", &["k"])).object(&flags);
     assert_ne!(annotation(&pass_with(&request, &more), SECRET_HASH), old);
 
-    let gone = pass(&request);
+    let namespace = json!({ "tenants": { "references": "namespace" } });
+    let gone = pass(&request.clone().config(&namespace));
     assert_eq!(annotation(&gone, SECRET_HASH), old);
     assert_eq!(
         condition(&gone, "Degraded"),

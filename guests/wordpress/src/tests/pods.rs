@@ -3,7 +3,7 @@
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{claim, container, first, host, parent, pass, pass_with, pod, running};
+use super::{claim, container, first, host, parent, pass, pass_with, pod, running, secret};
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list.as_array().unwrap().iter();
@@ -79,9 +79,11 @@ fn without_routes_no_address_is_fixed() {
 
 #[test]
 fn an_external_database_is_named_with_its_port() {
-    let outcome = first(&json!({ "database": { "external": {
+    let spec = json!({ "database": { "external": {
         "host": "db.org", "port": 3307, "credentialsSecretRef": { "name": "mine" },
-    } } }));
+    } } });
+    let host = host().object(&secret("mine", &["username", "password"]));
+    let outcome = pass_with(&TestRequest::new(&parent("shop", &spec)), &host);
     let container = container(&outcome, "web");
     assert_eq!(container["env"][0]["value"], "db.org:3307");
     assert_eq!(container["env"][1]["value"], "wordpress");
@@ -210,7 +212,8 @@ fn users_are_left_to_the_cluster_where_it_assigns_them() {
 #[test]
 fn a_volume_that_cannot_be_shared_is_released_first() {
     let strategy = |spec: Value| {
-        let request = TestRequest::new(&parent("shop", &spec));
+        let namespace = json!({ "tenants": { "references": "namespace" } });
+        let request = TestRequest::new(&parent("shop", &spec)).config(&namespace);
         let shared = claim("shared", "1Gi", &["ReadWriteMany"]);
         let host = host()
             .object(&shared)
@@ -267,7 +270,7 @@ fn selectors_do_not_depend_on_images() {
 
 #[test]
 fn blocks_of_the_user_are_copied_without_the_keys_of_the_host() {
-    let outcome = first(&json!({
+    let spec = json!({
         "podMetadata": {
             "labels": { "team": "a" },
             "annotations": { "note": "b", "innkeeper.dev/key": "x" },
@@ -276,7 +279,13 @@ fn blocks_of_the_user_are_copied_without_the_keys_of_the_host() {
         "imagePullSecrets": [{ "name": "registry" }],
         "resources": { "limits": { "memory": "1Gi" } },
         "service": { "annotations": { "innkeeper.dev/key": "x" } },
-    }));
+    });
+    let tenants = json!({
+        "podMetadata": { "labels": ["team"], "annotations": ["note", "innkeeper.dev/"] },
+        "serviceAnnotations": ["innkeeper.dev/"],
+    });
+    let request = TestRequest::new(&parent("shop", &spec)).config(&json!({ "tenants": tenants }));
+    let outcome = pass_with(&request, &host().object(&secret("registry", &[])));
     let web = pod(&outcome, "web");
     assert_eq!(web["metadata"]["labels"]["team"], "a");
     assert_eq!(web["metadata"]["annotations"]["note"], "b");

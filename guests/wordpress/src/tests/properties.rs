@@ -2,11 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::{prelude::*, testing::TestRequest};
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{host, parent, pass, running, workloads};
+use super::{claim, parent, pass_with, running_with, secret, workloads};
+
+/// A host with all objects that the parents below name.
+fn host() -> FakeHost {
+    let keys = ["root-password", "username", "password"];
+    let objects = [
+        secret("s", &keys),
+        secret("tls", &["tls.crt", "tls.key"]),
+        claim("old", "1Gi", &["ReadWriteMany"]),
+    ];
+    super::host().objects(objects)
+}
+
+fn pass(request: &TestRequest) -> Outcome {
+    pass_with(request, &host())
+}
+
+fn running(parent: &Value) -> TestRequest {
+    running_with(parent, &host())
+}
 
 /// One of these values, or nothing, under a key.
 fn field(key: &'static str, values: Vec<Value>) -> impl Strategy<Value = Option<(String, Value)>> {
@@ -141,7 +163,8 @@ proptest! {
 
     #[test]
     fn keys_are_unique_and_name_only_what_is_there(spec in spec()) {
-        for outcome in [super::first(&spec), pass(&running(&parent("shop", &spec)))] {
+        let parent = parent("shop", &spec);
+        for outcome in [pass(&TestRequest::new(&parent)), pass(&running(&parent))] {
             let keys: BTreeSet<&str> = outcome.children().iter().map(|it| it.key.as_str()).collect();
             prop_assert_eq!(keys.len(), outcome.children().len());
             for child in outcome.children() {

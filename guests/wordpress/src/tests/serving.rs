@@ -15,7 +15,9 @@ fn the_type_of_the_service_depends_on_routes_unless_it_is_given() {
     assert_eq!(service(&json!({}))["type"], "NodePort");
     assert_eq!(service(&json!({ "routes": routes }))["type"], "ClusterIP");
     let given = json!({ "service": { "type": "LoadBalancer", "nodePort": 30080 } });
-    let service = service(&given);
+    let types = json!({ "tenants": { "serviceTypes": ["LoadBalancer"] } });
+    let outcome = pass(&TestRequest::new(&parent("shop", &given)).config(&types));
+    let service = outcome.child("web-service").unwrap().object["spec"].clone();
     assert_eq!(service["type"], "LoadBalancer");
     assert_eq!(
         service["ports"],

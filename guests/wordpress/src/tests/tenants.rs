@@ -1,5 +1,7 @@
 //! Limits of the right to create a parent.
 
+use innkeeper_sdk::testing::Read;
+
 use super::*;
 
 fn check_refused(spec: &Value, tenants: &Value, message: &str) {
@@ -35,9 +37,61 @@ fn annotations_of_the_ingress() {
     check_refused(
         &json!({ "routes": [{ "domain": "a.org" }], "ingress": { "annotations": annotations } }),
         &json!({ "ingressAnnotations": ["cert-manager.io/"] }),
-        "spec.ingress.annotations: the plugin's configuration does not allow the annotation \
+        "spec.ingress.annotations: tenants.ingressAnnotations of the plugin's configuration does not list \
          nginx.ingress.kubernetes.io/server-snippet",
     );
+}
+
+/// Checks that the default configuration refuses a spec, and another one allows it.
+fn check_switch(spec: &Value, tenants: &Value, message: &str) {
+    check_refused(spec, &json!({}), message);
+    let request = TestRequest::new(&parent("shop", spec));
+    pass(&request.config(&json!({ "tenants": tenants })));
+}
+
+#[test]
+fn labels_and_annotations_that_other_controllers_obey() {
+    check_switch(
+        &json!({ "podMetadata": { "labels": { "azure.workload.identity/use": "true" } } }),
+        &json!({ "podMetadata": { "labels": ["azure.workload.identity/"] } }),
+        "spec.podMetadata.labels: tenants.podMetadata.labels of the plugin's configuration does not list \
+         azure.workload.identity/use",
+    );
+    check_switch(
+        &json!({ "podMetadata": { "annotations": { "sidecar.istio.io/inject": "true" } } }),
+        &json!({ "podMetadata": { "annotations": ["sidecar.istio.io/inject"] } }),
+        "spec.podMetadata.annotations: tenants.podMetadata.annotations of the plugin's configuration does \
+         not list sidecar.istio.io/inject",
+    );
+    let annotations = json!({ "service.beta.kubernetes.io/aws-load-balancer-internal": "false" });
+    check_switch(
+        &json!({ "service": { "annotations": annotations } }),
+        &json!({ "serviceAnnotations": ["service.beta.kubernetes.io/"] }),
+        "spec.service.annotations: tenants.serviceAnnotations of the plugin's configuration does not list \
+         service.beta.kubernetes.io/aws-load-balancer-internal",
+    );
+}
+
+#[test]
+fn types_of_services_that_reach_beyond_the_cluster() {
+    for type_ in ["LoadBalancer", "NodePort"] {
+        check_switch(
+            &json!({ "service": { "type": type_ } }),
+            &json!({ "serviceTypes": [type_] }),
+            &format!(
+                "spec.service.type: tenants.serviceTypes of the plugin's configuration does not list \
+                 {type_}"
+            ),
+        );
+    }
+    pass(&TestRequest::new(&parent(
+        "shop",
+        &json!({ "service": { "type": "ClusterIP" } }),
+    )));
+    pass(&TestRequest::new(&parent(
+        "shop",
+        &json!({ "sqlrootpassword": "abc" }),
+    )));
 }
 
 fn check_reference(spec: &Value, kind: &str, mut object: Value) {
@@ -54,7 +108,7 @@ fn check_reference(spec: &Value, kind: &str, mut object: Value) {
         json!({ "innkeeper.dev/retained-for": "example.com/Wordpress/default/other" });
     let expected = format!(
         "{kind} {name} belongs to another parent: annotate it with innkeeper.dev/shared-with: \
-         Wordpress/shop, or name another"
+         Wordpress.example.com/shop, or name another"
     );
     let fault = reconcile(&object, json!({})).unwrap_err();
     assert_eq!((fault.kind, fault.message), (FaultKind::Invalid, expected));
@@ -62,8 +116,10 @@ fn check_reference(spec: &Value, kind: &str, mut object: Value) {
         reconcile(&object, json!({ "references": "namespace" })),
         Ok(())
     );
-    object["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": "Wordpress/shop" });
-    assert_eq!(reconcile(&object, json!({})), Ok(()));
+    for with in ["Wordpress/shop", "Wordpress.example.com/shop"] {
+        object["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": with });
+        assert_eq!(reconcile(&object, json!({})), Ok(()));
+    }
 }
 
 #[test]
@@ -75,12 +131,110 @@ fn secrets_of_other_parents() {
     for spec in [
         json!({ "env": env }),
         json!({ "envFrom": [{ "secretRef": { "name": "x" } }] }),
+        json!({ "imagePullSecrets": [{ "name": "x" }] }),
         json!({ "database": { "external": external } }),
         json!({ "database": { "managed": { "credentialsSecretRef": { "name": "x" } } } }),
         json!({ "routes": [{ "domain": "a.org" }], "tlsSecretRef": "x" }),
     ] {
         check_reference(&spec, "Secret", secret("x", &["k"]));
     }
+    // The pods read the salts from a Secret of a name that follows from the site's.
+    check_reference(&json!({}), "Secret", secret("shop-wp", &["AUTH_KEY"]));
+}
+
+/// The object with the marks of a child of another parent.
+fn of_another(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "wordpress" });
+    object
+}
+
+/// Specs that name one object, with that object and the condition while it is missing.
+fn named() -> Vec<(Value, Value, &'static str)> {
+    let required = json!({ "secretKeyRef": { "name": "x", "key": "k" } });
+    let optional = json!({ "secretKeyRef": { "name": "x", "key": "k", "optional": true } });
+    let env = |source: Value| json!({ "env": [{ "name": "A", "valueFrom": source }] });
+    let external =
+        json!({ "host": "db", "databaseName": "d", "credentialsSecretRef": { "name": "x" } });
+    let source = json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": "x" } });
+    let secrets = [
+        env(required),
+        env(optional),
+        json!({ "imagePullSecrets": [{ "name": "x" }] }),
+        json!({ "database": { "external": external } }),
+        json!({ "database": { "managed": { "credentialsSecretRef": { "name": "x" } } } }),
+    ];
+    let claims = [
+        json!({ "code": { "persistentVolumeClaim": { "existingClaim": "x" } } }),
+        json!({ "code": { "persistentVolumeClaim": source } }),
+        json!({ "database": { "managed": { "storage": source } } }),
+    ];
+    let keys = ["k", "root-password", "username", "password"];
+    let secrets = secrets.map(|spec| {
+        let reported = "Degraded=True/SecretNotFound: Secret not found: x";
+        (spec, secret("x", &keys), reported)
+    });
+    let claims = claims.map(|spec| {
+        let reported = "Degraded=True/ClaimNotFound: claim not found: x";
+        (spec, claim("x", "1Gi", &["ReadWriteOnce"]), reported)
+    });
+    secrets.into_iter().chain(claims).collect()
+}
+
+#[test]
+fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
+    for (spec, object, reported) in named() {
+        let request = TestRequest::new(&parent("shop", &spec));
+        let missing = pass(&request);
+        assert!(matches!(missing, Outcome::Keep(_)), "{spec}");
+        assert_eq!(condition(&missing, "Degraded"), reported, "{spec}");
+        let found = pass_with(&request, &host().object(&object));
+        assert!(found.child("web").is_some(), "{spec}");
+        let namespace = json!({ "tenants": { "references": "namespace" } });
+        let waiting = pass(&request.config(&namespace));
+        assert!(waiting.child("web").is_some(), "{spec}");
+    }
+}
+
+#[test]
+fn an_object_that_another_parent_makes_later_is_refused_then() {
+    for (spec, object, _) in named() {
+        let parent = parent("shop", &spec);
+        let own = host().object(&object);
+        let is_source = spec.to_string().contains("dataSource");
+        let request = if is_source {
+            TestRequest::new(&parent)
+        } else {
+            running_with(&parent, &own)
+        };
+        let read = |host: &FakeHost| {
+            let outcome = Plugin::reconcile(&request.clone().build(), host);
+            let reads = host.reads().into_iter();
+            let named = reads.filter(|it| matches!(it, Read::Get(object) if object.name == "x"));
+            (outcome.map(|_| ()), named.count())
+        };
+        assert_eq!(read(&own).0, Ok(()));
+        // Each pass reads the object, so the host runs a pass when it changes.
+        let (refused, reads) = read(&host().object(&of_another(object)));
+        assert_eq!(reads, 1, "{spec}");
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Invalid);
+        assert!(
+            fault.message.contains("x belongs to another parent"),
+            "{}",
+            fault.message
+        );
+    }
+}
+
+#[test]
+fn the_source_of_a_claim_that_exists_may_go() {
+    let source = json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": "x" } });
+    let spec = json!({ "code": { "persistentVolumeClaim": source } });
+    let parent = parent("shop", &spec);
+    let before = host().object(&claim("x", "1Gi", &["ReadWriteOnce"]));
+    let outcome = pass(&running_with(&parent, &before));
+    assert!(outcome.child("web").is_some());
+    assert!(condition(&outcome, "Degraded").starts_with("Degraded=False"));
 }
 
 #[test]
@@ -92,6 +246,13 @@ fn sources_of_data_whose_owner_is_not_known() {
         &json!({}),
         "dataSource: the owner of a VolumeSnapshot is not known; name a PersistentVolumeClaim, or set \
          tenants.references of the plugin's configuration to namespace",
+    );
+    let other = json!({ "apiGroup": "example.org", "kind": "PersistentVolumeClaim", "name": "x" });
+    check_refused(
+        &json!({ "code": { "persistentVolumeClaim": { "dataSource": other } } }),
+        &json!({}),
+        "dataSource: the owner of a PersistentVolumeClaim is not known; name a PersistentVolumeClaim, or \
+         set tenants.references of the plugin's configuration to namespace",
     );
     let scope = json!({ "tenants": { "references": "namespace" } });
     pass(&TestRequest::new(&parent("shop", &spec)).config(&scope));

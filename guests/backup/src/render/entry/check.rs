@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{Config, flag, given, text, texts};
-use crate::{references::Source, stop::Stop};
+use crate::{catalog::Key, references::Source, stop::Stop};
 
 /// Checks the translated keys of a database.
 pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
@@ -54,6 +54,10 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "must begin with gzip, lz4 or zstd",
         ));
     }
+    if source.type_.name == "postgresql" && flag(config, "all_databases") {
+        no_shell_characters(source, config)?;
+    }
+    no_options(source, config)?;
     no_white_space(source, config)
 }
 
@@ -95,34 +99,67 @@ fn required(source: &Source, config: &Config) -> Result<(), Stop> {
     missing.map_or(Ok(()), |key| Err(error(source, key.name, "is required")))
 }
 
+/// The texts of a database with their keys, except for scripts, which are no part of a command line.
+fn arguments<'a>(
+    source: &Source,
+    config: &'a Config,
+) -> impl Iterator<Item = (&'static Key, &'a str)> {
+    let is_script = |key: &str| matches!(key, "before_script" | "after_script" | "on_exit");
+    let keys = source.type_.keys().filter(move |key| !is_script(key.name));
+    keys.flat_map(|key| {
+        let one = config.get(key.name).and_then(Value::as_str);
+        let all = one.into_iter().chain(texts(config, key.name));
+        all.map(move |text| (key, text))
+    })
+}
+
 /// Rejects white space in values: gobackup splits the command lines of some types there, without
-/// any quoting.
+/// any quoting. Splitting is intended for `args`.
 fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
     if !source.type_.splits_command {
         return Ok(());
     }
-    for key in source.type_.keys() {
-        // Splitting is intended for arguments. Scripts are no part of the command line.
-        if matches!(
+    let mut given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    match given.find(|(_, text)| text.contains(char::is_whitespace)) {
+        None => Ok(()),
+        Some((key, _)) => Err(error(
+            source,
             key.name,
-            "args" | "before_script" | "after_script" | "on_exit"
-        ) {
-            continue;
-        }
-        let one = config.get(key.name).and_then(Value::as_str);
-        let is_split = one
-            .into_iter()
-            .chain(texts(config, key.name))
-            .any(|text| text.contains(char::is_whitespace));
-        if is_split {
-            return Err(error(
-                source,
-                key.name,
-                "contains white space, which gobackup cannot pass on",
-            ));
+            "contains white space, which gobackup cannot pass on",
+        )),
+    }
+}
+
+/// Rejects values that a program takes for options. Options belong to `args`; a password follows the name
+/// of its option, or is a variable.
+fn no_options(source: &Source, config: &Config) -> Result<(), Stop> {
+    let given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    let mut given = given.filter(|(key, _)| !key.is_secret);
+    match given.find(|(_, text)| text.starts_with('-')) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let problem = "begins with a dash, as an option does";
+            Err(error(source, key.name, problem))
         }
     }
-    Ok(())
+}
+
+/// Characters with a meaning in a shell.
+const SHELL: &[char] = &[
+    '!', '"', '#', '$', '&', '\'', '(', ')', '*', ';', '<', '>', '?', '[', '\\', ']', '`', '{',
+    '|', '}', '~', '\n',
+];
+
+/// Rejects characters of the shell: gobackup gives the command line of `pg_dumpall` to one.
+fn no_shell_characters(source: &Source, config: &Config) -> Result<(), Stop> {
+    let mut given = arguments(source, config).filter(|(key, _)| !key.is_secret);
+    match given.find(|(_, text)| text.contains(SHELL)) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let problem = "contains a character that the shell of pg_dumpall would act on";
+            Err(error(source, key.name, problem))
+        }
+    }
 }
 
 fn error(source: &Source, key: &str, problem: &str) -> Stop {
