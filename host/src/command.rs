@@ -58,7 +58,10 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
 /// Compiles one plugin. The exit codes are those of the protocol with the host that started this process.
 fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
     match artifact::child(args.into(), &mut io::stdin(), &mut io::stdout()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(confinement) => {
+            streams.note(&confinement.to_string());
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             streams.report(&error);
             error.exit_code().into()

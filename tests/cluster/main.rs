@@ -46,6 +46,7 @@ mod render;
 mod selections;
 mod sharing;
 mod shutdown;
+mod spinning;
 mod stage;
 mod status;
 mod steady;

@@ -1,4 +1,4 @@
-//! The process that compiles plugins: it limits itself before it reads its input, and a component that exhausts the
+//! The process that compiles plugins: it limits and confines itself before it reads its input, and a component that exhausts the
 //! compiler ends that process only.
 
 #![expect(
@@ -59,7 +59,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn the_compiler_limits_itself_before_it_reads_its_input() {
+fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
     let mut command = Command::new(host());
     command
         .args(["compile", MEMORY, CPU, CODE])
@@ -67,11 +67,12 @@ fn the_compiler_limits_itself_before_it_reads_its_input() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let process = Process(command.spawn().unwrap());
-    // Setting NoNewPrivs is its last step before it reads its input, which never comes here.
-    eventually("it limits itself", || match process.status() {
-        status if status.contains("NoNewPrivs:\t1") => Ok(()),
+    // The second filter is its last step before it reads its input, which never comes here.
+    eventually("it confines itself", || match process.status() {
+        status if status.contains("Seccomp_filters:\t2") => Ok(()),
         status => Err(status),
     });
+    assert!(process.status().contains("NoNewPrivs:\t1"));
     let limits = fs::read_to_string(process.path("limits")).unwrap();
     for (limit, soft) in [
         ("Max cpu time", "30 "),
@@ -202,6 +203,10 @@ fn a_host_caches_compiled_code_read_only() {
         let kept = case.kept();
         let code = kept.into_iter().find(|path| has_ending(path, "cwasm"));
         code.ok_or_else(|| host.log().unwrap())
+    });
+    eventually("the host logs the confinement", || {
+        let log = host.log().unwrap();
+        log.contains(", seccomp").then_some(()).ok_or(log)
     });
     let mode = fs::metadata(code).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o400);

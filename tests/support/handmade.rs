@@ -4,12 +4,17 @@
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+/// The address of the arguments of `reconcile`, which no plugin here reads: behind all descriptions.
+const ARGUMENTS: u32 = 32_768;
+
 const SPIN: &str = "(loop $again (br $again))";
 
 /// The parts in which a handmade plugin differs from a well-behaved one.
 struct Parts<'a> {
     /// The instructions of `describe`.
     describe: &'a str,
+    /// The instructions of `reconcile`.
+    reconcile: &'a str,
     /// Additional fields of the core module.
     fields: &'a str,
     /// An imported interface that the contract does not have.
@@ -20,6 +25,7 @@ struct Parts<'a> {
 
 const GOOD: Parts<'static> = Parts {
     describe: "(unreachable)",
+    reconcile: "(unreachable)",
     fields: "",
     import: None,
     described: "manifest",
@@ -84,10 +90,20 @@ pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
     with_section(plugin, b"innkeeper:description", br#"{"name":"another"}"#)
 }
 
-/// A plugin whose `describe` returns the record at address 0 of its memory.
+/// A plugin whose `describe` returns the record at address 0 of its memory, and whose `reconcile` traps.
 pub(crate) fn describing(memory: &str) -> Vec<u8> {
     component(&Parts {
         describe: "",
+        fields: memory,
+        ..GOOD
+    })
+}
+
+/// The same with a `reconcile` that loops forever.
+pub(crate) fn describing_and_spinning(memory: &str) -> Vec<u8> {
+    component(&Parts {
+        describe: "",
+        reconcile: &format!("{SPIN} (unreachable)"),
         fields: memory,
         ..GOOD
     })
@@ -120,13 +136,13 @@ fn component(parts: &Parts<'_>) -> Vec<u8> {
         r#"(module
           {import}
           (memory (export "memory") 1)
-          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (unreachable))
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const {ARGUMENTS}))
           {}
           (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32)
             {} (i32.const 0))
           (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
-            (param i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#,
-        parts.fields, parts.describe,
+            (param i32 i32 i32 i32 i32 i32 i32) (result i32) {}))"#,
+        parts.fields, parts.describe, parts.reconcile,
     );
     encoded(&contract, &module)
 }

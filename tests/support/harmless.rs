@@ -1,6 +1,9 @@
-//! Well-behaved components made by hand: a plugin without passes, and the same plugin with a different digest.
+//! Components made by hand that describe themselves well: a plugin without passes, one that spins in them, and the same
+//! plugin with a different digest.
 
-use crate::handmade::{describing, with_section};
+use serde_json::{Value, json};
+
+use crate::handmade::{describing, describing_and_spinning, with_section};
 
 /// The plugin with a custom section that no reader uses; each mark gives other bytes and so another digest.
 pub fn marked(plugin: &[u8], mark: u32) -> Vec<u8> {
@@ -12,6 +15,41 @@ pub fn marked(plugin: &[u8], mark: u32) -> Vec<u8> {
 /// Only `describe` works: `reconcile` traps, so do not create a parent of it.
 pub fn idle(group: &str) -> Vec<u8> {
     describing(&Image::manifest(group).data())
+}
+
+/// The same plugin with a `reconcile` that never returns.
+pub fn spinning(group: &str) -> Vec<u8> {
+    describing_and_spinning(&Image::manifest(group).data())
+}
+
+/// The definition of the kind `Idle` in this group.
+pub fn definition(group: &str) -> Value {
+    let conditions = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object", "required": ["type"], "properties": {"type": {"type": "string"}},
+            "x-kubernetes-preserve-unknown-fields": true,
+        },
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object"},
+            "status": {"type": "object", "properties": {"conditions": conditions}},
+        },
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("idles.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "Idle", "plural": "idles", "singular": "idle", "listKind": "IdleList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
 }
 
 /// The initial memory of a guest whose `describe` returns address 0.

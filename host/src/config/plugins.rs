@@ -18,6 +18,8 @@ use super::{
 };
 use crate::failure::Failure;
 
+/// The smallest number of guest worker threads: one for slow plugins and one for the others.
+const WORKERS_MIN: u16 = 2;
 /// The largest number of guest worker threads.
 const WORKERS_MAX: u16 = 1024;
 
@@ -78,14 +80,15 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(|count| u64::from(count) << 20)
     )]
     pub cache_bytes_max: u64,
-    /// Number of guest worker threads, 1 to 1024; one plugin uses at most half of them [default: one per processor].
+    /// Number of guest worker threads, 2 to 1024; one plugin uses at most half of them, and all plugins with a deadline
+    /// over 1 s together all but one [default: one per processor, at least 2].
     #[arg(
         long,
         value_name = "N",
         env = "INNKEEPER_WORKERS",
         default_value_t = processors(),
         hide_default_value = true,
-        value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)).map(threads)
+        value_parser = clap::value_parser!(u16).range(i64::from(WORKERS_MIN)..=i64::from(WORKERS_MAX)).map(threads)
     )]
     pub workers: NonZeroUsize,
     /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits
@@ -208,7 +211,8 @@ pub fn by_plugin(given: &[PluginObject]) -> BTreeMap<String, Map<String, Value>>
 
 fn processors() -> NonZeroUsize {
     let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    threads(u16::try_from(count).unwrap_or(WORKERS_MAX).min(WORKERS_MAX))
+    let count = u16::try_from(count).unwrap_or(WORKERS_MAX);
+    threads(count.clamp(WORKERS_MIN, WORKERS_MAX))
 }
 
 fn threads(count: u16) -> NonZeroUsize {

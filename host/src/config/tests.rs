@@ -58,7 +58,7 @@ fn fills_in_every_limit() {
     );
     assert_eq!(args.cluster.host_namespace, "host");
     assert_eq!(args.plugins.drain.as_secs(), 25);
-    assert!(args.plugins.workers.get() >= 1);
+    assert!(args.plugins.workers.get() >= 2);
     assert!(!args.plugins.forget_passes);
     assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
     assert_eq!(args.plugins.cache_bytes_max, 512 << 20);
@@ -185,7 +185,7 @@ fn rejects_what_it_does_not_understand() {
             "--source-dir is for Plugin resources",
         ),
         (&["run", "--plugin", "a", "--unknown"], "--unknown"),
-        (&["run", "--plugin", "a", "--workers", "0"], "workers"),
+        (&["run", "--workers", "1"], "not in 2..=1024"),
         (&["run", "--drain-timeout", "3601"], "not in 0..=3600"),
         (&["run", "--guest-memory", "15"], "--guest-memory <MIB>"),
         (&["run", "--cache-size", "15"], "--cache-size <MIB>"),

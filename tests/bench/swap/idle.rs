@@ -3,8 +3,12 @@
 use std::{thread::sleep, time::Duration};
 
 use anyhow::{Result, ensure};
-use innkeeper_tests::{Host, harmless::idle, process::Usage};
-use serde_json::{Value, json};
+use innkeeper_tests::{
+    Host,
+    harmless::{definition, idle},
+    process::Usage,
+};
+use serde_json::json;
 
 use crate::site::{Site, wait_logged};
 
@@ -59,35 +63,6 @@ fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> 
     }
     wait_logged(host, "serving plugin", usize::try_from(numbers.end)?)?;
     site.settle(Duration::from_secs(5))
-}
-
-fn definition(group: &str) -> Value {
-    let conditions = json!({
-        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
-        "items": {
-            "type": "object", "required": ["type"], "properties": {"type": {"type": "string"}},
-            "x-kubernetes-preserve-unknown-fields": true,
-        },
-    });
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "spec": {"type": "object"},
-            "status": {"type": "object", "properties": {"conditions": conditions}},
-        },
-    });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("idles.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": "Idle", "plural": "idles", "singular": "idle", "listKind": "IdleList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
 }
 
 /// Returns the host's CPU time during a period without work, and its memory at the end of the period.

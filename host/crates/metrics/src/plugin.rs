@@ -28,6 +28,7 @@ pub(super) struct PluginFamilies {
     conflicts: Counters<1>,
     memory_peak: Gauges<1>,
     memory_waits: Counters<1>,
+    slow_calls: Counters<1>,
     log_dropped: Counters<1>,
 }
 
@@ -71,6 +72,10 @@ impl PluginFamilies {
                 "memory_waits",
                 "Guest calls that waited for guest memory",
             ),
+            slow_calls: plugins.family(
+                "slow_calls",
+                "Guest calls that shared all guest threads but one with those of other slow plugins",
+            ),
             log_dropped: plugins.family(
                 "log_lines_dropped",
                 "Log lines of the guest dropped because of its limits",
@@ -107,6 +112,11 @@ impl PluginMetrics {
         if waited_for_memory {
             self.count(&self.families.memory_waits);
         }
+    }
+
+    /// Counts a guest call that was slow for the threads: with a long deadline, or after one that exceeded its deadline.
+    pub fn slow_call(&self) {
+        self.count(&self.families.slow_calls);
     }
 
     /// Counts a fault by the reason in the parent's condition.

@@ -102,6 +102,7 @@ fn the_events_of_a_plugin_are_counted() {
     let plugin = metrics.plugin("web");
     plugin.called(Duration::from_micros(80), 2_000_000, false);
     plugin.called(Duration::from_micros(80), 1_000_000, true);
+    plugin.slow_call();
     plugin.fault("DeadlineExceeded");
     plugin.skipped();
     plugin.wrote("update");
@@ -126,6 +127,7 @@ fn the_events_of_a_plugin_are_counted() {
         "innkeeper_plugin_conflicts_total{plugin=\"web\"} 1",
         "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
         "innkeeper_plugin_memory_waits_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_slow_calls_total{plugin=\"web\"} 1",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
         "leader_election_master_status{name=\"innkeeper\"} 1",
@@ -187,6 +189,7 @@ fn registered() -> BTreeSet<String> {
     controller.begin(Duration::ZERO, 0).end(PassResult::Error);
     let plugin = metrics.plugin("web");
     plugin.called(Duration::ZERO, 1, true);
+    plugin.slow_call();
     plugin.fault("GuestTrapped");
     plugin.skipped();
     plugin.wrote("update");

@@ -36,7 +36,7 @@ pub use digest::{Digest, Digester, InvalidDigest, hex};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{Lease, LeaseRecord};
-pub use limits::{Limits, NAMESPACE_BURST};
+pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_HOSTS, ANNOTATION_KEY,

@@ -48,6 +48,19 @@ pub struct Limits {
 /// Chosen: with the default rate, 10,000 new parents may have five writes each at once.
 pub const NAMESPACE_BURST: Duration = Duration::from_secs(100);
 
+/// The longest deadline that is not long.
+///
+/// Calls with a longer one share all guest threads but one, so a plugin with a shorter one waits for this time at most
+/// until another call ends. Chosen: four times the default; a usual call takes less than a millisecond.
+pub const SHORT_DEADLINE_MAX: Duration = Duration::from_secs(1);
+
+impl Limits {
+    /// Returns true if a call may hold a guest thread for so long that the plugin counts as slow.
+    pub fn has_long_deadline(&self) -> bool {
+        self.deadline > SHORT_DEADLINE_MAX
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         const KIB: usize = 1024;

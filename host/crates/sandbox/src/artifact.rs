@@ -8,6 +8,7 @@
 mod bound;
 mod cache;
 mod child;
+mod confinement;
 mod error;
 mod inspect;
 mod kept;
@@ -29,6 +30,7 @@ pub use self::{
     bound::Needs,
     cache::Cache,
     child::{ChildBounds, ChildError, child},
+    confinement::Confinement,
     error::Error,
     inspect::{Inspection, Producer, What, inspect},
     process::{CompileBounds, Compiler, Program},

@@ -81,6 +81,18 @@ pub struct CallReport {
     pub timing: Timing,
     /// True if the call waited for memory that was reserved for other calls.
     pub waited_for_memory: bool,
+    /// The pace that the call was expected to have in its [`Pool`](crate::Pool).
+    pub pace: Pace,
+}
+
+/// The pace that a call is expected to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// It ends soon.
+    #[default]
+    Prompt,
+    /// It may take long: its deadline is long, or the last call of its plugin exceeded the deadline.
+    Slow,
 }
 
 /// Wall time of the steps of a call.

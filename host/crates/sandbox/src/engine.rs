@@ -55,8 +55,8 @@ pub enum Metering {
 /// The settings of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Instances that may live at a time; a further call waits.
-    pub instances_max: NonZeroU32,
+    /// Calls that may run at a time; a further one waits.
+    pub calls_max: NonZeroU32,
     /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
     pub memory_bytes_max: usize,
     /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
@@ -74,9 +74,9 @@ pub struct EngineSettings {
 
 impl EngineSettings {
     /// The usual settings.
-    pub const fn new(instances_max: NonZeroU32) -> Self {
+    pub const fn new(calls_max: NonZeroU32) -> Self {
         Self {
-            instances_max,
+            calls_max,
             memory_bytes_max: 1024 * MIB,
             memory_together_bytes_max: None,
             pagemap_scan: false,
@@ -99,6 +99,8 @@ struct Inner {
     settings: EngineSettings,
     // One permit per instance of the pool: wasmtime answers a further one with an error.
     instances: Semaphore,
+    // One permit: a plugin that describes itself does so outside of the guest threads.
+    describing: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
     /// Code that may be unmapped while it is idle.
@@ -121,8 +123,9 @@ impl Engine {
                 engine,
                 settings: settings.clone(),
                 instances: Semaphore::new(
-                    usize::try_from(settings.instances_max.get()).unwrap_or(usize::MAX),
+                    usize::try_from(instances(settings)).unwrap_or(usize::MAX),
                 ),
+                describing: Semaphore::new(1),
                 memory: Semaphore::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
                 codes: Mutex::default(),
                 ticker,
@@ -175,6 +178,11 @@ impl Engine {
         self.inner.memory.acquire(bytes)
     }
 
+    /// Waits until no other plugin describes itself.
+    pub(super) fn describing(&self) -> Permits<'_> {
+        self.inner.describing.acquire(1)
+    }
+
     /// Waits until an instance may be made; while it lives, the epochs tick.
     pub(super) fn slot(&self) -> (Permits<'_>, Ticking<'_>) {
         // The permit first: a thread that waits for one keeps no epochs ticking.
@@ -208,8 +216,14 @@ fn compilation(metering: Metering) -> Config {
     config
 }
 
+/// Returns the number of instances: one more than calls, for a plugin that describes itself. Many plugins that are loaded
+/// at a time would otherwise hold the instances of calls.
+const fn instances(settings: &EngineSettings) -> u32 {
+    settings.calls_max.get().saturating_add(1)
+}
+
 fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
-    let instances = settings.instances_max.get();
+    let instances = instances(settings);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances.saturating_mul(limiter::CORE_INSTANCES_MAX))

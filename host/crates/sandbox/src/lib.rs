@@ -47,7 +47,7 @@ pub mod testing;
 mod tests;
 
 pub use self::{
-    call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},
+    call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Pace, Request, Timing},
     cgroup::{memory_bytes_max, swap_is_off},
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use innkeeper_model::{Digest, Limits, ListSelector, Manifest, ObjectRef, ReadFailure, Reads};
+use innkeeper_model::{
+    Digest, Limits, ListSelector, Manifest, ObjectRef, ReadFailure, Reads, SHORT_DEADLINE_MAX,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -35,18 +37,25 @@ struct LoadedComponent {
 }
 
 impl Described {
-    /// Links a component and runs its `describe` in the sandbox, under the limits of a call.
+    /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but never with a long deadline:
+    /// while it runs, no other plugin describes itself, and a call may wait for its memory.
     ///
-    /// Blocks for the time of a call.
+    /// Blocks for the time of such calls.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
         let adapter = convert::adapter(artifact.contract(), &artifact.code.component)?;
         let context = Context {
             now_ms: 0,
             seed: [0; 32],
         };
-        let (ended, _) = sandbox::run(engine, Box::new(NoReads), &context, limits, |store| {
+        let limits = Limits {
+            deadline: limits.deadline.min(SHORT_DEADLINE_MAX),
+            ..limits.clone()
+        };
+        let turn = engine.describing();
+        let (ended, _) = sandbox::run(engine, Box::new(NoReads), &context, &limits, |store| {
             adapter.describe(store)
         });
+        drop(turn);
         let manifest = match ended {
             Ok(manifest) => manifest?,
             Err(Ending::Fault(source)) => return Err(Error::Describe(source)),

@@ -3,6 +3,7 @@
 //! Plain threads and not those of the asynchronous runtime: a guest computes for as long as its deadline allows.
 //! A plugin holds at most half of them, so that one that is slow cannot starve the others, and a single one from the
 //! moment that it exceeds its deadline until it answers again.
+//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only.
 
 use std::{
     collections::VecDeque,
@@ -16,8 +17,8 @@ use innkeeper_model::{Limits, Phase, PluginName, Reads};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use super::schedule::{Learned, Schedule};
-use crate::{CallFault, CallReport, Context, End, Error, ObservedChild, Plugin, Request};
+use super::schedule::{Learned, RunningCall, Schedule};
+use crate::{CallFault, CallReport, Context, End, Error, ObservedChild, Pace, Plugin, Request};
 
 /// The time after which a group of dry-run calls leaves its thread, once the running call has ended.
 ///
@@ -84,12 +85,12 @@ struct PoolState {
 enum Client {
     /// A plugin, over all its revisions.
     Plugin(PluginName),
-    /// All dry runs.
-    DryRuns,
+    /// All dry runs with a long deadline, or all others: short ones do not wait for long ones.
+    DryRuns { long: bool },
 }
 
 /// Runs calls, reports their end to the schedule, and sends their results to the waiting future.
-type Work = Box<dyn FnOnce(&Desk, &Client) + Send>;
+type Work = Box<dyn FnOnce(&Desk, &RunningCall<Client>) + Send>;
 
 /// The results of a group of dry-run calls.
 pub struct DryRunResults<R> {
@@ -100,12 +101,13 @@ pub struct DryRunResults<R> {
 }
 
 impl Pool {
-    /// Starts the threads.
+    /// Starts the threads. A single thread serves slow plugins too, so a host starts at least two.
     pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
         let threads = threads.get();
+        let slow_max = threads.saturating_sub(1).max(1);
         let desk = Arc::new(Desk {
             state: Mutex::new(PoolState {
-                schedule: Schedule::new(),
+                schedule: Schedule::new(slow_max),
                 idle: 0,
                 stopped: false,
             }),
@@ -146,18 +148,20 @@ impl Pool {
         job: Job<R>,
     ) -> Result<(CallReport, R), Error> {
         let client = Client::Plugin(name.clone());
-        self.run(&client, self.share, move || {
-            let called = job.run(&plugin);
-            let learned = called
-                .as_ref()
-                .map_or(Learned::Nothing, |(report, _)| learned(&report.end));
+        let long = job.limits.has_long_deadline();
+        self.run(&client, self.share, long, move |pace| {
+            let mut called = job.run(&plugin);
+            let learned = called.as_mut().map_or(Learned::Nothing, |(report, _)| {
+                report.pace = pace;
+                learned(&report.end)
+            });
             (learned, called)
         })
         .await?
     }
 
-    /// Runs the calls of a dry run in their order on one thread. All plugins together have one such group at a time, outside
-    /// of their shares. A group that takes long ends early, but after at least one call, and returns the remaining jobs.
+    /// Runs the calls of a dry run in their order on one thread. All plugins with short deadlines together have one such
+    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends early, but after at least one call, and returns the remaining jobs.
     ///
     /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
     pub async fn dry_run<R: Reads + 'static>(
@@ -165,7 +169,8 @@ impl Pool {
         plugin: Arc<Plugin>,
         mut jobs: VecDeque<Job<R>>,
     ) -> Result<DryRunResults<R>, Error> {
-        self.run(&Client::DryRuns, 1, move || {
+        let long = jobs.iter().any(|job| job.limits.has_long_deadline());
+        self.run(&Client::DryRuns { long }, 1, long, move |_| {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
             while let Some(job) = jobs.pop_front() {
@@ -187,20 +192,21 @@ impl Pool {
         &self,
         client: &Client,
         running_max: usize,
-        calls: impl FnOnce() -> (Learned, T) + Send + 'static,
+        long: bool,
+        calls: impl FnOnce(Pace) -> (Learned, T) + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        let work = move |desk: &Desk, client: &Client| {
+        let work = move |desk: &Desk, call: &RunningCall<Client>| {
             // The waiting future was dropped.
             if answer.is_closed() {
-                return desk.done(client, Learned::Nothing);
+                return desk.done(call, Learned::Nothing);
             }
-            let (learned, said) = calls();
+            let (learned, said) = calls(call.pace);
             // Before the answer: a caller that receives it and calls again must find the schedule up to date.
-            desk.done(client, learned);
+            desk.done(call, learned);
             drop(answer.send(said));
         };
-        self.desk.add(client, running_max, Box::new(work));
+        self.desk.add(client, running_max, long, Box::new(work));
         answered.await.map_err(|_| Error::PoolClosed)
     }
 
@@ -226,25 +232,25 @@ impl Drop for Pool {
 }
 
 impl Desk {
-    fn add(&self, client: &Client, running_max: usize, work: Work) {
+    fn add(&self, client: &Client, running_max: usize, long: bool, work: Work) {
         let mut state = self.state.lock();
-        state.schedule.add(client, running_max, work);
+        state.schedule.add(client, running_max, long, work);
         self.wake_another(state);
     }
 
-    fn done(&self, client: &Client, learned: Learned) {
-        self.state.lock().schedule.done(client, learned);
+    fn done(&self, call: &RunningCall<Client>, learned: Learned) {
+        self.state.lock().schedule.done(call, learned);
     }
 
     /// Runs calls until the pool is dropped.
     fn serve(&self) {
-        while let Some((client, work)) = self.next() {
-            work(self, &client);
+        while let Some((call, work)) = self.next() {
+            work(self, &call);
         }
     }
 
     /// Waits for the next call that may run; returns none once the pool stops.
-    fn next(&self) -> Option<(Client, Work)> {
+    fn next(&self) -> Option<(RunningCall<Client>, Work)> {
         let mut state = self.state.lock();
         loop {
             if state.stopped {

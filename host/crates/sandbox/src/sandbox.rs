@@ -6,7 +6,7 @@ use innkeeper_model::{Limits, Reads};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 
 use crate::{
-    CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
+    CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Pace, Timing,
     deadline::{self, Stopwatch},
     state::{AnyReads, Ending, StoreState},
     wasi,
@@ -103,6 +103,7 @@ impl Ran {
             log_dropped,
             timing,
             waited_for_memory,
+            pace: Pace::default(),
         };
         let reads = state
             .reads

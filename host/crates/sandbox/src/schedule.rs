@@ -2,8 +2,11 @@
 //!
 //! A pure data structure: it starts nothing and waits for nothing.
 //! Clients with waiting calls take turns, so that a client with one call does not wait for all calls of another.
+//! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only.
 
 use std::collections::{BTreeMap, VecDeque};
+
+use crate::Pace;
 
 /// The consequence of an ended call for the next calls of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +21,41 @@ pub(super) enum Learned {
 
 /// The waiting calls, and the number of running calls of each client.
 ///
+/// A call is slow if its deadline is long, or if its client is slow: whether a client has answered in time before tells
+/// nothing about its next call with a long deadline.
+///
 /// Not bounded: each caller waits for the end of its call, and the number of callers is bounded elsewhere.
 #[derive(Debug)]
 pub(super) struct Schedule<C, W> {
     clients: BTreeMap<C, ClientCalls<W>>,
-    /// The clients with waiting calls, each once. The first one below its share is next.
+    /// The clients with waiting calls, each once. The first one that may run is next. One that may not keeps its place, so
+    /// that slow clients take turns too.
     turns: VecDeque<C>,
+    /// Running slow calls.
+    slow_running: usize,
+    slow_max: usize,
+}
+
+/// A call that waits for a thread.
+#[derive(Debug)]
+struct WaitingCall<W> {
+    /// True if its deadline is long.
+    long: bool,
+    work: W,
+}
+
+/// A call that runs, from [`Schedule::next`] to [`Schedule::done`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunningCall<C> {
+    pub(super) client: C,
+    /// Its pace when it began. A prompt call ends soon, even if its client becomes slow meanwhile.
+    pub(super) pace: Pace,
 }
 
 /// A client, which may use a share of the threads.
 #[derive(Debug)]
 struct ClientCalls<W> {
-    waiting: VecDeque<W>,
+    waiting: VecDeque<WaitingCall<W>>,
     running: usize,
     running_max: usize,
     /// True from a call that exceeded its deadline to the next one that answers. Its calls run one at a time meanwhile, so
@@ -43,6 +69,12 @@ impl<W> ClientCalls<W> {
         self.running < running_max
     }
 
+    /// Returns the pace of the next call.
+    fn pace(&self) -> Pace {
+        let is_slow = self.slow || self.waiting.front().is_some_and(|call| call.long);
+        if is_slow { Pace::Slow } else { Pace::Prompt }
+    }
+
     /// An idle client is forgotten, except a slow one: it must still be slow at its next call.
     fn is_worth_keeping(&self) -> bool {
         self.running > 0 || !self.waiting.is_empty() || self.slow
@@ -50,15 +82,18 @@ impl<W> ClientCalls<W> {
 }
 
 impl<C: Ord + Clone, W> Schedule<C, W> {
-    pub(super) const fn new() -> Self {
+    /// Creates a schedule in which at most `slow_max` slow calls run at a time; at least one, or they would never run.
+    pub(super) const fn new(slow_max: usize) -> Self {
         Self {
             clients: BTreeMap::new(),
             turns: VecDeque::new(),
+            slow_running: 0,
+            slow_max,
         }
     }
 
-    /// Adds a call of a client, of which at most `running_max` run at a time.
-    pub(super) fn add(&mut self, client: &C, running_max: usize, work: W) {
+    /// Adds a call of a client, of which at most `running_max` run at a time; `long` is true if its deadline is long.
+    pub(super) fn add(&mut self, client: &C, running_max: usize, long: bool, work: W) {
         let known = self.clients.entry(client.clone()).or_insert(ClientCalls {
             waiting: VecDeque::new(),
             running: 0,
@@ -68,7 +103,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         if known.waiting.is_empty() {
             self.turns.push_back(client.clone());
         }
-        known.waiting.push_back(work);
+        known.waiting.push_back(WaitingCall { long, work });
     }
 
     /// Returns true if a call may run now.
@@ -77,36 +112,43 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
     }
 
     /// Removes and returns the next call; it counts as running until [`Schedule::done`].
-    pub(super) fn next(&mut self) -> Option<(C, W)> {
+    pub(super) fn next(&mut self) -> Option<(RunningCall<C>, W)> {
         let turn = self.turns.iter().position(|client| self.may_run(client))?;
         let name = self.turns.remove(turn)?;
         let client = self.clients.get_mut(&name)?;
-        let work = client.waiting.pop_front()?;
+        let pace = client.pace();
+        let WaitingCall { work, .. } = client.waiting.pop_front()?;
         client.running += 1;
+        self.slow_running += usize::from(pace == Pace::Slow);
         if !client.waiting.is_empty() {
             self.turns.push_back(name.clone());
         }
-        Some((name, work))
+        Some((RunningCall { client: name, pace }, work))
     }
 
     /// Ends a call.
-    pub(super) fn done(&mut self, client: &C, learned: Learned) {
-        let Some(known) = self.clients.get_mut(client) else {
+    pub(super) fn done(&mut self, call: &RunningCall<C>, learned: Learned) {
+        let Some(known) = self.clients.get_mut(&call.client) else {
             return;
         };
         known.running -= 1;
+        self.slow_running -= usize::from(call.pace == Pace::Slow);
         match learned {
             Learned::Prompt => known.slow = false,
             Learned::Slow => known.slow = true,
             Learned::Nothing => {}
         }
         if !known.is_worth_keeping() {
-            self.clients.remove(client);
+            self.clients.remove(&call.client);
         }
     }
 
     fn may_run(&self, client: &C) -> bool {
-        self.clients.get(client).is_some_and(ClientCalls::may_run)
+        let may_slow_run = self.slow_running < self.slow_max;
+        let client = self.clients.get(client);
+        client.is_some_and(|client| {
+            client.may_run() && (may_slow_run || client.pace() == Pace::Prompt)
+        })
     }
 }
 
@@ -116,15 +158,33 @@ mod tests {
 
     use super::*;
 
+    /// More slow calls than any test here runs.
+    const MANY: usize = 9;
+
     fn drained(schedule: &mut Schedule<char, u32>) -> Vec<(char, u32)> {
-        std::iter::from_fn(|| schedule.next()).collect()
+        let next = || schedule.next().map(|(call, work)| (call.client, work));
+        std::iter::from_fn(next).collect()
+    }
+
+    fn call(client: char) -> RunningCall<char> {
+        RunningCall {
+            client,
+            pace: Pace::Prompt,
+        }
+    }
+
+    fn slow_call(client: char) -> RunningCall<char> {
+        RunningCall {
+            client,
+            pace: Pace::Slow,
+        }
     }
 
     #[test]
     fn waiting_clients_take_turns() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(MANY);
         for (client, call) in [('a', 1), ('a', 2), ('a', 3), ('b', 4), ('c', 5), ('b', 6)] {
-            schedule.add(&client, 9, call);
+            schedule.add(&client, 9, false, call);
         }
         let order = drained(&mut schedule);
         let expected = [('a', 1), ('b', 4), ('c', 5), ('a', 2), ('b', 6), ('a', 3)];
@@ -133,51 +193,108 @@ mod tests {
 
     #[test]
     fn a_client_does_not_wait_for_one_that_has_its_share() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(MANY);
         for call in 0..5 {
-            schedule.add(&'a', 2, call);
+            schedule.add(&'a', 2, false, call);
         }
         assert_eq!(drained(&mut schedule), [('a', 0), ('a', 1)]);
-        schedule.add(&'b', 2, 5);
+        schedule.add(&'b', 2, false, 5);
         assert_eq!(drained(&mut schedule), [('b', 5)]);
-        schedule.done(&'a', Learned::Prompt);
+        schedule.done(&call('a'), Learned::Prompt);
         assert_eq!(drained(&mut schedule), [('a', 2)]);
     }
 
     #[test]
     fn calls_of_a_slow_client_run_one_at_a_time_until_one_answers() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(MANY);
         for call in 0..6 {
-            schedule.add(&'a', 2, call);
+            schedule.add(&'a', 2, false, call);
         }
         assert_eq!(drained(&mut schedule), [('a', 0), ('a', 1)]);
-        schedule.done(&'a', Learned::Slow);
+        schedule.done(&call('a'), Learned::Slow);
         assert_eq!(drained(&mut schedule), [], "the other one still runs");
-        schedule.done(&'a', Learned::Nothing);
+        schedule.done(&call('a'), Learned::Nothing);
         assert_eq!(drained(&mut schedule), [('a', 2)]);
-        schedule.done(&'a', Learned::Nothing);
+        schedule.done(&slow_call('a'), Learned::Nothing);
         assert_eq!(drained(&mut schedule), [('a', 3)]);
-        schedule.done(&'a', Learned::Prompt);
+        schedule.done(&slow_call('a'), Learned::Prompt);
         assert_eq!(drained(&mut schedule), [('a', 4), ('a', 5)]);
     }
 
     #[test]
     fn a_slow_client_is_remembered_and_others_are_forgotten() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(MANY);
         for (client, learned) in [('a', Learned::Slow), ('b', Learned::Prompt)] {
-            schedule.add(&client, 2, 0);
+            schedule.add(&client, 2, false, 0);
             assert_eq!(drained(&mut schedule), [(client, 0)]);
-            schedule.done(&client, learned);
+            schedule.done(&call(client), learned);
         }
         assert_eq!(schedule.clients.keys().collect::<Vec<_>>(), [&'a']);
-        schedule.add(&'a', 2, 1);
-        schedule.add(&'a', 2, 2);
+        schedule.add(&'a', 2, false, 1);
+        schedule.add(&'a', 2, false, 2);
         assert_eq!(drained(&mut schedule), [('a', 1)]);
+    }
+
+    /// Each step adds calls (`a1`, or `A1` with a long deadline), or ends one (`-a`, and `!a` if it exceeded its deadline),
+    /// and states the calls that run next. At most two slow calls run at a time.
+    #[test]
+    fn slow_calls_wait_for_each_other_and_prompt_ones_do_not_wait_for_them() {
+        let mut schedule = Schedule::new(2);
+        let mut running: Vec<RunningCall<char>> = Vec::new();
+        for (step, expected) in [
+            // Long deadlines are slow from the first call on.
+            ("A1 A2 B1 C1 D1", "A1 B1"),
+            ("e1 e2", "e1 e2"),
+            // Each of them has its turn, and the first one again after all others.
+            ("-A", "C1"),
+            ("-B", "D1"),
+            ("-C", "A2"),
+            // A prompt client is slow after its first fault, and waits with the others.
+            ("!e !e", ""),
+            ("e3 f1", "f1"),
+            ("-A", "e3"),
+            ("B2", ""),
+            // After an answer in time it is prompt again.
+            ("-e e4 e5", "B2 e4 e5"),
+            // A short deadline of a client with long ones is prompt too.
+            ("b3 B4", "b3"),
+            ("-D", "B4"),
+        ] {
+            for part in step.split_whitespace() {
+                let (first, rest) = part.split_at(1);
+                let (sign, name) = (first.chars().next().unwrap(), rest.chars().next().unwrap());
+                if !matches!(sign, '-' | '!') {
+                    let work: u32 = rest.parse().unwrap();
+                    schedule.add(
+                        &sign.to_ascii_lowercase(),
+                        3,
+                        sign.is_ascii_uppercase(),
+                        work,
+                    );
+                    continue;
+                }
+                let client = name.to_ascii_lowercase();
+                let ended = running.iter().position(|call| call.client == client);
+                let ended = running.remove(ended.unwrap());
+                let learned = if sign == '!' {
+                    Learned::Slow
+                } else {
+                    Learned::Prompt
+                };
+                schedule.done(&ended, learned);
+            }
+            let mut next = Vec::new();
+            while let Some((call, work)) = schedule.next() {
+                next.push(format!("{}{work}", call.client));
+                running.push(call);
+            }
+            assert_eq!(next.join(" "), expected.to_ascii_lowercase(), "{step}");
+        }
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        Add(usize),
+        Add(usize, bool),
         Next,
         Done(usize, Learned),
     }
@@ -189,10 +306,60 @@ mod tests {
             1 => Just(Learned::Nothing),
         ];
         prop_oneof![
-            (0..4_usize).prop_map(Step::Add),
+            (0..4_usize, any::<bool>()).prop_map(|(client, long)| Step::Add(client, long)),
             Just(Step::Next),
             (0..16_usize, learned).prop_map(|(which, learned)| Step::Done(which, learned)),
         ]
+    }
+
+    /// A schedule with its own account of the calls in it.
+    struct Watched {
+        schedule: Schedule<usize, (usize, bool)>,
+        running_max: usize,
+        running: Vec<RunningCall<usize>>,
+        /// The calls that began, in their order: client, number.
+        began: Vec<(usize, usize)>,
+        /// Calls that were added and have not begun, with their lengths, by client.
+        waiting: [VecDeque<bool>; 4],
+        slow: [bool; 4],
+    }
+
+    impl Watched {
+        fn slow_running(&self) -> usize {
+            let calls = self.running.iter();
+            calls.filter(|call| call.pace == Pace::Slow).count()
+        }
+
+        fn count(&self, client: usize) -> usize {
+            let calls = self.running.iter();
+            calls.filter(|call| call.client == client).count()
+        }
+
+        /// Returns true if the next call of a client is prompt and within its share.
+        fn has_prompt_call(&self, client: usize) -> bool {
+            let is_prompt = self.waiting[client].front() == Some(&false) && !self.slow[client];
+            is_prompt && self.count(client) < self.running_max
+        }
+
+        fn begin(&mut self) -> bool {
+            let expected = self.schedule.has_next();
+            let next = self.schedule.next();
+            assert_eq!(expected, next.is_some());
+            let Some((call, (number, long))) = next else {
+                let kept_waiting = (0..4).find(|&client| self.has_prompt_call(client));
+                assert_eq!(kept_waiting, None, "no prompt call waits for a slow one");
+                return false;
+            };
+            let client = call.client;
+            assert_eq!(self.waiting[client].pop_front(), Some(long));
+            assert_eq!(call.pace == Pace::Slow, long || self.slow[client]);
+            self.running.push(call);
+            let is_slow = self.slow[client];
+            assert!(self.count(client) <= if is_slow { 1 } else { self.running_max });
+            assert!(self.slow_running() <= self.schedule.slow_max);
+            self.began.push((client, number));
+            true
+        }
     }
 
     proptest! {
@@ -201,50 +368,73 @@ mod tests {
         fn q4_shares_are_kept_and_every_call_runs_once_in_its_order(
             steps in vec(step(), 0..200),
             running_max in 1..4_usize,
+            slow_max in 1..4_usize,
         ) {
-            let mut schedule = Schedule::new();
-            let (mut added, mut running, mut ran) = (0, Vec::new(), Vec::new());
-            let mut slow = [false; 4];
-            let mut next = |schedule: &mut Schedule<usize, u32>, running: &mut Vec<usize>, slow: &[bool; 4]| {
-                let expected = schedule.has_next();
-                let next = schedule.next();
-                assert_eq!(expected, next.is_some());
-                let Some((client, call)) = next else { return false };
-                running.push(client);
-                let count = running.iter().filter(|&&other| other == client).count();
-                assert!(count <= if slow[client] { 1 } else { running_max });
-                ran.push((client, call));
-                true
+            let mut watched = Watched {
+                schedule: Schedule::new(slow_max),
+                running_max,
+                running: Vec::new(),
+                began: Vec::new(),
+                waiting: Default::default(),
+                slow: [false; 4],
             };
+            let mut added = 0;
             for step in steps {
                 match step {
-                    Step::Add(client) => {
-                        schedule.add(&client, running_max, added);
+                    Step::Add(client, long) => {
+                        watched.schedule.add(&client, running_max, long, (added, long));
+                        watched.waiting[client].push_back(long);
                         added += 1;
                     }
                     Step::Next => {
-                        next(&mut schedule, &mut running, &slow);
+                        watched.begin();
                     }
-                    Step::Done(..) if running.is_empty() => {}
+                    Step::Done(..) if watched.running.is_empty() => {}
                     Step::Done(which, learned) => {
-                        let client = running.remove(which % running.len());
-                        slow[client] = match learned {
-                            Learned::Nothing => slow[client],
+                        let call = watched.running.remove(which % watched.running.len());
+                        let slow = &mut watched.slow[call.client];
+                        *slow = match learned {
+                            Learned::Nothing => *slow,
                             learned => learned == Learned::Slow,
                         };
-                        schedule.done(&client, learned);
+                        watched.schedule.done(&call, learned);
                     }
                 }
             }
             loop {
-                while next(&mut schedule, &mut running, &slow) {}
-                let Some(client) = running.pop() else { break };
-                schedule.done(&client, Learned::Nothing);
+                while watched.begin() {}
+                let Some(call) = watched.running.pop() else { break };
+                watched.schedule.done(&call, Learned::Nothing);
             }
-            prop_assert_eq!(ran.len(), usize::try_from(added).unwrap());
+            prop_assert_eq!(watched.began.len(), added);
             for client in 0..4 {
-                let calls = ran.iter().filter(|(ran, _)| *ran == client);
+                let calls = watched.began.iter().filter(|(began, _)| *began == client);
                 prop_assert!(calls.is_sorted(), "each client's calls run in their order");
+            }
+        }
+
+        /// A slow client waits for one call of each other slow client at most, before a thread for slow calls is its own.
+        #[test]
+        fn slow_clients_do_not_starve_each_other(calls in vec(0..4_usize, 1..60)) {
+            let mut schedule = Schedule::new(1);
+            for &client in &calls {
+                schedule.add(&client, 2, true, ());
+            }
+            let mut order = Vec::new();
+            while let Some((call, ())) = schedule.next() {
+                schedule.done(&call, Learned::Slow);
+                order.push(call.client);
+            }
+            prop_assert_eq!(order.len(), calls.len());
+            for client in 0..4 {
+                let turns: Vec<usize> = (0..order.len()).filter(|&at| order[at] == client).collect();
+                for pair in turns.windows(2) {
+                    let between = &order[pair[0] + 1..pair[1]];
+                    let mut others = between.to_vec();
+                    others.sort_unstable();
+                    others.dedup();
+                    prop_assert_eq!(others.len(), between.len());
+                }
             }
         }
     }

@@ -68,7 +68,8 @@ pub struct LimitsSpec {
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("64Ki", "1Gi"))]
     pub memory: String,
-    /// CPU time of one pass; at most 30s.
+    /// CPU time of one pass; at most 30s. Plugins with more than 1s, and those whose last call exceeded its deadline, share
+    /// all guest threads of the host but one.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
     #[x_kube(validation = durations("1ms", "30s"))]
     pub deadline: String,

@@ -3,8 +3,8 @@
 use innkeeper_cluster::{Answer, PassReads, Recording};
 use innkeeper_model::{ANNOTATION_KEY, Object, ReadFailure, ReadKey, error_chain};
 use innkeeper_sandbox::{
-    self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Recorded, Recorder,
-    Said,
+    self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Pace, Recorded,
+    Recorder, Said,
 };
 use tracing::{Level, debug, error, info, trace, warn};
 
@@ -127,6 +127,9 @@ fn count(context: &Context, report: &CallReport) {
         report.memory_peak_bytes,
         report.waited_for_memory,
     );
+    if report.pace == Pace::Slow {
+        context.metrics.slow_call();
+    }
     write_log(&report.log);
     let dropped = &report.log_dropped;
     if dropped.lines > 0 {

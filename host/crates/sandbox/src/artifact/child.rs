@@ -1,4 +1,4 @@
-//! The process that compiles one plugin: it binds itself, reads the component from standard input, and writes native
+//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes native
 //! code to standard output.
 //!
 //! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
@@ -16,6 +16,7 @@ use rustix::{
     thread::set_no_new_privs,
 };
 
+use super::confinement::{self, Confinement};
 use crate::{Metering, engine};
 
 /// Open files: the standard streams, one or two for a moment, and some to spare.
@@ -53,6 +54,8 @@ pub struct ChildBounds {
 pub enum ChildError {
     #[error("failed to set the limits of this process")]
     Limit(#[source] io::Error),
+    #[error(transparent)]
+    Confine(#[from] confinement::Error),
     #[error("failed to read the component from standard input")]
     Read(#[source] io::Error),
     #[error("failed to start the threads that compile")]
@@ -80,13 +83,15 @@ pub(super) fn is_refusal(code: i32) -> bool {
     code == i32::from(REFUSED)
 }
 
-/// Limits this process, and compiles the component that `input` holds into native code for `output`.
+/// Limits and confines this process, and compiles the component that `input` holds into native code for `output`. Must run
+/// before any other thread.
 pub fn child(
     bounds: ChildBounds,
     input: &mut dyn Read,
     output: &mut dyn Write,
-) -> Result<(), ChildError> {
+) -> Result<Confinement, ChildError> {
     limit(&bounds).map_err(ChildError::Limit)?;
+    let confinement = Confinement::enforce()?;
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
     let metering = if bounds.fuel {
@@ -103,7 +108,8 @@ pub fn child(
     output
         .write_all(&code)
         .and_then(|()| output.flush())
-        .map_err(ChildError::Write)
+        .map_err(ChildError::Write)?;
+    Ok(confinement)
 }
 
 fn limit(bounds: &ChildBounds) -> io::Result<()> {

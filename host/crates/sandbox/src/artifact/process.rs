@@ -166,9 +166,9 @@ impl Compiler {
             };
             times += 1;
             match ended {
-                CompilerEnd::Compiled(code) => {
+                CompilerEnd::Compiled { code, confinement } => {
                     let mapped = cache.adopt(engine, digest, code).map_err(Error::Keep)?;
-                    info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
+                    info!(%digest, elapsed = ?started.elapsed(), confinement, "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped
                         .map_err(|error| refused(CompileVerdict::Refused(words_of(&error))));
@@ -207,13 +207,14 @@ impl Compiler {
                 "because it took more than {seconds} s"
             )));
         };
+        let said = last_words(&mut words).map_err(failed)?;
         if status.success() {
-            return Ok(CompilerEnd::Compiled(code));
+            let confinement = said;
+            return Ok(CompilerEnd::Compiled { code, confinement });
         }
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
             return Err(failed(Errno::FBIG.into()));
         }
-        let said = last_words(&mut words).map_err(failed)?;
         self.ended(status, said).map_err(failed)
     }
 
@@ -225,6 +226,7 @@ impl Compiler {
         let verdict = match (status.code(), signal) {
             (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
             (Some(PANICKED), _) => CompileVerdict::Broke(said),
+            (_, Some(Signal::SYS)) => CompileVerdict::ReachedOut,
             (_, Some(Signal::XCPU)) => CompileVerdict::Cpu(bounds.cpu_seconds_max),
             (_, Some(Signal::XFSZ)) => CompileVerdict::Code(bounds.code_bytes_max),
             (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
@@ -278,8 +280,11 @@ impl Compiler {
 
 /// The end of a process.
 enum CompilerEnd {
-    /// It wrote code to this file.
-    Compiled(tempfile::NamedTempFile),
+    /// It wrote code to a file, and the restrictions that the kernel enforced on it.
+    Compiled {
+        code: tempfile::NamedTempFile,
+        confinement: String,
+    },
     /// It wrote no code, and would not another time.
     Found(CompileVerdict),
     /// It was killed, with the cause.

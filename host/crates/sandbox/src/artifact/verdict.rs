@@ -15,6 +15,11 @@ pub enum CompileVerdict {
     /// The compiler broke down, with this last line.
     #[error("the compiler broke down over the component: {0}")]
     Broke(String),
+    /// It made the compiler reach out of its process, and the kernel stopped it.
+    #[error(
+        "the compiler was stopped because it reached out of its process, which no harmless component causes: do not run the component, and report it to the maintainers of Innkeeper"
+    )]
+    ReachedOut,
     /// It takes more than this CPU time, in seconds.
     #[error("compiling the component takes more than {0} s of CPU time: {SMALLER}")]
     Cpu(u64),

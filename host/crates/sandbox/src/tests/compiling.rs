@@ -198,6 +198,14 @@ fn what_breaks_the_compiler_is_remembered() {
 }
 
 #[test]
+fn what_makes_the_compiler_reach_out_of_its_process_is_remembered() {
+    check_found(
+        "kill -SYS $$",
+        "the compiler was stopped because it reached out of its process, which no harmless component causes: do not run the component, and report it to the maintainers of Innkeeper",
+    );
+}
+
+#[test]
 fn what_no_engine_of_this_host_takes_is_remembered() {
     let case = Case::new();
     for _ in 0..2 {

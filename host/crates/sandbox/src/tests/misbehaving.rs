@@ -1,9 +1,12 @@
 //! Guests that misbehave in ways of the engine and of the artifact (F16): each ends as a fault of its own, with a reason
 //! that can be read, and the next call is as good as any.
 
-use std::time::{Duration, Instant};
+use std::{
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
-use innkeeper_model::reason;
+use innkeeper_model::{SHORT_DEADLINE_MAX, reason};
 
 use super::*;
 use crate::testing::{V, child, child_after, component, contract, desired, guest};
@@ -64,6 +67,34 @@ fn f16_spins_in_describe() {
         reason::DEADLINE_EXCEEDED,
         "200 ms",
     );
+}
+
+/// A plugin with a long deadline describes itself within a short one, and takes no instance from calls meanwhile.
+#[test]
+fn f16_spins_in_describe_beside_a_call() {
+    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).unwrap();
+    let limits = Limits {
+        deadline: Duration::from_secs(30),
+        ..Limits::default()
+    };
+    let plugin = plugin_of(&engine, guest());
+    let spinning = guest().doing_on_describe(SPIN).build();
+    let spinning = artifact::compile(&engine, &spinning, &artifact::Limits::default(), None);
+    let spinning = spinning.unwrap();
+    let (ended, calls) = std::thread::scope(|scope| {
+        let described = scope.spawn(|| Described::load(&engine, &spinning, &limits).err());
+        let mut calls = 0;
+        while !described.is_finished() {
+            let called = plugin.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+            assert!(matches!(called.unwrap().0.end, End::Answered(_)));
+            calls += 1;
+        }
+        (described.join().unwrap(), calls)
+    });
+    let limit = SHORT_DEADLINE_MAX;
+    let expected = CallFault::DeadlineExceeded { limit };
+    assert!(matches!(ended, Some(Error::Describe(fault)) if fault == expected));
+    assert!(calls > 100, "{calls}");
 }
 
 #[test]

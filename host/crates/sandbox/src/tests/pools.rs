@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::Either;
-use innkeeper_model::PluginName;
+use innkeeper_model::{PluginName, SHORT_DEADLINE_MAX};
 
 use super::*;
 use crate::testing::{Description, guest};
@@ -88,7 +88,7 @@ async fn a_plugin_holds_at_most_half_of_the_threads() {
     let calls = (0..24).map(|index| {
         let plugin = if index % 2 == 0 { &one } else { &two };
         let reads = SlowReads(Arc::clone(&gauges[index % 2]));
-        call(&pool, plugin, job(reads, Duration::from_secs(5)))
+        call(&pool, plugin, job(reads, SHORT_DEADLINE_MAX))
     });
     for ended in futures::future::join_all(calls).await {
         let (report, _) = ended.unwrap();
@@ -106,7 +106,7 @@ async fn a_plugin_alone_holds_half_of_the_threads() {
     let gauge = Arc::new(Gauge::default());
     let calls = (0..8).map(|_| {
         let reads = SlowReads(Arc::clone(&gauge));
-        call(&pool, &plugin, job(reads, Duration::from_secs(5)))
+        call(&pool, &plugin, job(reads, SHORT_DEADLINE_MAX))
     });
     futures::future::join_all(calls).await;
     assert_eq!(gauge.most.load(Ordering::SeqCst), 2);
@@ -119,7 +119,7 @@ async fn one_component_under_two_names_has_two_shares() {
     let gauge = Arc::new(Gauge::default());
     let names = ["east", "west"].map(|name| PluginName::new(name).unwrap());
     let calls = (0..24).map(|index| {
-        let job = job(SlowReads(Arc::clone(&gauge)), Duration::from_secs(5));
+        let job = job(SlowReads(Arc::clone(&gauge)), SHORT_DEADLINE_MAX);
         pool.call(&names[index % 2], Arc::clone(&plugin), job)
     });
     for ended in futures::future::join_all(calls).await {
@@ -135,7 +135,7 @@ async fn a_pool_of_one_thread_serves_everybody() {
     let (one, two) = (named("one", READING), named("two", READING));
     for plugin in [&one, &two, &one] {
         let reads = SlowReads(Arc::default());
-        let job = job(reads, Duration::from_secs(5));
+        let job = job(reads, SHORT_DEADLINE_MAX);
         let (report, _) = call(&pool, plugin, job).await.unwrap();
         assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
     }
@@ -160,7 +160,7 @@ async fn after_a_deadline_a_plugin_runs_alone_until_it_answers() {
     let gauge = Arc::new(Gauge::default());
     let most = async |calls: usize| {
         let reads = || SlowReads(Arc::clone(&gauge));
-        let calls = (0..calls).map(|_| call(&pool, &plugin, job(reads(), Duration::from_secs(5))));
+        let calls = (0..calls).map(|_| call(&pool, &plugin, job(reads(), SHORT_DEADLINE_MAX)));
         futures::future::join_all(calls).await;
         gauge.most.swap(0, Ordering::SeqCst)
     };
@@ -184,7 +184,7 @@ async fn a_looping_plugin_does_not_starve_another() {
     let looped = std::pin::pin!(futures::future::join_all(loops));
     let served = std::pin::pin!(async {
         for _ in 0..20 {
-            let job = job(FakeReads::default(), Duration::from_secs(5));
+            let job = job(FakeReads::default(), SHORT_DEADLINE_MAX);
             let (report, _) = call(&pool, &fine, job).await.unwrap();
             assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
         }
@@ -198,6 +198,42 @@ async fn a_looping_plugin_does_not_starve_another() {
     }
 }
 
+/// Q4: three plugins that spin ask for all threads at once. Each of them has several calls, so that a thread which ends one
+/// finds the next.
+async fn check_neighbour_is_served(threads: usize) {
+    let deadline = SHORT_DEADLINE_MAX + Duration::from_millis(1);
+    let pool = pool(threads);
+    let spinning = ["one", "two", "three"].map(|name| named(name, "(loop $again (br $again))"));
+    let fine = named("fine", "");
+    let loops = (0..9).map(|turn| {
+        let job = job(FakeReads::default(), deadline);
+        call(&pool, &spinning[turn % 3], job)
+    });
+    let looped = std::pin::pin!(futures::future::select_all(loops.map(Box::pin)));
+    let served = std::pin::pin!(async {
+        for _ in 0..20 {
+            let job = job(FakeReads::default(), SHORT_DEADLINE_MAX);
+            let (report, _) = call(&pool, &fine, job).await.unwrap();
+            assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
+            assert_eq!(report.pace, Pace::Prompt);
+        }
+    });
+    match futures::future::select(looped, served).await {
+        Either::Left(_) => panic!("the others were served only after a long deadline: {threads}"),
+        Either::Right(((), looped)) => {
+            let (first, ..) = looped.await;
+            assert_eq!(first.unwrap().0.pace, Pace::Slow);
+        }
+    }
+}
+
+#[tokio::test]
+async fn q4_plugins_with_long_deadlines_leave_a_thread_to_the_others() {
+    for threads in 2..=4 {
+        check_neighbour_is_served(threads).await;
+    }
+}
+
 #[tokio::test]
 async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let pool = pool(4);
@@ -207,7 +243,7 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let calls = (0..6).map(|_| {
         pool.dry_run(
             Arc::clone(&plugin),
-            VecDeque::from([job(reads(), Duration::from_secs(5))]),
+            VecDeque::from([job(reads(), SHORT_DEADLINE_MAX)]),
         )
     });
     futures::future::join_all(calls).await;
@@ -221,7 +257,7 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     assert!(matches!(report.end, End::Faulted(_)), "{:?}", report.end);
     let (called, left) = (turn.called.len(), turn.left.len());
     assert_eq!((called, left), (1, 2), "others may want the thread");
-    let calls = (0..6).map(|_| call(&pool, &plugin, job(reads(), Duration::from_secs(5))));
+    let calls = (0..6).map(|_| call(&pool, &plugin, job(reads(), SHORT_DEADLINE_MAX)));
     futures::future::join_all(calls).await;
     assert_eq!(
         gauge.most.load(Ordering::SeqCst),
@@ -231,12 +267,26 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
 }
 
 #[tokio::test]
+async fn a_dry_run_with_a_short_deadline_does_not_wait_for_one_with_a_long_deadline() {
+    let pool = pool(2);
+    let looping = named("looping", "(loop $again (br $again))");
+    let jobs = |deadline| VecDeque::from([job(FakeReads::default(), deadline)]);
+    let long = pool.dry_run(looping, jobs(SHORT_DEADLINE_MAX * 2));
+    let short = pool.dry_run(named("fine", ""), jobs(SHORT_DEADLINE_MAX));
+    let (long, short) = (std::pin::pin!(long), std::pin::pin!(short));
+    match futures::future::select(long, short).await {
+        Either::Left(_) => panic!("the long one ended first"),
+        Either::Right((ended, _)) => assert_eq!(ended.unwrap().called.len(), 1),
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_call_gives_its_thread_back() {
     let pool = pool(1);
     let plugin = named("fine", READING);
     for _ in 0..3 {
         let reads = SlowReads(Arc::default());
-        let call = call(&pool, &plugin, job(reads, Duration::from_secs(5)));
+        let call = call(&pool, &plugin, job(reads, SHORT_DEADLINE_MAX));
         // Polled once, so that the call runs, and then dropped.
         tokio::select! {
             biased;
@@ -244,7 +294,7 @@ async fn a_dropped_call_gives_its_thread_back() {
             () = std::future::ready(()) => {}
         }
     }
-    let job = job(FakeReads::default(), Duration::from_secs(5));
+    let job = job(FakeReads::default(), SHORT_DEADLINE_MAX);
     let (report, _) = call(&pool, &plugin, job).await.unwrap();
     assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
 }
@@ -271,7 +321,7 @@ async fn a_thread_that_panics_is_told() {
     let pool = pool(2);
     let alive = tokio::time::timeout(Duration::from_millis(10), pool.died()).await;
     assert!(alive.is_err());
-    let job = job(PanickingReads, Duration::from_secs(5));
+    let job = job(PanickingReads, SHORT_DEADLINE_MAX);
     let ended = call(&pool, &named("one", READING), job).await;
     assert!(matches!(ended, Err(Error::PoolClosed)));
     let died = tokio::time::timeout(Duration::from_secs(10), pool.died()).await;
