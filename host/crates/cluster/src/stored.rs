@@ -10,12 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid, hex,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
 };
 use serde::Deserialize;
-use sha2::Sha256;
 
 use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
 
@@ -335,16 +333,15 @@ fn write_hashes(
 /// Returns the hash of one data value in the form of guests: `hmac-sha256:<hex>`.
 ///
 /// The length of every part precedes it, so that different inputs are never the same bytes. A length starts with a zero
-/// byte, so that this input never equals one of the key's other use, which hashes JSON.
+/// byte, as no other use of the key does.
 fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value: &str) -> String {
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
+    let mut text = Vec::new();
     for part in [namespace, name, data_key, value] {
         let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
-        mac.update(&length.to_be_bytes());
-        mac.update(part.as_bytes());
+        text.extend(length.to_be_bytes());
+        text.extend(part.as_bytes());
     }
-    format!("hmac-sha256:{}", hex(&mac.finalize().into_bytes()))
+    format!("hmac-sha256:{}", key.mac(&text).to_hex())
 }
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {

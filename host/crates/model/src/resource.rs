@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Gvk, Scope};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::{Digest, Gvk, Scope};
 
 /// A kind as discovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +39,20 @@ impl HashKey {
     /// Returns the bytes of the key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Computes the keyed hash of a text: its HMAC-SHA-256.
+    ///
+    /// The first bytes have to differ between uses, so that no use gives away a hash of another one.
+    ///
+    /// # Panics
+    ///
+    /// Never: an HMAC takes a key of any length.
+    pub fn mac(&self, text: &[u8]) -> Digest {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0)
+            .expect("an HMAC should take a key of any length");
+        mac.update(text);
+        Digest::new(mac.finalize().into_bytes().into())
     }
 }
 

@@ -1,15 +1,11 @@
 //! The object that the host applies for a child, and the keyed hash that shows if it was applied before.
 
-use std::fmt::Write;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
-use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
     ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child,
     Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
 };
 use serde_json::{Map, Value, json};
-use sha2::Sha256;
 
 use super::{Context, fields, ownership};
 
@@ -179,8 +175,6 @@ pub(super) fn applied(
     object: &Map<String, Value>,
     generate: &[Generated],
 ) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes())
-        .expect("an HMAC should take a key of any length");
     // The maps of serde_json are sorted, so the hash does not depend on the order of the answer.
     let mut text =
         serde_json::to_string(object).expect("an object of JSON values should have a text");
@@ -190,12 +184,5 @@ pub(super) fn applied(
         text.push('\n');
         text += &json!([entry.key, entry.length, entry.alphabet]).to_string();
     }
-    mac.update(text.as_bytes());
-    let digest = mac.finalize().into_bytes();
-    let mut value = String::from(APPLIED_VERSION);
-    for byte in digest {
-        // Writing to a String cannot fail.
-        let _infallible = write!(value, "{byte:02x}");
-    }
-    value
+    format!("{APPLIED_VERSION}{}", key.mac(text.as_bytes()).to_hex())
 }
