@@ -259,6 +259,11 @@ impl Manager {
 
     /// Returns the state of a Plugin at its first pass in this process.
     async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
+        let key = self.context.shared.hash_key.get();
+        // The history cannot be checked, and no parent has a pass. The missing key is logged.
+        if key.is_none() && !plugin.is_deleting() {
+            return None;
+        }
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
         if let (Some(_), Ok(name)) = (&self.context.selector, PluginName::new(&plugin.name)) {
             let inventory = &self.context.shared.inventory;
@@ -267,7 +272,7 @@ impl Manager {
                 return None;
             }
         }
-        Some(PluginState::of(plugin))
+        Some(PluginState::of(plugin, key.as_ref()))
     }
 }
 
