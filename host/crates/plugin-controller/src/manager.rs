@@ -237,7 +237,11 @@ impl Manager {
 
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
-        let state = self.states.lock().remove(id);
+        let mut state = self.states.lock().remove(id);
+        // First, because a running load states needs.
+        if let Some(loading) = state.as_mut().and_then(|state| state.loading.take()) {
+            loading.cancel().await;
+        }
         self.context.loader.need_nothing(id);
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
