@@ -4,173 +4,97 @@
 //! `describe`, and embeds the answer in the component.
 //! Builds are reproducible: the same source gives the same bytes on every machine.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use innkeeper_guest_build::{
-    self as guest_build, Component, Environment, Guest, Request, Toolchain, ToolchainError,
+    self as guest_build, Component, Environment, Guest, Request, Toolchain,
 };
 use innkeeper_model::Digest;
-use innkeeper_sandbox::{Engine, artifact, description};
+use innkeeper_sandbox::{artifact, description};
 use serde_json::{Value, json};
 
 use crate::{
     config::{BuildArgs, Exit, ResultFormat, Streams},
+    failure::{Failure, OrFail as _},
     plugin_file,
 };
 
-/// A failure to build a component.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The directory does not exist.
-    #[error("failed to open the directory {}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// No package in the directory is a plugin.
-    #[error(
-        "no package in {} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
-        directory.display()
-    )]
-    NoGuest {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// No usable Rust toolchain was found.
-    #[error("failed to find a compiler that can build plugins")]
-    Toolchain(#[source] ToolchainError),
-    /// The crate cannot be compiled or converted to a component.
-    #[error("failed to build")]
-    Build(#[source] guest_build::Error),
-    /// The temporary directory for components without a description cannot be created.
-    #[error("failed to create a directory in {}", path.display())]
-    Temporary {
-        /// The output directory.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The sandbox cannot be set up.
-    #[error("failed to set up the sandbox")]
-    Engine(#[source] plugin_file::Error),
-    /// The component is not a plugin, or cannot be described.
-    #[error("failed to load the component of {package} as a plugin")]
-    Plugin {
-        /// The package.
-        package: String,
-        /// The cause.
-        #[source]
-        source: plugin_file::Error,
-    },
-    /// The component cannot be written.
-    #[error("failed to write {}", path.display())]
-    Keep {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The result cannot be written.
-    #[error("failed to write the result")]
-    Write(#[source] io::Error),
-}
-
-impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Directory { .. }
-            | Self::NoGuest { .. }
-            | Self::Build(
-                guest_build::Error::ReadWorkspace { .. }
-                | guest_build::Error::UnknownPackage { .. }
-                | guest_build::Error::NoModule { .. },
-            ) => Exit::Usage,
-            _ => Exit::Failure,
-        }
-    }
-}
+/// The failure of a build.
+const BUILD: &str = "failed to build";
 
 /// Builds components and prints their digests.
-pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Exit {
-    let made = build(args, streams).map(|()| Exit::Success);
-    streams.end(made, Error::exit)
-}
-
-fn build(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let directory = &args.directory;
     let (environment, out_dir) = (Environment::of_process(), args.out_dir());
-    let no_directory = |source| Error::Directory {
-        path: directory.clone(),
-        source,
-    };
-    let workspace_root = directory.canonicalize().map_err(no_directory)?;
+    let no_directory = format!("failed to open the directory {}", directory.display());
+    let workspace_root = directory.canonicalize();
+    let workspace_root = workspace_root.or_fail(Exit::Usage, &no_directory)?;
     let guests = if args.packages.is_empty() {
-        Guest::all(&environment, &workspace_root).map_err(Error::Build)?
+        Guest::all(&environment, &workspace_root).or_fail_by(exit, BUILD)?
     } else {
         args.packages.clone()
     };
     if guests.is_empty() {
-        return Err(Error::NoGuest {
-            directory: directory.clone(),
-        });
+        let message = format!(
+            "no package in {} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
+            directory.display()
+        );
+        return Err(Failure::new(Exit::Usage, message));
     }
     let mut report = |line: &str| streams.note(line);
     let toolchain = Toolchain::find(&environment, &workspace_root, &mut report);
-    let toolchain = toolchain.map_err(Error::Toolchain)?;
+    let toolchain = toolchain.or_fail(
+        Exit::Failure,
+        "failed to find a compiler that can build plugins",
+    )?;
     // Components without a description go to a temporary directory, so that the output directory never contains one.
-    let no_temporary = |source| Error::Temporary {
-        path: out_dir.clone(),
-        source,
-    };
-    fs::create_dir_all(&out_dir).map_err(no_temporary)?;
-    let bare = tempfile::tempdir_in(&out_dir).map_err(no_temporary)?;
+    let bare = fs::create_dir_all(&out_dir).and_then(|()| tempfile::tempdir_in(&out_dir));
+    let bare = bare.or_fail(
+        Exit::Failure,
+        format!("failed to create a directory in {}", out_dir.display()),
+    )?;
+    let target_dir = std::path::absolute(args.target_dir());
     let request = Request {
         workspace_root,
         guests,
-        target_dir: std::path::absolute(args.target_dir()).map_err(no_directory)?,
+        target_dir: target_dir.or_fail(Exit::Usage, no_directory)?,
         out_dir: bare.path().to_owned(),
         profile: guest_build::PROFILE.to_owned(),
         locked: args.locked,
     };
     let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ());
-    let built = built.map_err(Error::Build)?;
-    let engine = plugin_file::engine().map_err(Error::Engine)?;
-    let results = built
-        .iter()
-        .map(|component| finish(component, &engine, &out_dir));
+    let built = built.or_fail_by(exit, BUILD)?;
+    let results = built.iter().map(|component| finish(component, &out_dir));
     let results = results.collect::<Result<Vec<_>, _>>()?;
-    write(streams, args.output, &results)
+    streams.print(&text(args.output, &results))?;
+    Ok(Exit::Success)
+}
+
+/// Returns the end of a build: some failures are faults of the arguments.
+const fn exit(error: &guest_build::Error) -> Exit {
+    match error {
+        guest_build::Error::ReadWorkspace { .. }
+        | guest_build::Error::UnknownPackage { .. }
+        | guest_build::Error::NoModule { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    }
 }
 
 /// Embeds the description in a component and writes it to the output directory.
-fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Value, Error> {
+fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
     let Component { guest, path, .. } = component;
-    let unusable = |source| Error::Plugin {
-        package: guest.package.clone(),
-        source,
-    };
-    let bytes = plugin_file::read(path).map_err(unusable)?;
-    let described = plugin_file::describe(engine, &bytes).map_err(unusable)?;
+    let package = &guest.package;
+    let unusable = format!("failed to load the component of {package} as a plugin");
+    let (bytes, described) = plugin_file::load(path).or_fail(Exit::Failure, &unusable)?;
     let manifest = described.manifest();
     let bytes = description::embed(&bytes, manifest);
     // The description makes the component larger: check the host's limits again here, and not only at its deployment.
-    artifact::check(&bytes, &artifact::Limits::default())
-        .map_err(|source| unusable(source.into()))?;
+    artifact::check(&bytes, &artifact::Limits::default()).or_fail(Exit::Failure, unusable)?;
     let file = out_dir.join(format!("{}.wasm", guest.name));
-    keep(&file, &bytes).map_err(|source| Error::Keep {
-        path: file.clone(),
-        source,
-    })?;
+    let message = format!("failed to write {}", file.display());
+    keep(&file, &bytes).or_fail(Exit::Failure, message)?;
     Ok(json!({
-        "package": guest.package,
+        "package": package,
         "file": file,
         "digest": Digest::of(&bytes).to_string(),
         "size": bytes.len(),
@@ -187,8 +111,8 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     plugin_file::keep(path, bytes)
 }
 
-fn write(streams: &mut Streams<'_>, output: ResultFormat, built: &[Value]) -> Result<(), Error> {
-    let text = match output {
+fn text(output: ResultFormat, built: &[Value]) -> String {
+    match output {
         ResultFormat::Json => format!("{:#}\n", json!(built)),
         ResultFormat::Text => {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -196,6 +120,5 @@ fn write(streams: &mut Streams<'_>, output: ResultFormat, built: &[Value]) -> Re
             let lines: Vec<String> = built.iter().map(line).collect();
             lines.join("\n") + "\n"
         }
-    };
-    streams.write(text.as_bytes()).map_err(Error::Write)
+    }
 }

@@ -17,30 +17,27 @@ use crate::{
 
 /// Runs the command of the arguments; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Cli { log, command } = match config::read(arguments) {
-        Ok(cli) => cli,
-        Err(error) => return config::explain(&error).into(),
-    };
-    let log = match config::start_log(&log, command.log_filter()) {
-        Ok(log) => log,
+    let read = config::read(arguments).and_then(|Cli { log, command }| {
+        let log = config::start_log(&log, command.log_filter())?;
+        Ok((command, log))
+    });
+    let (command, log) = match read {
+        Ok(read) => read,
         Err(error) => return config::explain(&error).into(),
     };
     Streams::of_process(|streams| match command {
         Command::Compile(args) => compile(args, streams),
-        other => execute(other, log, streams).into(),
+        other => {
+            let ended = execute(other, log, streams);
+            streams.end(ended).into()
+        }
     })
 }
 
-fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
+fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     match command {
-        Command::Run(args) => {
-            let ended = run::run(args, log).map(|()| Exit::Success);
-            streams.end(ended, Failure::exit)
-        }
-        Command::Dev(args) => {
-            let ended = dev::run(&args).map(|()| Exit::Success);
-            streams.end(ended, dev::Error::exit)
-        }
+        Command::Run(args) => run::run(args, log).map(|()| Exit::Success),
+        Command::Dev(args) => dev::run(&args).map(|()| Exit::Success),
         Command::Render(args) => {
             let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
             render::run(&args, now_ms, streams)
@@ -54,7 +51,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit
         Command::Verify(args) => registry::verify(&args, streams),
         Command::Status(args) => survey::status(&args, streams),
         // `start` has already run it.
-        Command::Compile(_) => Exit::Usage,
+        Command::Compile(_) => Ok(Exit::Usage),
     }
 }
 

@@ -20,13 +20,14 @@ mod render;
 mod run;
 mod scope;
 mod sources;
-mod streams;
 mod survey;
 mod values;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+
+use crate::{failure::Failure, streams};
 
 pub use admin::AdminArgs;
 pub use build::BuildArgs;
@@ -54,81 +55,9 @@ pub enum Error {
     /// The command line is invalid, or asks for help or the version; clap has the message.
     #[error("failed to parse the command line")]
     CommandLine(#[source] Box<clap::Error>),
-    /// A plugin is given two values by one flag.
-    #[error("{flag} names plugin {plugin} twice, with {first} and {second}: give one of them")]
-    PluginTwice {
-        /// The flag.
-        flag: &'static str,
-        /// The plugin's name.
-        plugin: String,
-        /// The first value: a file or an account.
-        first: String,
-        /// The second value.
-        second: String,
-    },
-    /// The grants of several plugins are requested as one file.
-    #[error("--print-grants prints the file of one plugin: give one --plugin")]
-    GrantsOfSeveral,
-    /// The log was already started.
-    #[error("failed to start the log")]
-    StartLog(#[source] tracing_subscriber::util::TryInitError),
-    /// The times of the lease do not leave the holder the time to stop before another host takes over.
-    #[error(
-        "--lease-duration {duration_s} must be more than --lease-renew-deadline {renew_deadline_s}, and four fifths of that more than --lease-retry {retry_s}"
-    )]
-    LeaseTimes {
-        /// The value of `--lease-duration`, in seconds.
-        duration_s: u64,
-        /// The value of `--lease-renew-deadline`, in seconds.
-        renew_deadline_s: u64,
-        /// The value of `--lease-retry`, in seconds.
-        retry_s: u64,
-    },
-    /// A flag for Plugin resources is given to a host that does not serve them.
-    #[error(
-        "{0} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or omit --plugin and --plugin-dir"
-    )]
-    WithoutResources(&'static str),
-    /// The kubeconfig does not have the context.
-    #[error(
-        "the kubeconfig {from} has {}: give --context {}",
-        match asked { Some(asked) => format!("no context \"{asked}\""), None => "no current context".to_owned() },
-        if known.is_empty() { "and another --kubeconfig, because it has no contexts".to_owned() } else { known.join(" or --context ") }
-    )]
-    Context {
-        /// The source of the kubeconfig.
-        from: String,
-        /// The requested context; none: the current one, which is not set.
-        asked: Option<String>,
-        /// The contexts of the kubeconfig.
-        known: Vec<String>,
-    },
-    /// The kubeconfig does not parse. The parser's message is omitted: it quotes the text, which has credentials.
-    #[error(
-        "failed to parse the kubeconfig {from} at {at}: repair it, or give another by --kubeconfig or KUBECONFIG"
-    )]
-    KubeconfigSyntax {
-        /// The source of the kubeconfig.
-        from: String,
-        /// The position.
-        at: String,
-    },
-    /// The kubeconfig cannot be used.
-    #[error(
-        "failed to use the kubeconfig {from}: repair it, or give another by --kubeconfig or KUBECONFIG"
-    )]
-    Kubeconfig {
-        /// The source of the kubeconfig.
-        from: String,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: Box<kube::config::KubeconfigError>,
-    },
-    /// There is no kubeconfig, and the host does not run in a cluster.
-    #[error(
-        "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run in a Pod with a service account"
-    )]
-    NoCluster(#[source] kube::config::InClusterError),
+    /// The settings do not fit together, or the log does not start.
+    #[error(transparent)]
+    Settings(#[from] Failure),
 }
 
 /// Runs Kubernetes reconcilers as WebAssembly plugins.
@@ -194,7 +123,7 @@ impl Command {
     }
 
     /// Checks the flags that depend on each other.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), Failure> {
         match self {
             Self::Run(args) => args.check(),
             Self::Dev(args) => args.check(),

@@ -13,21 +13,18 @@ mod table;
 
 use std::{
     collections::BTreeSet,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use innkeeper_apply as apply;
-use innkeeper_model::{Gvk, ObjectId};
 use innkeeper_plugin_controller::resource::file_of_grants;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
     config::{ConnectionArgs, DevArgs, Exit, RunArgs},
-    failure::Failure,
+    failure::{Failure, OrFail as _},
     run::{self, Shutdown, StatusRegistry},
     runtime,
 };
@@ -35,110 +32,27 @@ use controlplane::ControlPlane;
 use show::Show;
 use table::Row;
 
-/// A failure that ends `dev`.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The tokio runtime did not start.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// Signals cannot be received.
-    #[error("failed to listen for signals")]
-    Signals(#[source] io::Error),
-    /// Standard output is closed.
-    #[error("failed to write to standard output")]
-    Print(#[source] io::Error),
-    /// The directory of the control plane cannot be created.
-    #[error("failed to create a directory for the control plane")]
-    MakeDir(#[source] io::Error),
-    /// The control plane cannot be started.
-    #[error("failed to start the control plane {}", program.display())]
-    StartControlPlane {
-        /// The program.
-        program: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The control plane ended before it was ready.
-    #[error("the control plane ended before it was ready; its last output: {said}")]
-    ControlPlaneEnded {
-        /// The last lines of its output.
-        said: String,
-    },
-    /// The file of an example cannot be used.
-    #[error("failed to read the example {}", path.display())]
-    ReadExample {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: examples::Unusable,
-    },
-    /// The cluster does not serve the kind of an example.
-    #[error("the cluster does not serve {kind} of {}: add the plugin that installs this kind", path.display())]
-    ExampleNotServed {
-        /// The file.
-        path: PathBuf,
-        /// The kind.
-        kind: Gvk,
-    },
-    /// The API server refuses an example.
-    #[error("failed to apply {object} of {}", path.display())]
-    ApplyExample {
-        /// The file.
-        path: PathBuf,
-        /// The object.
-        object: ObjectId,
-        /// The cause.
-        #[source]
-        source: Box<apply::Error>,
-    },
-    /// The host ended with an error.
-    #[error("the host ended")]
-    Host(#[source] Failure),
-    /// A signal ended `dev --once` before all parents were Ready.
-    #[error("stopped before all parents were Ready")]
-    Stopped,
-    /// A parent was not Ready within the timeout.
-    #[error("not Ready after {} s: {missing}", waited.as_secs())]
-    NotReady {
-        /// The timeout.
-        waited: Duration,
-        /// The parents that are not Ready, with the reasons.
-        missing: String,
-    },
-}
-
-impl Error {
-    /// Returns the end of the command: that of the host, if the host ended.
-    pub const fn exit(&self) -> Exit {
-        match self {
-            Self::Host(host) => host.exit(),
-            Self::StartControlPlane { .. } | Self::ReadExample { .. } => Exit::Usage,
-            Self::NotReady { .. } => Exit::Finding,
-            _ => Exit::Failure,
-        }
-    }
-}
+/// The failure of the host, which decides the end of the command.
+const HOST: &str = "the host ended";
 
 /// Interval of the checks for loaded plugins and for changed parents; short enough to look live on a terminal.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `dev` until a signal arrives, with `--once` until all parents are Ready.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(args: &DevArgs) -> Result<(), Error> {
-    let ended = runtime::block_on_all_threads(async {
+pub fn run(args: &DevArgs) -> Result<(), Failure> {
+    runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
-        let signals = run::listen(stop.clone()).map_err(Error::Signals)?;
+        let signals = run::listen(stop.clone());
+        let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
         tokio::select! {
             ended = dev(args, stop) => ended,
             never = signals => match never {},
         }
-    });
-    ended.map_err(Error::Runtime)?
+    })
 }
 
-async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
+async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
     let examples = examples::read(&args.examples)?;
     let mut host = args.host();
@@ -179,26 +93,30 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
 }
 
 /// Runs the host and shows the progress until the display ends, then drains the host.
-async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> Result<(), Error> {
+async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> Result<(), Failure> {
     let status = Arc::<StatusRegistry>::default();
     let plugins = args.plugins.files().len();
     let host = run::serve(args, session.stop.clone(), Arc::clone(&status));
     tokio::pin!(host);
     let seen = tokio::select! {
         ended = &mut host => {
-            ended.map_err(Error::Host)?;
+            ended.or_fail_by(Failure::exit, HOST)?;
             return stopped(session.once);
         }
         seen = session.watch(&status, plugins, show) => seen,
     };
     session.stop.ask();
-    let drained = host.await.map_err(Error::Host);
+    let drained = host.await.or_fail_by(Failure::exit, HOST);
     seen.and(drained)
 }
 
 /// Returns the result of an end by a signal: success, except with `--once`, which has to report that all are Ready.
-const fn stopped(once: bool) -> Result<(), Error> {
-    if once { Err(Error::Stopped) } else { Ok(()) }
+fn stopped(once: bool) -> Result<(), Failure> {
+    if once {
+        let message = "stopped before all parents were Ready";
+        return Err(Failure::new(Exit::Failure, message));
+    }
+    Ok(())
 }
 
 /// The display of the host's progress, and its deadline.
@@ -220,7 +138,7 @@ impl DevSession<'_> {
         status: &StatusRegistry,
         plugins: usize,
         show: &mut Show,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let step = show.step("loading plugins")?;
         let served = timeout_at(self.deadline, async {
             // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
@@ -270,7 +188,7 @@ impl DevSession<'_> {
     }
 
     /// Shows the grants of the plugins for which the user gave none.
-    fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Error> {
+    fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Failure> {
         for served in status.active() {
             let name = served.name.as_str();
             let reconciler = served.reconcilers.first();
@@ -283,18 +201,17 @@ impl DevSession<'_> {
     }
 
     /// Shows every change until the host is stopped.
-    async fn keep_showing(&self, status: &StatusRegistry, show: &mut Show) -> Result<(), Error> {
+    async fn keep_showing(&self, status: &StatusRegistry, show: &mut Show) -> Result<(), Failure> {
         loop {
             show.table(&table::rows(status, &[]).await)?;
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn not_ready(&self, missing: String) -> Error {
-        Error::NotReady {
-            waited: self.timeout,
-            missing,
-        }
+    fn not_ready(&self, missing: String) -> Failure {
+        let waited = self.timeout.as_secs();
+        let message = format!("not Ready after {waited} s: {missing}");
+        Failure::new(Exit::Finding, message)
     }
 }
 

@@ -3,87 +3,51 @@
 //! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
 //! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
 
-use std::{fmt::Write as _, io};
+use std::fmt::Write as _;
 
-use innkeeper_model::{Manifest, Scope};
+use innkeeper_model::Manifest;
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Described,
     artifact::{self, Inspection, What},
     description,
 };
-use innkeeper_source::RegistrySettings;
-use innkeeper_source::{self as source, Expectation, RegistryArtifact};
+use innkeeper_source::{Expectation, RegistryArtifact};
 use serde_json::{Value, json};
 
 use crate::{
     config::{Exit, InspectArgs, Inspected, ResultFormat, Streams},
+    failure::{Failure, OrFail as _},
     plugin_file, runtime,
 };
-
-/// A failure to read, load or describe the file.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be read.
-    #[error("failed to read the file")]
-    Read(#[source] plugin_file::Error),
-    /// The tokio runtime did not start.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The reference or the settings are invalid, or the artifact cannot be fetched.
-    #[error(transparent)]
-    Source(Box<source::Error>),
-    /// The file is not a plugin that this host can load and describe.
-    #[error("failed to load the file as a plugin")]
-    Plugin(#[source] plugin_file::Error),
-    /// The result cannot be written.
-    #[error("failed to write the result")]
-    Write(#[source] io::Error),
-}
-
-impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Read(_) => Exit::Usage,
-            Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            Self::Plugin(plugin_file::Error::Artifact(_)) => Exit::Finding,
-            Self::Plugin(error) => error.exit(),
-            Self::Runtime(_) | Self::Write(_) => Exit::Failure,
-        }
-    }
-}
 
 /// Prints the description of a file or an artifact.
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
-pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
-    let made = look(args, streams).map(|()| Exit::Success);
-    streams.end(made, Error::exit)
-}
-
-fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let bytes = match &args.target {
-        Inspected::File(file) => plugin_file::read(file).map_err(Error::Read)?,
-        Inspected::Artifact(reference) => fetch(reference, &args.registry.settings())?,
+        Inspected::File(file) => {
+            plugin_file::read(file).or_fail(Exit::Usage, "failed to read the file")?
+        }
+        Inspected::Artifact(reference) => {
+            let artifact = RegistryArtifact::open(reference, &args.registry.settings())?;
+            runtime::block_on(artifact.fetch(&Expectation::default()))?.bytes
+        }
     };
     let inspection = artifact::inspect(&bytes);
-    let described = plugin_file::engine().and_then(|engine| plugin_file::describe(&engine, &bytes));
+    let described = plugin_file::describe(&bytes);
     let manifest = described.as_ref().ok().map(Described::manifest);
     let text = match args.output {
         ResultFormat::Text => text(&inspection, manifest),
         ResultFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
-    streams.write(text.as_bytes()).map_err(Error::Write)?;
-    described.map(drop).map_err(Error::Plugin)
-}
-
-fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
-    let unfetched = |error| Error::Source(Box::new(error));
-    let shelf = RegistryArtifact::open(reference, registry).map_err(unfetched)?;
-    let fetched = runtime::block_on(shelf.fetch(&Expectation::default()));
-    let fetched = fetched.map_err(Error::Runtime)?;
-    let fetched = fetched.map_err(unfetched)?;
-    Ok(fetched.bytes)
+    streams.print(&text)?;
+    let exit = |error: &plugin_file::Error| match error {
+        plugin_file::Error::Artifact(_) => Exit::Finding,
+        plugin_file::Error::Plugin(error) => Exit::of_plugin(error),
+    };
+    described.or_fail_by(exit, "failed to load the file as a plugin")?;
+    Ok(Exit::Success)
 }
 
 fn what(inspection: &Inspection) -> &'static str {
@@ -133,13 +97,6 @@ fn crds(manifest: &Manifest) -> Vec<&str> {
         .collect()
 }
 
-const fn scope(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Namespaced => "Namespaced",
-        Scope::Cluster => "Cluster",
-    }
-}
-
 fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
     let mut out = PropertyLines::default();
     out.one("what", what(inspection));
@@ -173,14 +130,7 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     let parents: Vec<String> = manifest
         .parents
         .iter()
-        .map(|parent| {
-            format!(
-                "{} ({}, {})",
-                parent.kind,
-                parent.plural,
-                scope(parent.scope)
-            )
-        })
+        .map(|parent| format!("{} ({}, {})", parent.kind, parent.plural, parent.scope))
         .collect();
     out.many("parents", &parents);
     out.many("brings", &crds(manifest));

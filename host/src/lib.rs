@@ -1,8 +1,12 @@
 #![doc = include_str!("../ARCHITECTURE.md")]
 
-pub mod config;
+pub mod streams;
 
 pub mod failure;
+
+pub mod config;
+
+mod document;
 
 pub mod admin;
 pub mod build;

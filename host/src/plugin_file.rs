@@ -34,9 +34,11 @@ impl Error {
     }
 }
 
-/// Creates the engine of a command that calls one plugin at a time.
-pub fn engine() -> Result<Engine, Error> {
-    Ok(Engine::new(&EngineSettings::new(NonZeroU32::MIN))?)
+/// Reads and describes a file.
+pub fn load(path: &Path) -> Result<(Vec<u8>, Described), Error> {
+    let bytes = read(path)?;
+    let described = describe(&bytes)?;
+    Ok((bytes, described))
 }
 
 /// Reads a file within the size limit of components.
@@ -46,9 +48,20 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Checks, compiles and describes a component as the host does, so that a command rejects each file that no host can run.
-pub fn describe(engine: &Engine, bytes: &[u8]) -> Result<Described, Error> {
-    let compiled = artifact::compile(engine, bytes, &artifact::Limits::default(), None)?;
-    Ok(Described::load(engine, &compiled, &Limits::default())?)
+pub fn describe(bytes: &[u8]) -> Result<Described, Error> {
+    // One plugin is called at a time.
+    describe_with(&EngineSettings::new(NonZeroU32::MIN), bytes, None)
+}
+
+/// Describes a component, as [`describe`] does, with an engine of its own and a cache.
+pub fn describe_with(
+    settings: &EngineSettings,
+    bytes: &[u8],
+    cache: Option<&artifact::Cache>,
+) -> Result<Described, Error> {
+    let engine = Engine::new(settings)?;
+    let compiled = artifact::compile(&engine, bytes, &artifact::Limits::default(), cache)?;
+    Ok(Described::load(&engine, &compiled, &Limits::default())?)
 }
 
 /// Writes a file atomically: through a temporary file in the same directory.

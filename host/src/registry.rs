@@ -5,102 +5,25 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
-    io,
     path::{Path, PathBuf},
 };
 
 use innkeeper_model::Digest;
 use innkeeper_sandbox::artifact;
-use innkeeper_source::{
-    self as source, Expectation, Package, PublicKey, Reference, RegistryArtifact,
-};
+use innkeeper_source::{Expectation, Package, PublicKey, Reference, RegistryArtifact};
 use serde_json::{Value, json};
 
 use crate::{
     config::{Exit, FetchArgs, PullArgs, PushArgs, ResultFormat, SignArgs, Streams, VerifyArgs},
+    failure::{Failure, OrFail as _},
     plugin_file, runtime,
 };
 
-/// A failure of one of these commands.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The tokio runtime did not start.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The file is not a plugin, or cannot be described.
-    #[error("failed to load {}", path.display())]
-    Plugin {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: plugin_file::Error,
-    },
-    /// The reference or the settings are invalid, the registry failed, or the artifact is not the expected one.
-    #[error(transparent)]
-    Source(Box<source::Error>),
-    /// The file of the plugin cannot be written.
-    #[error("failed to write {}", path.display())]
-    Keep {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The result cannot be written.
-    #[error("failed to write the result")]
-    Write(#[source] io::Error),
-}
-
-impl From<source::Error> for Error {
-    fn from(error: source::Error) -> Self {
-        Self::Source(Box::new(error))
-    }
-}
-
-impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Plugin { source, .. } => source.exit(),
-            Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            Self::Runtime(_) | Self::Keep { .. } | Self::Write(_) => Exit::Failure,
-        }
-    }
-}
-
 /// Pushes a plugin.
-pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Exit {
-    ended(try_push(args, streams), streams)
-}
-
-/// Fetches a plugin, checks it, and writes it to a file.
-pub fn pull(args: &PullArgs, streams: &mut Streams<'_>) -> Exit {
-    let PullArgs { fetch, keys, to } = args;
-    let path = |reference: &Reference| to.clone().unwrap_or_else(|| named(reference));
-    ended(check(fetch, keys, Some(&path), streams), streams)
-}
-
-/// Fetches a plugin and checks it.
-pub fn verify(args: &VerifyArgs, streams: &mut Streams<'_>) -> Exit {
-    let VerifyArgs { fetch, keys } = args;
-    ended(check(fetch, keys, None, streams), streams)
-}
-
-/// Signs a plugin.
-pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Exit {
-    ended(try_sign(args, streams), streams)
-}
-
-fn ended(result: Result<(), Error>, streams: &mut Streams<'_>) -> Exit {
-    streams.end(result.map(|()| Exit::Success), Error::exit)
-}
-
-fn try_push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let (package, size) = package(&args.file)?;
-    let pushed = block_on(shelf.push(&package))?;
+    let pushed = runtime::block_on(shelf.push(&package))?;
     let found = [
         (
             "reference",
@@ -113,16 +36,23 @@ fn try_push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     write(streams, args.output, &found)
 }
 
+/// Fetches a plugin, checks it, and writes it to a file.
+pub fn pull(args: &PullArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let PullArgs { fetch, keys, to } = args;
+    let path = |reference: &Reference| to.clone().unwrap_or_else(|| named(reference));
+    check(fetch, keys, Some(&path), streams)
+}
+
+/// Fetches a plugin and checks it.
+pub fn verify(args: &VerifyArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    check(&args.fetch, &args.keys, None, streams)
+}
+
 /// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
-fn package(file: &Path) -> Result<(Package, usize), Error> {
-    let unusable = |source| Error::Plugin {
-        path: file.to_owned(),
-        source,
-    };
-    let bytes = plugin_file::read(file).map_err(unusable)?;
-    let described = plugin_file::engine()
-        .and_then(|engine| plugin_file::describe(&engine, &bytes))
-        .map_err(unusable)?;
+fn package(file: &Path) -> Result<(Package, usize), Failure> {
+    let message = format!("failed to load {}", file.display());
+    let loaded = plugin_file::load(file).or_fail_by(plugin_file::Error::exit, message);
+    let (bytes, described) = loaded?;
     let manifest = described.manifest();
     let inspection = artifact::inspect(&bytes);
     let annotation =
@@ -146,14 +76,14 @@ fn check(
     keys: &[PublicKey],
     path: Option<&dyn Fn(&Reference) -> PathBuf>,
     streams: &mut Streams<'_>,
-) -> Result<(), Error> {
+) -> Result<Exit, Failure> {
     let expectation = Expectation {
         digest: args.digest.clone(),
         keys: keys.to_vec(),
         ..Expectation::default()
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
-    let fetched = block_on(shelf.fetch(&expectation))?;
+    let fetched = runtime::block_on(shelf.fetch(&expectation))?;
     let mut found = vec![
         (
             "reference",
@@ -166,10 +96,8 @@ fn check(
     ];
     if let Some(path) = path {
         let path = path(shelf.reference());
-        plugin_file::keep(&path, &fetched.bytes).map_err(|source| Error::Keep {
-            path: path.clone(),
-            source,
-        })?;
+        let message = format!("failed to write {}", path.display());
+        plugin_file::keep(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
         found.push(("file", path.display().to_string().into()));
     }
     write(streams, args.output, &found)
@@ -182,7 +110,8 @@ fn named(reference: &Reference) -> PathBuf {
     PathBuf::from(format!("{last}.wasm"))
 }
 
-fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+/// Signs a plugin.
+pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let SignArgs { fetch: args, key } = args;
     let expectation = Expectation {
         digest: args.digest.clone(),
@@ -190,12 +119,12 @@ fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
-    let fetched = block_on(shelf.fetch(&expectation))?;
+    let fetched = runtime::block_on(shelf.fetch(&expectation))?;
     let Some(manifest) = &fetched.manifest_digest else {
         // Unreachable: every artifact in a registry has a manifest.
-        return Ok(());
+        return Ok(Exit::Success);
     };
-    block_on(shelf.sign(manifest, key))?;
+    runtime::block_on(shelf.sign(manifest, key))?;
     let found = [
         ("reference", shelf.pinned(Some(manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),
@@ -213,7 +142,7 @@ fn write(
     streams: &mut Streams<'_>,
     output: ResultFormat,
     found: &[(&'static str, Value)],
-) -> Result<(), Error> {
+) -> Result<Exit, Failure> {
     let text = match output {
         ResultFormat::Json => {
             let object: serde_json::Map<String, Value> = found
@@ -234,12 +163,8 @@ fn write(
             lines.join("\n") + "\n"
         }
     };
-    streams.write(text.as_bytes()).map_err(Error::Write)
-}
-
-fn block_on<T>(work: impl Future<Output = Result<T, source::Error>>) -> Result<T, Error> {
-    let ended = runtime::block_on(work).map_err(Error::Runtime)?;
-    Ok(ended?)
+    streams.print(&text)?;
+    Ok(Exit::Success)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 //! Missing fields of the parent get the values that an API server would set: the namespace `default`, a fixed UID,
 //! `generation: 1`, and the time of the pass as `creationTimestamp`, in phase finalize also as `deletionTimestamp`.
 
-mod document;
 mod guest;
 mod input;
 mod observed;
@@ -55,16 +54,15 @@ type Call<'a> = dyn Fn(
 /// Runs one pass and prints its result; `now_ms` is the caller's clock, in milliseconds since the epoch.
 ///
 /// Errors go to the standard error.
-pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
-    let done = match (&args.recording, &args.parent) {
+pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    match (&args.recording, &args.parent) {
         (Some(recording), _) => replay::run(args, recording, streams),
         (None, Some(parent)) => from_files(args, parent, now_ms, streams),
         (None, None) => {
             let message = "nothing to render: set --parent FILE or --recording FILE";
             Err(Failure::new(Exit::Usage, message))
         }
-    };
-    streams.end(done, Failure::exit)
+    }
 }
 
 fn from_files(

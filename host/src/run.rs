@@ -92,7 +92,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
         .transpose()?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
     let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
-    let ended = runtime::block_on_all_threads(async {
+    runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
         let signals = listen(stop.clone());
         let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
@@ -105,8 +105,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
             never = signals => match never {},
             never = status_provider::send_heartbeats(heartbeat) => match never {},
         }
-    });
-    ended.or_fail(Exit::Failure, "failed to start the runtime")?
+    })
 }
 
 /// Runs the host until `stop` is requested; `dev` observes it through `status`.
@@ -190,7 +189,9 @@ async fn start(
             Ok(None)
         }
     })?;
-    tasks.background(unmap_idle_code(workshop.engine.clone()));
+    tasks
+        .background
+        .spawn(unmap_idle_code(workshop.engine.clone()));
     let resources = args
         .serves_resources()
         .then(|| PluginResources::new(&args.sources, &cluster, workshop, host_namespace))
@@ -202,7 +203,7 @@ async fn start(
         let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status);
         let warm = warm.await?;
         let fresh = cluster.clone();
-        tasks.background(async move {
+        tasks.background.spawn(async move {
             fresh.check_freshness().await;
             Ok(())
         });
@@ -232,7 +233,7 @@ fn share(
         pool,
         inventory,
         metrics: Arc::clone(&status.metrics),
-        events: Events::new("innkeeper".to_owned()),
+        events: Events::default(),
         namespace_budgets: NamespaceBudgets::default(),
         hash_key: HashKeySlot::default(),
         analyses: tokio::sync::Notify::new(),
@@ -261,13 +262,17 @@ fn offer(
         let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
         let warm = warm.remove(&loaded.name).unwrap_or_default();
         let (stop, status) = (stop.clone(), Arc::clone(status));
-        tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, status));
+        tasks
+            .plugins
+            .spawn(serve_plugin(shared, loaded, limits, warm, stop, status));
     }
     let (shared, status) = (Arc::clone(shared), Arc::clone(status));
     if let Some(resources) = resources {
-        tasks.plugin(resources.serve(shared, files, warm, stop, status));
+        tasks
+            .plugins
+            .spawn(resources.serve(shared, files, warm, stop, status));
     } else {
-        tasks.background(async move {
+        tasks.background.spawn(async move {
             match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
         });
     }
@@ -276,7 +281,7 @@ fn offer(
 /// Ends the process when the guest threads have died, and waits for a lost hash key to be restored in `namespace`.
 fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, tasks: &mut Tasks) {
     let watched = Arc::clone(shared);
-    tasks.background(async move {
+    tasks.background.spawn(async move {
         let died = Err(watched.pool.died().await);
         died.or_fail(Exit::Failure, "the threads that run plugins ended")
     });
@@ -284,7 +289,9 @@ fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, 
         key::set(shared, hash_key);
     } else {
         let namespace = namespace.to_owned();
-        tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
+        tasks
+            .background
+            .spawn(key::wait_until_restored(Arc::clone(shared), namespace));
     }
 }
 

@@ -2,21 +2,34 @@
 
 use std::{future::Future, io, time::Duration};
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Runs a future to its end on this thread, for a command that sends a few requests.
-pub fn block_on<F: Future>(work: F) -> io::Result<F::Output> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(work))
+pub fn block_on<T, E: Into<Failure>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    let runtime = started(Builder::new_current_thread().enable_all().build())?;
+    runtime.block_on(work).map_err(Into::into)
 }
 
 /// Runs the host to its end on one thread per processor.
-pub fn block_on_all_threads<F: Future>(host: F) -> io::Result<F::Output> {
+pub fn block_on_all_threads<T>(
+    host: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     /// After the drain, only file access or a guest call can still block a thread, and the deadline ends the call.
     const BLOCKED_MAX: Duration = Duration::from_secs(1);
 
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = started(Builder::new_multi_thread().enable_all().build())?;
     let ended = runtime.block_on(host);
     runtime.shutdown_timeout(BLOCKED_MAX);
-    Ok(ended)
+    ended
+}
+
+fn started(runtime: io::Result<Runtime>) -> Result<Runtime, Failure> {
+    runtime.or_fail(Exit::Failure, "failed to start the runtime")
 }

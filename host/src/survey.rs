@@ -123,11 +123,8 @@ impl Survey {
 }
 
 /// Shows the state of plugins and parents, once or until stopped.
-pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Exit {
-    let shown = runtime::block_on(show_status(args, streams))
-        .or_fail(Exit::Failure, "failed to start the runtime")
-        .flatten();
-    streams.end(shown, Failure::exit)
+pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    runtime::block_on(show_status(args, streams))
 }
 
 async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, reason};
+use crate::suite::{Site, Target, reason, retained_for};
 
 const API: &str = "gobackup.io/v1";
 
@@ -218,10 +218,7 @@ fn the_claims_outlive_the_parent_and_are_reused() {
     let claims = FILES_CLAIMS.map(|target| {
         let claim = site.get(target);
         let metadata = &claim["metadata"];
-        assert_eq!(
-            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
-            "{target:?}"
-        );
+        assert_eq!(retained_for(metadata), identity, "{target:?}");
         assert!(metadata["ownerReferences"].is_null(), "{target:?}");
         metadata["uid"].clone()
     });

@@ -4,7 +4,7 @@
 use innkeeper_tests::{eventually, manifest::condition};
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, reason};
+use crate::suite::{Site, Target, reason, retained_for};
 
 const PARENT: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
 const MEMBERS: Target<'static> = ("apps/v1", "StatefulSet", "demo");
@@ -49,10 +49,7 @@ fn the_article_becomes_ready() {
     let identity = format!("etcd.ydzs.io/EtcdCluster/{}/demo", site.namespace);
     for target in CLAIMS {
         let metadata = &site.get(target)["metadata"];
-        assert_eq!(
-            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
-            "{target:?}"
-        );
+        assert_eq!(retained_for(metadata), identity, "{target:?}");
         assert_eq!(
             metadata["labels"]["etcd.ydzs.io/cluster-uid"], parent["metadata"]["uid"],
             "{target:?}"

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     examples::{check_converges, files, is_parent},
-    suite::Site,
+    suite::{Site, retained_for},
 };
 use compare::{differences, without_the_hosts};
 
@@ -42,8 +42,7 @@ fn belongs(object: &Value, parent: &Value) -> bool {
     let group = api_version.split('/').next().unwrap_or_default();
     let namespace = text(&parent["metadata"]["namespace"]);
     owners.any(|it| it["controller"] == true && it["uid"] == parent["metadata"]["uid"])
-        || metadata["annotations"]["innkeeper.dev/retained-for"]
-            == format!("{group}/{kind}/{namespace}/{name}")
+        || retained_for(metadata) == format!("{group}/{kind}/{namespace}/{name}")
 }
 
 /// The objects of a namespace at one moment, as files for `innkeeper render`.

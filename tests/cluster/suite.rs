@@ -255,6 +255,14 @@ pub(crate) fn is_ready(parent: &Value) -> bool {
     })
 }
 
+/// The identity of the parent for which a child is retained, without the proof of the host; empty if
+/// it is not retained.
+pub(crate) fn retained_for(metadata: &Value) -> &str {
+    let mark = metadata["annotations"]["innkeeper.dev/retained-for"].as_str();
+    let identity = mark.and_then(|mark| mark.split(' ').next());
+    identity.unwrap_or_default()
+}
+
 /// The reason of a parent's condition.
 pub(crate) fn reason(parent: &Value, kind: &str) -> String {
     let text = condition(parent, kind).unwrap_or_default();

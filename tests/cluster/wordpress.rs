@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target};
+use crate::suite::{Site, Target, retained_for};
 
 const PARENT: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
 const WEB: Target<'static> = ("apps/v1", "Deployment", "example-wordpress");
@@ -51,10 +51,7 @@ fn the_article_becomes_ready() {
     let identity = format!("example.com/Wordpress/{}/example-wordpress", site.namespace);
     for target in RETAINED {
         let metadata = &site.get(target)["metadata"];
-        assert_eq!(
-            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
-            "{target:?}"
-        );
+        assert_eq!(retained_for(metadata), identity, "{target:?}");
         assert!(metadata["ownerReferences"].is_null(), "{target:?}");
     }
     assert_eq!(site.get(WEB_SERVICE)["spec"]["type"], "NodePort");
@@ -234,6 +231,64 @@ fn data_and_passwords_outlive_the_parent_and_are_reused() {
             "patch statefulsets.apps example-wordpress-mysql 201",
         ]
     );
+}
+
+/// A StatefulSet whose claim template has the labels and annotations of a retained child.
+fn forger(namespace: &str, copied: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "forger", "namespace": namespace},
+        "spec": {
+            "replicas": 1, "serviceName": "forger",
+            "selector": {"matchLabels": {"app": "forger"}},
+            "template": {
+                "metadata": {"labels": {"app": "forger"}},
+                "spec": {"containers": [{"name": "c", "image": "registry.example.com/forger:1"}]},
+            },
+            "volumeClaimTemplates": [{
+                "metadata": {
+                    "name": "data",
+                    "labels": copied["labels"],
+                    "annotations": copied["annotations"],
+                },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }],
+        },
+    })
+}
+
+// A6: the host would own the claims of another user, and delete them with the parent.
+#[test]
+fn a_claim_from_a_template_with_the_annotation_of_a_child_is_not_taken_up() {
+    const FORGED: Target<'static> = ("v1", "PersistentVolumeClaim", "data-forger-0");
+
+    let (site, _) = article("wordpress-forged");
+    let copied = site.get(DATA)["metadata"].clone();
+    let tenant = forger(&site.namespace, &copied);
+    site.plane.user().apply(&tenant).unwrap();
+    let forged = site.wait("the claim is made", FORGED, |claim| {
+        retained_for(&claim["metadata"]) == retained_for(&copied)
+    });
+    let label = "innkeeper.dev/plugin";
+    assert_eq!(forged["metadata"]["labels"][label], copied["labels"][label]);
+    let delete = json!({ "spec": { "deletionPolicy": "Delete" } });
+    site.merge(PARENT, &delete);
+    for target in RETAINED {
+        site.wait("a child is owned", target, |child| {
+            child["metadata"]["ownerReferences"][0]["kind"] == "Wordpress"
+        });
+    }
+    site.wait_ready(PARENT);
+    site.settle();
+    assert!(site.get(FORGED)["metadata"]["ownerReferences"].is_null());
+    site.delete(PARENT);
+    for target in RETAINED.into_iter().chain(OWNED) {
+        site.wait_gone(target);
+    }
+    assert!(site.get(FORGED)["metadata"]["deletionTimestamp"].is_null());
 }
 
 // A changed deletion policy replaces the annotation by an owner reference; then everything is

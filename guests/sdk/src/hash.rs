@@ -43,7 +43,8 @@ impl Hashed {
         self.hash_of(key).is_some()
     }
 
-    /// `hmac-sha256:<hex>` of the value under this key.
+    /// `hmac-sha256:<hex>` of the value under this key. The hash depends on the UID of the object: an
+    /// object that is deleted and created again has another one, with the same value too.
     pub fn hash_of(&self, key: &str) -> Option<&str> {
         self.data
             .get(key)
@@ -88,7 +89,8 @@ impl Hashed {
 
 /// SHA-256 in hex over all keys of these objects, in any order; an object named twice counts once.
 ///
-/// For an annotation of Pods that changes with the Secrets and ConfigMaps that they use.
+/// For an annotation of Pods that changes with the Secrets and ConfigMaps that they use. Pods are
+/// replaced once when such an object is deleted and created again, even with the same values.
 pub fn content_hash<'a>(objects: impl IntoIterator<Item = &'a Hashed>) -> String {
     hash_lines(objects.into_iter().flat_map(Hashed::lines))
 }

@@ -28,7 +28,8 @@ pub const SHARED_WITH: &str = "innkeeper.dev/shared-with";
 
 /// The label that the host sets on the children of all parents.
 const PLUGIN: &str = "innkeeper.dev/plugin";
-/// The annotation with the parent of a child that outlives it: `<group>/<kind>/<namespace>/<name>`.
+/// The annotation with the parent of a child that outlives it: `<group>/<kind>/<namespace>/<name>`,
+/// and after a space the host's proof.
 const RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
 /// The Secrets and claims that a parent may name.
@@ -155,7 +156,8 @@ fn belongs_to_another(request: &Request, metadata: &ObjectMeta) -> bool {
         request.name(),
     ]
     .join("/");
-    let is_retained_for_this = annotation(metadata, RETAINED_FOR) == Some(&identity);
+    let retained_for = annotation(metadata, RETAINED_FOR).and_then(|text| text.split(' ').next());
+    let is_retained_for_this = retained_for == Some(&identity);
     let mut owners = metadata.owner_references.iter().flatten();
     let is_owned_by_this = owners.any(|owner| owner.uid == request.uid());
     !(is_retained_for_this || is_owned_by_this)
@@ -243,7 +245,8 @@ mod tests {
         };
         let label = json!({"innkeeper.dev/plugin": "pond"});
         let owner = |uid: &str| json!([{"apiVersion": "example.com/v1", "kind": "Pond", "name": "x", "uid": uid}]);
-        let retained = |identity: &str| json!({"innkeeper.dev/retained-for": identity});
+        let retained =
+            |parent: &str| json!({"innkeeper.dev/retained-for": format!("{parent} v1:00")});
         let shared = |with: &str| json!({"innkeeper.dev/shared-with": with});
         let allowed = [
             json!({"name": "s"}),

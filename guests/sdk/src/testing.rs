@@ -386,8 +386,8 @@ impl TestRequest {
 
 /// The part of an object that a read with this access shows.
 ///
-/// Hashes have the form of the host's and depend on namespace, name, key and value, but no host makes
-/// the same ones.
+/// Hashes have the form of the host's and depend on namespace, name, UID, key and value, but no host
+/// makes the same ones.
 pub fn reduced(object: &Value, access: Access) -> Value {
     match access {
         Access::Full => object.clone(),
@@ -406,6 +406,8 @@ pub fn reduced(object: &Value, access: Access) -> Value {
                 ],
             );
             let (_, _, namespace, name) = identity(object);
+            let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+            let place = format!("{namespace}/{name}/{}", uid.unwrap_or_default());
             if let Some(Value::Object(plain)) =
                 shown.as_object_mut().and_then(|it| it.remove("stringData"))
             {
@@ -422,7 +424,7 @@ pub fn reduced(object: &Value, access: Access) -> Value {
                 {
                     let text = value.as_str().unwrap_or_default();
                     if !text.starts_with("hmac-sha256:") {
-                        let hash = sha256_hex(format!("{namespace}/{name}/{key}={text}"));
+                        let hash = sha256_hex(format!("{place}/{key}={text}"));
                         *value = json!(format!("hmac-sha256:{hash}"));
                     }
                 }

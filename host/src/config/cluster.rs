@@ -4,7 +4,8 @@ use std::{fs, path::PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::{Error, values::dns_label};
+use super::{Exit, values::dns_label};
+use crate::failure::{Failure, OrFail as _};
 
 /// The file with the namespace of a Pod.
 pub(super) const POD_NAMESPACE_FILE: &str =
@@ -12,6 +13,12 @@ pub(super) const POD_NAMESPACE_FILE: &str =
 
 /// The host's namespace outside of a cluster.
 pub const HOST_NAMESPACE: &str = "innkeeper-system";
+
+/// The remedy for an unusable kubeconfig.
+const REMEDY: &str = "repair it, or give another by --kubeconfig or KUBECONFIG";
+
+/// The failure if there is no kubeconfig, and the host does not run in a cluster.
+const NO_CLUSTER: &str = "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run in a Pod with a service account";
 
 /// Flags that select an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -58,17 +65,23 @@ fn cluster_of<'a>(
     found: &'a Kubeconfig,
     context: Option<&str>,
     from: &str,
-) -> Result<Option<&'a kube::config::Cluster>, Error> {
+) -> Result<Option<&'a kube::config::Cluster>, Failure> {
     let current = found.current_context.as_deref();
     let asked = context.or_else(|| current.filter(|name| !name.is_empty()));
     let mut contexts = found.contexts.iter();
     let Some(context) = contexts.find(|it| asked == Some(it.name.as_str())) else {
-        let known = found.contexts.iter();
-        return Err(Error::Context {
-            from: from.to_owned(),
-            asked: asked.map(str::to_owned),
-            known: known.map(|context| context.name.clone()).collect(),
-        });
+        let lacking = asked.map_or_else(
+            || "no current context".to_owned(),
+            |asked| format!("no context \"{asked}\""),
+        );
+        let known: Vec<&str> = found.contexts.iter().map(|it| it.name.as_str()).collect();
+        let remedy = if known.is_empty() {
+            "and another --kubeconfig, because it has no contexts".to_owned()
+        } else {
+            known.join(" or --context ")
+        };
+        let message = format!("the kubeconfig {from} has {lacking}: give --context {remedy}");
+        return Err(Failure::new(Exit::Usage, message));
     };
     let name = context.context.as_ref().map(|context| &context.cluster);
     let mut clusters = found.clusters.iter();
@@ -87,7 +100,7 @@ fn authority_file(cluster: &kube::config::Cluster) -> Option<PathBuf> {
 ///
 /// The first existing source counts: the flag, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
 /// Fails if that source is invalid, or if none exists.
-pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, Error> {
+pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, Failure> {
     let ConnectionArgs {
         kubeconfig,
         context,
@@ -119,21 +132,21 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, 
         Err(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)
             if kubeconfig.is_none() && from.starts_with('~') && context.is_none() =>
         {
-            return kube::Config::incluster().map_err(Error::NoCluster);
+            return kube::Config::incluster().or_fail(Exit::Usage, NO_CLUSTER);
         }
+        // The parser's message is omitted: it quotes the text, which has credentials.
         Err(KubeconfigError::Parse(source)) => {
             let at = source.location().map_or_else(
                 || "some place".to_owned(),
                 |at| format!("line {}, column {}", at.line(), at.column()),
             );
-            return Err(Error::KubeconfigSyntax { from, at });
+            let message = format!("failed to parse the kubeconfig {from} at {at}: {REMEDY}");
+            return Err(Failure::new(Exit::Usage, message));
         }
         Err(source) => Err(source),
     };
-    let mut config = config.map_err(|source| Error::Kubeconfig {
-        from,
-        source: Box::new(source),
-    })?;
+    let unusable = format!("failed to use the kubeconfig {from}: {REMEDY}");
+    let mut config = config.or_fail(Exit::Usage, unusable)?;
     // The client applies HTTPS_PROXY as well, and compares NO_PROXY with the proxy instead of the API server. These
     // variables are for sources only; the kubeconfig has its own field for a proxy.
     if !through_proxy {

@@ -3,9 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    AdminArgs, ClusterArgs, Error, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
+    AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
     plugins::plugin_files, streams::exit_codes, values::seconds,
 };
+use crate::failure::Failure;
 
 /// The exit codes of `dev`, in its help.
 const HELP: &str = concat!(
@@ -47,7 +48,7 @@ pub struct DevArgs {
 
 impl DevArgs {
     /// Checks the flags together.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         self.plugins.check()
     }
 

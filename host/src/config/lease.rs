@@ -5,7 +5,8 @@ use std::{env, path::Path, time::Duration};
 use innkeeper_model::{Digest, Selector};
 use innkeeper_reconcile::lease::Times;
 
-use super::{Error, cluster::POD_NAMESPACE_FILE, values::seconds};
+use super::{Exit, cluster::POD_NAMESPACE_FILE, values::seconds};
+use crate::failure::Failure;
 
 /// Flags of leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -55,17 +56,19 @@ impl LeaseArgs {
     }
 
     /// Checks that the holder has the time to stop before another host takes over.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         // No write begins in the last fifth of the deadline, so every renewal must come before it.
         let is_late = self.retry * 5 >= self.renew_deadline * 4;
         if self.duration > self.renew_deadline && !is_late {
             return Ok(());
         }
-        Err(Error::LeaseTimes {
-            duration_s: self.duration.as_secs(),
-            renew_deadline_s: self.renew_deadline.as_secs(),
-            retry_s: self.retry.as_secs(),
-        })
+        let message = format!(
+            "--lease-duration {} must be more than --lease-renew-deadline {}, and four fifths of that more than --lease-retry {}",
+            self.duration.as_secs(),
+            self.renew_deadline.as_secs(),
+            self.retry.as_secs()
+        );
+        Err(Failure::new(Exit::Usage, message))
     }
 
     /// Returns true if the host elects a leader.

@@ -10,7 +10,8 @@ use tracing_subscriber::{
     EnvFilter, Registry, filter::ParseError, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-use super::Error;
+use super::Exit;
+use crate::failure::{Failure, OrFail as _};
 
 /// Flags of the log, valid for every command.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,7 +69,7 @@ impl LogControl {
 }
 
 /// Starts the log of the process; fails if the process already has one.
-pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Error> {
+pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Failure> {
     let LogArgs { filter, format } = args;
     let filter = filter.as_deref().unwrap_or(filter_default);
     let is_terminal = stderr().is_terminal();
@@ -87,7 +88,7 @@ pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Err
         }
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     }
-    .map_err(Error::StartLog)?;
+    .or_fail(Exit::Usage, "failed to start the log")?;
     Ok(LogControl(control))
 }
 

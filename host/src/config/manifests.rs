@@ -6,12 +6,13 @@ use clap::builder::NonEmptyStringValueParser;
 use innkeeper_model::{Selector, is_dns_label};
 
 use super::{
-    Definitions, Error, HOST_NAMESPACE, Namespaces, PluginObject,
+    Definitions, Exit, HOST_NAMESPACE, Namespaces, PluginObject,
     plugins::{OfPlugin, plugin_object},
     scope::namespaces,
     streams::exit_codes,
     values::{dns_label, selector},
 };
+use crate::failure::Failure;
 
 /// Flags of `manifests`.
 #[derive(Clone, Debug, clap::Args)]
@@ -83,9 +84,10 @@ pub struct ResourceArgs {
 
 impl ManifestsArgs {
     /// Checks the flags together.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         if self.print_grants && self.plugins.len() > 1 {
-            return Err(Error::GrantsOfSeveral);
+            let message = "--print-grants prints the file of one plugin: give one --plugin";
+            return Err(Failure::new(Exit::Usage, message));
         }
         OfPlugin::check_unique("--grants", &self.grants)?;
         OfPlugin::check_unique("--account", &self.resources.accounts)

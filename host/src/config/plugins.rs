@@ -13,9 +13,10 @@ use innkeeper_model::{error_chain, yaml};
 use serde_json::{Map, Value};
 
 use super::{
-    Error,
+    Exit,
     values::{seconds, wasm_files},
 };
+use crate::failure::Failure;
 
 /// The largest number of guest worker threads.
 const WORKERS_MAX: u16 = 1024;
@@ -132,7 +133,7 @@ impl PluginArgs {
     }
 
     /// Checks that no plugin has two files of a kind.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         OfPlugin::check_unique("--config", &self.configs)?;
         OfPlugin::check_unique("--grants", &self.grants)
     }
@@ -167,16 +168,15 @@ impl<T> OfPlugin<T> {
     }
 
     /// Checks that the flag gives each plugin at most one value.
-    pub(super) fn check_unique(flag: &'static str, given: &[Self]) -> Result<(), Error> {
+    pub(super) fn check_unique(flag: &'static str, given: &[Self]) -> Result<(), Failure> {
         let mut known = BTreeMap::new();
         for one in given {
             if let Some(first) = known.insert(&one.plugin, &one.given) {
-                return Err(Error::PluginTwice {
-                    flag,
-                    plugin: one.plugin.clone(),
-                    first: first.clone(),
-                    second: one.given.clone(),
-                });
+                let Self { plugin, given, .. } = one;
+                let message = format!(
+                    "{flag} names plugin {plugin} twice, with {first} and {given}: give one of them"
+                );
+                return Err(Failure::new(Exit::Usage, message));
             }
         }
         Ok(())

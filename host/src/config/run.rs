@@ -1,9 +1,9 @@
 //! The command `run`.
 
 use super::{
-    AdminArgs, ClusterArgs, Error, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs,
-    streams::exit_codes,
+    AdminArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs, streams::exit_codes,
 };
+use crate::failure::Failure;
 
 /// The signals and exit codes of `run`, in its help.
 const HELP: &str = concat!(
@@ -39,12 +39,15 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// Checks the flags together.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         self.plugins.check()?;
         if !self.serves_resources()
             && let Some(flag) = self.sources.first_given()
         {
-            return Err(Error::WithoutResources(flag));
+            let message = format!(
+                "{flag} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or omit --plugin and --plugin-dir"
+            );
+            return Err(Failure::new(Exit::Usage, message));
         }
         if self.elects_leader() {
             self.lease.check()?;

@@ -37,16 +37,6 @@ pub enum Definitions {
     Ignore,
 }
 
-impl Definitions {
-    /// The value of the flag.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Install => "install",
-            Self::Ignore => "ignore",
-        }
-    }
-}
-
 /// Parses the names of namespaces with commas between them.
 pub(super) fn namespaces(text: &str) -> Result<Namespaces, String> {
     let mut names = BTreeSet::new();

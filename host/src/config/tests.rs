@@ -26,7 +26,7 @@ fn run(arguments: &[&str]) -> RunArgs {
 fn rejection(arguments: &[&str]) -> String {
     match parse(arguments).unwrap_err() {
         Error::CommandLine(error) => error.to_string(),
-        error => error.to_string(),
+        Error::Settings(failure) => failure.to_string(),
     }
 }
 

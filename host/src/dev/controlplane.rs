@@ -15,7 +15,10 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::Error;
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// Time for the control plane to stop by itself before it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -25,6 +28,9 @@ const OUTPUT: &str = "up.log";
 
 /// The number of last output lines that the error contains if it fails.
 const LINES_KEPT: usize = 10;
+
+/// The failure to prepare the directory.
+const MAKE_DIR: &str = "failed to create a directory for the control plane";
 
 /// A running control plane; it stops with this process, even if this process is killed.
 pub(super) struct ControlPlane {
@@ -37,28 +43,25 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// Starts the control plane and waits until it is ready.
-    pub(super) async fn start(program: &Path, dir: Option<&Path>) -> Result<Self, Error> {
-        let temporary = match dir {
-            Some(_) => None,
-            None => Some(TempDir::with_prefix("innkeeper-dev-").map_err(Error::MakeDir)?),
+    pub(super) async fn start(program: &Path, dir: Option<&Path>) -> Result<Self, Failure> {
+        let (dir, temporary) = if let Some(dir) = dir {
+            (dir.to_owned(), None)
+        } else {
+            let temporary = TempDir::with_prefix("innkeeper-dev-");
+            let temporary = temporary.or_fail(Exit::Failure, MAKE_DIR)?;
+            (temporary.path().to_owned(), Some(temporary))
         };
-        let dir = match (dir, &temporary) {
-            (Some(dir), _) => dir.to_owned(),
-            (None, Some(temporary)) => temporary.path().to_owned(),
-            (None, None) => PathBuf::new(),
-        };
-        let failed = |source: io::Error| Error::StartControlPlane {
-            program: program.to_owned(),
-            source,
-        };
-        fs::create_dir_all(&dir).map_err(Error::MakeDir)?;
+        fs::create_dir_all(&dir).or_fail(Exit::Failure, MAKE_DIR)?;
         // A control plane that was killed leaves its `ready` file behind.
         if let Err(source) = fs::remove_file(dir.join("ready"))
             && source.kind() != io::ErrorKind::NotFound
         {
-            return Err(Error::MakeDir(source));
+            return Err(source).or_fail(Exit::Failure, MAKE_DIR);
         }
-        let output = File::create(dir.join(OUTPUT)).map_err(Error::MakeDir)?;
+        let output = File::create(dir.join(OUTPUT));
+        let output = output.or_fail(Exit::Failure, MAKE_DIR)?;
+        let errors = output.try_clone().or_fail(Exit::Failure, MAKE_DIR)?;
+        let failed = || format!("failed to start the control plane {}", program.display());
         let mut process = Command::new(program)
             .arg("up")
             .arg("--dir")
@@ -66,23 +69,25 @@ impl ControlPlane {
             // The pipe of standard input closes when this process ends, for whatever reason.
             .arg("--until-stdin-closes")
             .stdin(Stdio::piped())
-            .stdout(output.try_clone().map_err(Error::MakeDir)?)
-            .stderr(output)
+            .stdout(output)
+            .stderr(errors)
             // An own process group, so that Ctrl-C reaches only the host: it drains while the API server still runs.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed)?;
-        let said = wait_until_ready(&mut process, &dir).await.map_err(failed)?;
-        match said {
-            None => Ok(Self {
-                program: program.to_owned(),
-                process,
-                dir,
-                temporary,
-            }),
-            Some(said) => Err(Error::ControlPlaneEnded { said }),
+            .or_fail(Exit::Usage, failed())?;
+        let said = wait_until_ready(&mut process, &dir).await;
+        if let Some(said) = said.or_fail(Exit::Usage, failed())? {
+            let message =
+                format!("the control plane ended before it was ready; its last output: {said}");
+            return Err(Failure::new(Exit::Failure, message));
         }
+        Ok(Self {
+            program: program.to_owned(),
+            process,
+            dir,
+            temporary,
+        })
     }
 
     /// The path of the administrator's kubeconfig.

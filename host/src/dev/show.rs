@@ -10,10 +10,17 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use innkeeper_model::yaml;
 use serde_json::{Map, Value, json};
 
-use super::{Error, quoted, table::Row};
+use super::{quoted, table::Row};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
 
 /// The interval between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The failure to show the progress.
+const PRINT: &str = "failed to write to standard output";
 
 /// The display on standard output, with or without a terminal.
 pub(super) struct Show {
@@ -46,7 +53,7 @@ impl Show {
     }
 
     /// Shows the begin of a step.
-    pub(super) fn step(&self, name: &'static str) -> Result<ProgressStep, Error> {
+    pub(super) fn step(&self, name: &'static str) -> Result<ProgressStep, Failure> {
         let bar = self.terminal.as_ref().map(|terminal| {
             let bar = terminal.bars.add(ProgressBar::new_spinner());
             bar.set_message(name);
@@ -64,7 +71,7 @@ impl Show {
     }
 
     /// Shows the end of a step and its duration.
-    pub(super) fn done(&self, step: ProgressStep) -> Result<(), Error> {
+    pub(super) fn done(&self, step: ProgressStep) -> Result<(), Failure> {
         let ProgressStep { name, began, bar } = step;
         if let Some(bar) = bar {
             bar.finish_and_clear();
@@ -73,7 +80,7 @@ impl Show {
     }
 
     /// Shows the grants of a plugin that got everything that it asks for.
-    pub(super) fn grants(&self, plugin: &str, grants: &Map<String, Value>) -> Result<(), Error> {
+    pub(super) fn grants(&self, plugin: &str, grants: &Map<String, Value>) -> Result<(), Failure> {
         self.say(&format!("plugin {plugin} is granted all that it asks for:"))?;
         let text = yaml::write(&[json!(grants)]).unwrap_or_default();
         text.lines()
@@ -81,7 +88,7 @@ impl Show {
     }
 
     /// Shows the parents if they differ from the last call: the whole table on a terminal, else the changed rows.
-    pub(super) fn table(&mut self, rows: &[Row]) -> Result<(), Error> {
+    pub(super) fn table(&mut self, rows: &[Row]) -> Result<(), Failure> {
         if self.shown == rows {
             return Ok(());
         }
@@ -101,7 +108,7 @@ impl Show {
     }
 
     /// Reports that all parents are Ready.
-    pub(super) fn all_ready(&mut self, rows: &[Row]) -> Result<(), Error> {
+    pub(super) fn all_ready(&mut self, rows: &[Row]) -> Result<(), Failure> {
         self.say(&match rows.len() {
             0 => "no parents yet".to_owned(),
             1 => "1 parent is Ready".to_owned(),
@@ -115,7 +122,7 @@ impl Show {
         kubeconfig: Option<&Path>,
         control_plane: Option<&Path>,
         rows: &[Row],
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let kubectl = match control_plane {
             Some(program) => format!("{} kubectl", quoted(program)),
             None => "kubectl".to_owned(),
@@ -156,9 +163,9 @@ impl Show {
         }
     }
 
-    fn say(&self, line: &str) -> Result<(), Error> {
+    fn say(&self, line: &str) -> Result<(), Failure> {
         match &self.terminal {
-            Some(terminal) => terminal.bars.println(line).map_err(Error::Print),
+            Some(terminal) => terminal.bars.println(line).or_fail(Exit::Failure, PRINT),
             None => print(format_args!("{line}")),
         }
     }
@@ -196,9 +203,9 @@ impl Terminal {
     }
 }
 
-fn print(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
+fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
-        .map_err(Error::Print)
+        .or_fail(Exit::Failure, PRINT)
 }

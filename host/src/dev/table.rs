@@ -131,9 +131,9 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
         let is_parent = status
             .active()
             .iter()
-            .any(|serving| serving.parents(example.kind()));
+            .any(|serving| serving.parents(&example.document.kind));
         if is_parent && !rows.iter().any(|row| example.is(&row.parent)) {
-            rows.push(Row::unknown(example.id(), "not seen yet"));
+            rows.push(Row::unknown(example.document.id(), "not seen yet"));
         }
     }
     rows.sort_by(|a, b| a.parent.cmp(&b.parent));

@@ -36,7 +36,8 @@ fn look_at_in(
         stdout: &mut stdout,
         stderr: &mut stderr,
     };
-    let exit = run(&args, &mut streams);
+    let ended = run(&args, &mut streams);
+    let exit = streams.end(ended);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, Scope};
+use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, Resource, Scope};
 use innkeeper_plugin_controller::resource;
 use innkeeper_reconcile::INVENTORY;
 use innkeeper_schema::Kinds;
@@ -40,7 +40,7 @@ pub(super) fn host(args: &ManifestsArgs, crds: &[&str], plugins: &[Granted<'_>])
     }
     let rules = own_rules(args);
     objects.extend(bound(args, &args.name, Some(namespace), rules, &host));
-    let events = || rule("events.k8s.io", &["events"], &["create", "patch"]);
+    let events = || rule("events.k8s.io", "events", &["create", "patch"]);
     for name in args.namespaces.iter().flatten() {
         let rules = vec![events(), named("", "namespaces", &["get"], &[name])];
         let role = format!("{}-namespace", args.name);
@@ -64,27 +64,27 @@ fn everywhere_rules(args: &ManifestsArgs, crds: &[&str]) -> Vec<Value> {
         // A new or removed kind must be known at once.
         rules.push(rule(
             "apiextensions.k8s.io",
-            &["customresourcedefinitions"],
+            "customresourcedefinitions",
             &["list", "watch"],
         ));
     }
     if !is_limited {
-        rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
+        rules.push(rule("events.k8s.io", "events", &["create", "patch"]));
     }
     if !is_limited || args.resources().is_some() {
         rules.extend([
             rule(
                 resource::GROUP,
-                &["plugins"],
+                "plugins",
                 &["get", "list", "patch", "watch"],
             ),
-            rule(resource::GROUP, &["plugins/status"], &["patch"]),
+            rule(resource::GROUP, "plugins/status", &["patch"]),
             // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
             // deletion.
-            rule(resource::GROUP, &["plugins/finalizers"], &["update"]),
+            rule(resource::GROUP, "plugins/finalizers", &["update"]),
             // A Plugin may select parents by the labels of their namespaces. The host also checks its own namespace
             // before it creates its key there. Only a host outside of the cluster creates the namespace.
-            rule("", &["namespaces"], &READ_VERBS),
+            rule("", "namespaces", &READ_VERBS),
         ]);
     }
     if has_definitions && !crds.is_empty() {
@@ -136,8 +136,9 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         &CHILD_VERBS
     };
     let host = args.subject();
-    let rules = |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, verbs);
-    let mut objects = where_it_sees(args, &name, &host, rules);
+    let permissions = of_host(plugin, verbs);
+    let rules_in = |is_asked: fn(Scope) -> bool| rules(&permissions, kinds, is_asked);
+    let mut objects = where_it_sees(args, &name, &host, rules_in);
     let Some(account) = account else {
         return objects;
     };
@@ -154,12 +155,13 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
             "annotations": {ANNOTATION_PLUGINS: plugin.manifest.name.as_str()},
         },
     }));
-    let rules = |is_asked: fn(Scope) -> bool| child_rules(plugin, kinds, is_asked);
+    let permissions = of_account(plugin);
+    let rules_in = |is_asked: fn(Scope) -> bool| rules(&permissions, kinds, is_asked);
     objects.extend(where_it_sees(
         args,
         &format!("{name}-children"),
         &writer,
-        rules,
+        rules_in,
     ));
     let rules = vec![named(
         "",
@@ -227,90 +229,54 @@ fn bound(
     ]
 }
 
-/// Returns the rules of the host for those kinds of a plugin whose scope fits.
-fn plugin_rules(
-    plugin: &Granted<'_>,
+/// A permission: a kind, the part of its objects, such as `/status`, and verbs.
+type Permission<'a> = (&'a Gvk, &'static str, &'a [&'static str]);
+
+/// Returns the permissions of the host for a plugin.
+fn of_host<'a>(plugin: &'a Granted<'_>, of_children: &'a [&'static str]) -> Vec<Permission<'a>> {
+    let Granted { manifest, grants } = plugin;
+    let parents = plugin.parents().flat_map(|parent| -> [Permission<'_>; 3] {
+        [
+            // The finalizer is added by a patch of the parent.
+            (parent, "", &["get", "list", "patch", "watch"]),
+            (parent, "/status", &["patch"]),
+            // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
+            // deletion.
+            (parent, "/finalizers", &["update"]),
+        ]
+    });
+    let children = plugin.children().map(|child| (child, "", of_children));
+    let reads = manifest.reads.iter().map(|read| &read.kind);
+    let granted = reads.filter(|kind| grants.reads_of(&kind.group_kind()).next().is_some());
+    let reads = granted.map(|kind| (kind, "", &READ_VERBS[..]));
+    parents.chain(children).chain(reads).collect()
+}
+
+/// Returns the permissions to write the children of a plugin with owner references to their parents.
+fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
+    let parents = plugin.parents();
+    let parents = parents.map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });
+    let children = plugin.children();
+    let children =
+        children.map(|child| -> Permission<'_> { (child, "", &["create", "delete", "patch"]) });
+    parents.chain(children).collect()
+}
+
+/// Returns the rules for the permissions to kinds whose scope fits; kinds with the same group and verbs share a rule.
+fn rules(
+    permissions: &[Permission<'_>],
     kinds: &Kinds,
     is_asked: impl Fn(Scope) -> bool,
-    of_children: &[&'static str],
 ) -> Vec<Value> {
-    let Granted { manifest, grants } = plugin;
-    let mut verbs: Verbs = BTreeMap::new();
-    let plural = |kind: &Gvk| kinds.resource_of(kind).plural.to_string();
-    let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
-    for parent in plugin.parents().filter(|kind| is_asked(kind)) {
-        let (group, plural) = (&*parent.group, plural(parent));
-        // The finalizer is added by a patch of the parent.
-        allow(
-            &mut verbs,
-            group,
-            &plural,
-            &["get", "list", "patch", "watch"],
-        );
-        allow(&mut verbs, group, &format!("{plural}/status"), &["patch"]);
-        // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
-        // deletion.
-        allow(
-            &mut verbs,
-            group,
-            &format!("{plural}/finalizers"),
-            &["update"],
-        );
-    }
-    for child in plugin.children().filter(|kind| is_asked(kind)) {
-        allow(&mut verbs, &child.group, &plural(child), of_children);
-    }
-    for read in &manifest.reads {
-        let is_granted = grants.reads_of(&read.kind.group_kind()).next().is_some();
-        if is_granted && is_asked(&read.kind) {
-            allow(
-                &mut verbs,
-                &read.kind.group,
-                &plural(&read.kind),
-                &READ_VERBS,
-            );
+    let mut verbs: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+    for (kind, part, allowed) in permissions {
+        let Resource { plural, scope, .. } = kinds.resource_of(kind);
+        if is_asked(scope) {
+            let resource = (&*kind.group, format!("{plural}{part}"));
+            verbs.entry(resource).or_default().extend(*allowed);
         }
     }
-    rules(verbs)
-}
-
-/// Returns the rules to write the children of a plugin with owner references to their parents.
-fn child_rules(
-    plugin: &Granted<'_>,
-    kinds: &Kinds,
-    is_asked: impl Fn(Scope) -> bool,
-) -> Vec<Value> {
-    let mut verbs: Verbs = BTreeMap::new();
-    let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
-    for parent in plugin.parents().filter(|kind| is_asked(kind)) {
-        let finalizers = format!("{}/finalizers", kinds.resource_of(parent).plural);
-        allow(&mut verbs, &parent.group, &finalizers, &["update"]);
-    }
-    for child in plugin.children().filter(|kind| is_asked(kind)) {
-        let plural = kinds.resource_of(child).plural;
-        allow(
-            &mut verbs,
-            &child.group,
-            &plural,
-            &["create", "delete", "patch"],
-        );
-    }
-    rules(verbs)
-}
-
-/// Verbs by group and resource.
-type Verbs = BTreeMap<(String, String), BTreeSet<&'static str>>;
-
-fn allow(verbs: &mut Verbs, group: &str, resource: &str, allowed: &[&'static str]) {
-    verbs
-        .entry((group.to_owned(), resource.to_owned()))
-        .or_default()
-        .extend(allowed);
-}
-
-/// Returns one rule per group and set of verbs.
-fn rules(verbs: Verbs) -> Vec<Value> {
-    let mut merged: BTreeMap<(String, BTreeSet<&str>), Vec<String>> = BTreeMap::new();
+    let mut merged: BTreeMap<(&str, BTreeSet<&str>), Vec<String>> = BTreeMap::new();
     for ((group, resource), verbs) in verbs {
         merged.entry((group, verbs)).or_default().push(resource);
     }
@@ -322,15 +288,12 @@ fn rules(verbs: Verbs) -> Vec<Value> {
         .collect()
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
 
 fn named(group: &str, resource: &str, verbs: &[&str], names: &[&str]) -> Value {
-    json!({
-        "apiGroups": [group],
-        "resources": [resource],
-        "resourceNames": names,
-        "verbs": verbs,
-    })
+    let mut rule = rule(group, resource, verbs);
+    rule["resourceNames"] = names.into();
+    rule
 }

@@ -3,8 +3,11 @@
 use innkeeper_model::yaml;
 use serde_json::{Map, Value, json};
 
-use super::{Granted, ManifestFile};
-use crate::config::{Definitions, ManifestsArgs, lease_name};
+use super::{ENCODE, Granted, ManifestFile};
+use crate::{
+    config::{Definitions, Exit, ManifestsArgs, lease_name},
+    failure::{Failure, OrFail as _},
+};
 
 /// The name of the product, and the default name of a host.
 pub(super) const NAME: &str = "innkeeper";
@@ -36,7 +39,7 @@ pub(super) fn file(
     (path, template): Template,
     plugins: &[Granted<'_>],
     args: &ManifestsArgs,
-) -> Result<ManifestFile, yaml::Error> {
+) -> Result<ManifestFile, Failure> {
     let values = [
         ("${NAME}", json!(args.name)),
         ("${NAMESPACE}", json!(args.namespace)),
@@ -51,11 +54,12 @@ pub(super) fn file(
         .fold(template.to_owned(), |text, (place, value)| {
             text.replace(place, &value.to_string())
         });
-    Ok(ManifestFile::new(path, yaml::read(&text)?))
+    let documents = yaml::read(&text).or_fail(Exit::Failure, ENCODE)?;
+    Ok(ManifestFile::new(path, documents))
 }
 
 /// Returns the ConfigMap with the grants of the plugins in the image; the Deployment mounts it.
-pub(super) fn grants(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Value, yaml::Error> {
+pub(super) fn grants(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Value, Failure> {
     let mut files = Map::new();
     for plugin in plugins {
         files.insert(grants_file(plugin), plugin.file()?.into());
@@ -104,8 +108,8 @@ fn arguments(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<String> {
     if let Some(namespaces) = namespaces {
         add("--namespaces", &namespaces.join(","));
     }
-    if args.crds != Definitions::default() {
-        add("--crds", args.crds.as_str());
+    if args.crds == Definitions::Ignore {
+        add("--crds", "ignore");
     }
     if lease_name(namespaces, selector) != args.name {
         // With a fixed name, old and new Pods share the lease also while an update changes namespaces or selector.

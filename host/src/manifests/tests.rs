@@ -1,7 +1,11 @@
 //! Manifests of a made-up plugin.
 
+use std::io;
+
 use expect_test::{expect, expect_file};
-use innkeeper_model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope, Selector};
+use innkeeper_model::{
+    Access, ChildKind, Gvk, ParentKind, PluginName, ReadKind, ReadScope, Scope, Selector,
+};
 
 use super::*;
 use crate::config::{self, Command};
@@ -389,7 +393,8 @@ fn failure(args: &ManifestsArgs) -> (Exit, String) {
         stdout: &mut stdout,
         stderr: &mut stderr,
     };
-    let exit = run(args, &mut streams);
+    let ended = run(args, &mut streams);
+    let exit = streams.end(ended);
     (exit, String::from_utf8(stderr).unwrap())
 }
 

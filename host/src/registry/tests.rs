@@ -1,4 +1,4 @@
-use std::{fs, sync::Arc};
+use std::{fs, io, sync::Arc};
 
 use innkeeper_sandbox::testing::guest;
 use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
@@ -17,14 +17,18 @@ struct Said {
 }
 
 /// Runs a command in a thread, while the registry answers in this one.
-async fn run(command: impl FnOnce(&mut Streams<'_>) -> Exit + Send + 'static) -> Said {
+async fn run(
+    command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure> + Send + 'static,
+) -> Said {
     let work = move || {
         let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
-        let exit = command(&mut Streams {
+        let mut streams = Streams {
             stdin: &mut stdin,
             stdout: &mut stdout,
             stderr: &mut stderr,
-        });
+        };
+        let ended = command(&mut streams);
+        let exit = streams.end(ended);
         Said {
             exit,
             out: serde_json::from_slice(&stdout).unwrap_or_default(),

@@ -16,9 +16,10 @@ use innkeeper_sandbox::Recording;
 use innkeeper_schema::{Kinds, Schema, kind_of_crd};
 use serde_json::{Map, Value};
 
-use super::{document::Document, seed};
+use super::seed;
 use crate::{
     config::{Exit, RenderArgs, Streams},
+    document::{self, Document},
     failure::{Failure, OrFail as _},
     run::HASH_KEY_SECRET,
 };
@@ -189,7 +190,8 @@ pub(super) fn grants(
 
 /// Reads the single object of a file; an empty file counts as an empty object.
 fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Failure> {
-    let mut values = values(path, streams)?;
+    let values = yaml::read(&text(path, streams)?);
+    let mut values = values.or_fail(Exit::Usage, format!("failed to parse {}", named(path)))?;
     match (values.pop(), values.is_empty()) {
         (None, _) => Ok(Map::new()),
         (Some(Value::Object(object)), true) => Ok(object),
@@ -252,37 +254,15 @@ fn named(path: &Path) -> String {
     }
 }
 
-fn values(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Value>, Failure> {
+fn text(path: &Path, streams: &mut Streams<'_>) -> Result<String, Failure> {
     let content = bytes(path, streams)?;
-    let text = String::from_utf8(content).or_fail(Exit::Usage, unreadable(path))?;
-    yaml::read(&text).or_fail(Exit::Usage, format!("failed to parse {}", named(path)))
+    String::from_utf8(content).or_fail(Exit::Usage, unreadable(path))
 }
 
-/// Reads the objects of a file; splits lists as `kubectl get -o yaml` prints them.
 fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Failure> {
-    let mut found = Vec::new();
-    for (index, mut value) in values(path, streams)?.into_iter().enumerate() {
-        let kind = value.get("kind").and_then(Value::as_str);
-        let is_list = kind.is_some_and(|kind| kind.ends_with("List"));
-        let items = value.get_mut("items");
-        let items = items.filter(|items| is_list && items.is_array());
-        let items = match items.map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => vec![value],
-        };
-        for item in items {
-            found.push(Document::new(item).map_err(|problem| {
-                let (number, from) = (index + 1, named(path));
-                unusable(format!(
-                    "document {number} of {from} is not an object: {problem}"
-                ))
-            })?);
-        }
-    }
-    Ok(found)
+    document::documents(&text(path, streams)?, &named(path))
 }
 
-/// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

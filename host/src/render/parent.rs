@@ -3,7 +3,7 @@
 use innkeeper_model::{Manifest, Phase};
 use serde_json::{Value, json};
 
-use super::document::Document;
+use crate::document::Document;
 
 /// The UID of a parent that was never in a cluster.
 pub(super) const UID: &str = "00000000-0000-4000-8000-000000000000";

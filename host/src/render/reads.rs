@@ -13,10 +13,8 @@ use innkeeper_policy::Grants;
 use innkeeper_schema::Kinds;
 use serde::Deserialize as _;
 
-use super::{
-    document::Document,
-    observed::{ObservedObjects, present},
-};
+use super::observed::{ObservedObjects, present};
+use crate::document::Document;
 
 /// The source of the reads of one pass.
 ///
@@ -180,9 +178,8 @@ impl Reads for OfflineReads {
 }
 
 fn labels(document: &Document) -> BTreeMap<String, String> {
-    let metadata = document.object.get("metadata");
-    let labels = metadata.and_then(|metadata| metadata.get("labels"));
-    labels
+    document
+        .metadata_field("labels")
         .and_then(|labels| BTreeMap::deserialize(labels).ok())
         .unwrap_or_default()
 }

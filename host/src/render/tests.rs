@@ -194,10 +194,7 @@ impl Given {
         let parent = self.args.parent.as_deref().unwrap();
         let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
         let done = pass(&guest.manifest, call, &self.args, parent, 0, &mut streams);
-        let exit = done.unwrap_or_else(|error| {
-            streams.report(&error);
-            error.exit()
-        });
+        let exit = streams.end(done);
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (exit, text(stdout), text(stderr))
     }

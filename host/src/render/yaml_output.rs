@@ -6,9 +6,10 @@ use innkeeper_plan as plan;
 use innkeeper_sandbox::Said;
 use serde_json::{Map, Value};
 
-use super::{ENCODE, document::Document, observed::ObservedObjects, seed};
+use super::{ENCODE, observed::ObservedObjects, seed};
 use crate::{
     config::Exit,
+    document::Document,
     failure::{Failure, OrFail as _},
 };
 

@@ -45,7 +45,7 @@ pub(super) enum Error {
 }
 
 /// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
-/// Returns none if the key is lost: a new key would change every hash that plugins have used.
+/// Returns none if the key is lost: a new key would change every hash that plugins have used, and prove no retained child.
 pub(super) async fn obtain(
     cluster: &Cluster,
     writer: &Writer,
@@ -59,8 +59,8 @@ pub(super) async fn obtain(
     if !may_create {
         error!(
             "the Secret {namespace}/{SECRET} is missing although plugins have created children: nothing is reconciled \
-            until it is restored; to use a new key, which changes every hash that plugins have used, delete the \
-            ConfigMap {namespace}/{INVENTORY} and restart"
+            until it is restored; to use a new key, which changes every hash that plugins have used and leaves \
+            retained children to adoption, delete the ConfigMap {namespace}/{INVENTORY} and restart"
         );
         return Ok(None);
     }
@@ -95,8 +95,9 @@ async fn ensure_namespace(
 
 /// Gives the key to the passes and to the cache.
 pub(super) fn set(shared: &Shared, key: HashKey) {
-    shared.hash_key.set(key.clone());
-    shared.cluster.set_hash_key(Some(key));
+    // The cache first: a pass begins only with the key, and would miss the retained children in a cache without it.
+    shared.cluster.set_hash_key(Some(key.clone()));
+    shared.hash_key.set(key);
 }
 
 /// Waits until the user has restored a lost key, then gives it to the passes and the cache.

@@ -30,8 +30,15 @@ pub(super) async fn wait(
         return Ok(Warm::new());
     }
     info!("standing by: another process may write");
+    let read = async {
+        // Before the first watches: those of children begin anew with the key.
+        if let Ok(Some(key)) = key::read(cluster, namespace).await {
+            cluster.set_hash_key(Some(key));
+        }
+        Inventory::read(cluster, Arc::clone(writer), namespace).await
+    };
     let inventory = tokio::select! {
-        inventory = Inventory::read(cluster, Arc::clone(writer), namespace) => inventory,
+        inventory = read => inventory,
         () = claim.acquired() => return Ok(Warm::new()),
     };
     let once_made = move |plugin: &PluginName| match &inventory {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{ParentConditions, Waiting, WatchStatus, Why};
+use innkeeper_cluster::{Cluster, ParentConditions, Waiting, WatchStatus, Why};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{Gvk, error_chain};
 use innkeeper_plugin_controller::Served;
@@ -140,9 +140,7 @@ fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
 /// Returns the state of every watch; empty before the host has begun to read.
 fn watches(status: &StatusRegistry) -> Vec<WatchStatus> {
     let cluster = status.cluster.get();
-    cluster
-        .map(|cluster| cluster.status().watches)
-        .unwrap_or_default()
+    cluster.map(Cluster::watches).unwrap_or_default()
 }
 
 fn plugin_state(plugin: &Served) -> PluginState {

@@ -29,26 +29,12 @@ pub(super) const TASK_ENDED: &str = "a task of the host ended";
 #[derive(Default)]
 pub(super) struct Tasks {
     /// Tasks that end only with an error, or with success if their work is done.
-    background: JoinSet<Result<(), Failure>>,
+    pub(super) background: JoinSet<Result<(), Failure>>,
     /// Tasks that end after the request to stop.
-    plugins: JoinSet<Result<(), Failure>>,
+    pub(super) plugins: JoinSet<Result<(), Failure>>,
 }
 
 impl Tasks {
-    pub(super) fn background(
-        &mut self,
-        task: impl Future<Output = Result<(), Failure>> + Send + 'static,
-    ) {
-        self.background.spawn(task);
-    }
-
-    pub(super) fn plugin(
-        &mut self,
-        task: impl Future<Output = Result<(), Failure>> + Send + 'static,
-    ) {
-        self.plugins.spawn(task);
-    }
-
     /// Creates the cache and starts its driver, with a client that nothing else uses.
     pub(super) fn read(
         &mut self,
@@ -64,7 +50,7 @@ impl Tasks {
             ..cluster::Options::new(random_u64())
         };
         let (cluster, driver) = Cluster::new(client, options);
-        self.background(async move {
+        self.background.spawn(async move {
             match driver.run(move || heartbeat.send()).await {
                 Ok(never) => match never {},
                 Err(error) => Err(error).or_fail(Exit::Failure, "the cache ended"),
@@ -193,7 +179,7 @@ pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure
     const PATIENCE: Duration = Duration::from_secs(2);
 
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
-        if cluster.status().unauthorized {
+        if cluster.is_unauthorized() {
             return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
         }
     }
@@ -211,7 +197,7 @@ mod tests {
         // Repeated, because a random order of the branches is right every other time.
         for _ in 0..64 {
             let (mut tasks, stop) = (Tasks::default(), Shutdown::default());
-            tasks.plugin(async { Ok(()) });
+            tasks.plugins.spawn(async { Ok(()) });
             tokio::task::yield_now().await;
             stop.ask();
             tasks.first_death_before(&stop).await.unwrap();
@@ -221,9 +207,11 @@ mod tests {
     #[tokio::test]
     async fn a_failed_task_ends_the_host() {
         let mut tasks = Tasks::default();
-        tasks.background(pending());
-        tasks.plugin(pending());
-        tasks.background(async { Err(Failure::new(Exit::Failure, "on purpose")) });
+        tasks.background.spawn(pending());
+        tasks.plugins.spawn(pending());
+        tasks
+            .background
+            .spawn(async { Err(Failure::new(Exit::Failure, "on purpose")) });
         let ended = tasks.first_death().await;
         assert_eq!(ended.unwrap_err().to_string(), "on purpose");
     }
@@ -231,8 +219,8 @@ mod tests {
     #[tokio::test]
     async fn a_task_that_panics_ends_the_host() {
         let mut tasks = Tasks::default();
-        tasks.plugin(pending());
-        tasks.background(async { panic!("on purpose") });
+        tasks.plugins.spawn(pending());
+        tasks.background.spawn(async { panic!("on purpose") });
         let ended = tasks.first_death().await;
         assert_eq!(ended.unwrap_err().to_string(), TASK_ENDED);
     }
@@ -240,9 +228,9 @@ mod tests {
     #[tokio::test]
     async fn plugins_may_end_one_by_one_but_not_all() {
         let mut tasks = Tasks::default();
-        tasks.background(pending());
-        tasks.plugin(async { Ok(()) });
-        tasks.plugin(async { Ok(()) });
+        tasks.background.spawn(pending());
+        tasks.plugins.spawn(async { Ok(()) });
+        tasks.plugins.spawn(async { Ok(()) });
         let ended = tasks.first_death().await;
         let none = nothing_to_serve(Exit::Failure, 2).to_string();
         assert_eq!(ended.unwrap_err().to_string(), none);

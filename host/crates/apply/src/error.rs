@@ -120,73 +120,58 @@ impl ErrorKind {
         }
     }
 
+    /// The category, and the cause in words.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Exists => ("Exists", "it exists"),
+            Self::Conflict => ("Conflict", "it has changed since it was observed"),
+            Self::Gone => ("Gone", "it is gone"),
+            Self::Forbidden => (
+                "Forbidden",
+                "the host is not allowed to, see `innkeeper manifests` for the permissions that it needs",
+            ),
+            Self::Denied => ("Denied", "the cluster's admission denied it"),
+            Self::NamespaceTerminating => {
+                ("NamespaceTerminating", "its namespace is being deleted")
+            }
+            Self::NamespaceMissing => ("NamespaceMissing", "its namespace does not exist"),
+            Self::Rejected => ("Rejected", "the API server rejected it"),
+            Self::TooLarge => ("TooLarge", "it is too large"),
+            Self::NotServed => ("NotServed", "the cluster does not serve its kind"),
+            Self::Throttled { .. } => ("Throttled", "the API server asks for a pause of"),
+            Self::Unavailable => ("Unavailable", "the API server failed"),
+            Self::Unreachable => ("Unavailable", "no connection to the API server"),
+            Self::NoTurn { .. } => ("Unavailable", "it was not sent within"),
+            Self::NoClaim => ("NoClaim", "this process does not hold the lease"),
+            Self::GaveUp => (AMBIGUOUS, "the API server gave up"),
+            Self::Lost => (AMBIGUOUS, "the connection broke"),
+            Self::TimedOut { .. } => (AMBIGUOUS, "no answer within"),
+            Self::CutOff => (AMBIGUOUS, "this process lost the lease"),
+            Self::Unreadable => (AMBIGUOUS, "the API server's answer cannot be read"),
+            Self::Unbuildable => ("Unbuildable", "it cannot be encoded as a request"),
+        }
+    }
+
     fn message(self, what: &str) -> String {
-        let unknown = format!("failed to learn the result of the attempt to {what}");
-        let why = match self {
-            Self::GaveUp => return unknown,
-            Self::Lost => return format!("{unknown}: the connection broke"),
-            Self::TimedOut { deadline } => {
-                return format!("{unknown}: no answer within {deadline:?}");
-            }
-            Self::CutOff => return format!("{unknown}: this process lost the lease"),
-            Self::Unreadable => {
-                return format!("failed to read the API server's answer to the attempt to {what}");
-            }
-            Self::Throttled { retry_after } => {
-                return format!(
-                    "failed to {what}: the API server asks for a pause of {retry_after:?}"
-                );
-            }
-            Self::NoTurn { deadline } => {
-                return format!("failed to {what}: it was not sent within {deadline:?}");
-            }
-            Self::Exists => "it exists",
-            Self::Conflict => "it has changed since it was observed",
-            Self::Gone => "it is gone",
-            Self::Forbidden => {
-                "the host is not allowed to, see `innkeeper manifests` for the permissions that it needs"
-            }
-            Self::Denied => "the cluster's admission denied it",
-            Self::NamespaceTerminating => "its namespace is being deleted",
-            Self::NamespaceMissing => "its namespace does not exist",
-            Self::Rejected => "the API server rejected it",
-            Self::TooLarge => "it is too large",
-            Self::NotServed => "the cluster does not serve its kind",
-            Self::Unavailable => "the API server failed",
-            Self::Unreachable => "no connection to the API server",
-            Self::NoClaim => "this process does not hold the lease",
-            Self::Unbuildable => "it cannot be encoded as a request",
+        let (category, why) = self.words();
+        let failed = if category == AMBIGUOUS {
+            "failed to learn the result of the attempt to"
+        } else {
+            "failed to"
         };
-        format!("failed to {what}: {why}")
+        match self {
+            Self::Throttled { retry_after: time }
+            | Self::NoTurn { deadline: time }
+            | Self::TimedOut { deadline: time } => format!("{failed} {what}: {why} {time:?}"),
+            _ => format!("{failed} {what}: {why}"),
+        }
     }
 }
 
 impl Error {
     /// Returns the metric label and log field.
     pub const fn category(&self) -> &'static str {
-        match self.kind {
-            ErrorKind::Exists => "Exists",
-            ErrorKind::Conflict => "Conflict",
-            ErrorKind::Gone => "Gone",
-            ErrorKind::Forbidden => "Forbidden",
-            ErrorKind::Denied => "Denied",
-            ErrorKind::NamespaceTerminating => "NamespaceTerminating",
-            ErrorKind::NamespaceMissing => "NamespaceMissing",
-            ErrorKind::Rejected => "Rejected",
-            ErrorKind::TooLarge => "TooLarge",
-            ErrorKind::NotServed => "NotServed",
-            ErrorKind::Throttled { .. } => "Throttled",
-            ErrorKind::Unavailable | ErrorKind::Unreachable | ErrorKind::NoTurn { .. } => {
-                "Unavailable"
-            }
-            ErrorKind::NoClaim => "NoClaim",
-            ErrorKind::GaveUp
-            | ErrorKind::Lost
-            | ErrorKind::TimedOut { .. }
-            | ErrorKind::CutOff
-            | ErrorKind::Unreadable => AMBIGUOUS,
-            ErrorKind::Unbuildable => "Unbuildable",
-        }
+        self.kind.words().0
     }
 
     /// Returns the time of the next attempt.

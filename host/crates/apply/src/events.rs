@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Error, ErrorKind, Writer,
+    Error, ErrorKind, MANAGER, Writer,
     request::{Address, built_in},
 };
 
@@ -30,8 +30,8 @@ const REMEMBERED_MAX: usize = 4096;
 const NOTE_BYTES_MAX: usize = 1024;
 
 /// Makes events, and remembers those that it made.
+#[derive(Default)]
 pub struct Events {
-    instance: String,
     state: Mutex<EventsState>,
 }
 
@@ -66,15 +66,6 @@ enum Due {
 }
 
 impl Events {
-    /// Remembers nothing yet; `instance` names this process in the events that it makes.
-    pub fn new(instance: impl Into<String>) -> Self {
-        let instance: String = instance.into();
-        Self {
-            instance: instance.chars().take(128).collect(),
-            state: Mutex::default(),
-        }
-    }
-
     /// Writes an event, unless the same one was just written.
     ///
     /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
@@ -96,7 +87,7 @@ impl Events {
         let request = match &due {
             Due::Nothing => return Ok(()),
             Due::New(name) => {
-                let body = self.body(plugin, parent, event, name, namespace, now);
+                let body = Self::body(plugin, parent, event, name, namespace, now);
                 address(name).post(&manager, &body)
             }
             Due::Count { name, count } => {
@@ -116,7 +107,6 @@ impl Events {
     }
 
     fn body(
-        &self,
         plugin: &PluginName,
         parent: &Object,
         event: &Event,
@@ -140,7 +130,7 @@ impl Events {
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": micros(now),
             "reportingController": format!("innkeeper.dev/{plugin}"),
-            "reportingInstance": self.instance,
+            "reportingInstance": MANAGER,
             "action": "Reconcile",
             "type": match event.kind {
                 EventType::Normal => "Normal",

@@ -87,15 +87,7 @@ impl<'a> Address<'a> {
     }
 
     fn collection(self) -> core::Request {
-        let Resource { kind, plural, .. } = self.resource;
-        let root = match &*kind.group {
-            "" => format!("/api/{}", kind.version),
-            group => format!("/apis/{group}/{}", kind.version),
-        };
-        core::Request::new(match self.namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
-        })
+        core::Request::new(self.resource.path(self.namespace))
     }
 
     fn what(self, verb: &str) -> String {

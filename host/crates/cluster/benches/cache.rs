@@ -279,18 +279,15 @@ async fn until(
 ) -> anyhow::Result<WatchStatus> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let status = cluster.status();
-        let pods = status
-            .watches
-            .into_iter()
-            .find(|watch| &*watch.kind.kind == "Pod");
+        let mut watches = cluster.watches().into_iter();
+        let pods = watches.find(|watch| &*watch.kind.kind == "Pod");
         if let Some(pods) = pods.filter(&fits) {
             return Ok(pods);
         }
         ensure!(
             Instant::now() < deadline,
             "gave up: {:#?}",
-            cluster.status()
+            cluster.watches()
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -41,8 +41,6 @@ pub struct Observation {
     pub parent: Object,
     /// The controlled and retained objects, in the order of [`child_order`](innkeeper_model::child_order).
     pub children: Vec<Object>,
-    /// Optional kinds that cannot be watched: their children are not seen and must not be written.
-    pub unavailable: Vec<Unavailable>,
 }
 
 /// The result of `observe`.
@@ -75,15 +73,6 @@ pub struct Waiting {
     pub why: Why,
     /// The start of the wait.
     pub since: Instant,
-}
-
-/// An optional kind that is left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unavailable {
-    /// The kind.
-    pub kind: Gvk,
-    /// The reason.
-    pub why: Why,
 }
 
 /// The reason why a kind cannot be read.

@@ -44,14 +44,14 @@ use tokio::time::Instant;
 pub use self::{
     driver::Driver,
     error::Error,
-    interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
+    interest::{ChildInterest, Interest, Observation, Observed, Waiting, Why},
     lease::LeaseReader,
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
-    report::{Status, WatchStatus},
+    report::WatchStatus,
     store::CacheSize,
     stored::Malformed,
     triggers::{Cause, Trigger},
@@ -61,7 +61,6 @@ pub use self::{
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 
 use self::{
-    discovery::ServedKinds,
     present::object_of,
     shared::CacheShared,
     stored::{Shape, keep},
@@ -115,7 +114,8 @@ impl Cluster {
         self.0.options.watch_definitions
     }
 
-    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key.
+    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key, and no object is
+    /// retained for any parent.
     pub fn set_hash_key(&self, key: Option<HashKey>) {
         self.0.state.lock().set_hash_key(key, Instant::now());
         self.0.rearrange.notify_one();
@@ -184,7 +184,10 @@ impl Cluster {
             kind: kind.clone(),
             name: name.to_owned(),
         })?;
-        let shape = Shape::whole(kind);
+        let shape = Shape {
+            hash_key: self.0.state.lock().hash_key().cloned(),
+            ..Shape::whole(kind)
+        };
         let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
         let found = self.0.wire.object(&served, namespace, name, parse).await;
         found.map_err(|source| Error::Read {
@@ -212,16 +215,14 @@ impl Cluster {
         futures::future::join_all(checks).await;
     }
 
-    /// Returns the state of discovery and of every watch, for users and metrics.
-    pub fn status(&self) -> Status {
-        // The only place that holds both locks: the state comes first.
-        let state = self.0.state.lock();
-        Status {
-            kinds: state.kinds().map(ServedKinds::len),
-            discovery_error: self.0.discovery_error.lock().clone(),
-            unauthorized: self.0.unauthorized.load(Ordering::Relaxed),
-            watches: state.statuses(),
-        }
+    /// Returns true if discovery fails because the API server refuses the credentials.
+    pub fn is_unauthorized(&self) -> bool {
+        self.0.unauthorized.load(Ordering::Relaxed)
+    }
+
+    /// Returns the state of every watch, for users and metrics: one entry for each request that lists and watches.
+    pub fn watches(&self) -> Vec<WatchStatus> {
+        self.0.state.lock().statuses()
     }
 }
 

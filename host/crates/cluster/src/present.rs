@@ -71,6 +71,7 @@ pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Obj
             .collect(),
         labels: ours(read("labels"))?,
         annotations: ours(read("annotations"))?,
+        retained_for: stored.retained_for.clone(),
         managed: managed_entries(stored.managed.as_deref())?,
         form,
         json: Arc::clone(&stored.json),

@@ -36,7 +36,7 @@ use super::{
 ///         for (parent, trigger) in registration.triggers(10).await {
 ///             // A parent that is not ready or behind is triggered again when that changes.
 ///             if let Observed::Ready(observed) = registration.observe(&parent).await {
-///                 println!("{parent}: {} children, {}", observed.children.len(), trigger.cause.as_str());
+///                 println!("{parent}: {} children, {:?}", observed.children.len(), trigger.cause);
 ///             }
 ///         }
 ///     }
@@ -142,13 +142,7 @@ impl Registration {
             return Observed::Gone;
         };
         let children = state.children(self.0.subscriber_id, &parent);
-        let namespace = parent.namespace.as_deref();
-        let missing = state.missing_kinds(self.0.subscriber_id, namespace);
-        Observed::Ready(Observation {
-            parent,
-            children,
-            unavailable: missing.unavailable,
-        })
+        Observed::Ready(Observation { parent, children })
     }
 
     /// Returns the reads of the next pass of a parent, limited to the kinds in `granted`.
@@ -232,8 +226,7 @@ impl Registration {
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let missing = self.state().missing_kinds(self.0.subscriber_id, None);
-        missing.waiting
+        self.state().waiting(self.0.subscriber_id, None)
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
@@ -259,7 +252,7 @@ impl Registration {
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
         let state = self.state();
         let namespace = parent.namespace.as_deref();
-        let waiting = state.missing_kinds(self.0.subscriber_id, namespace).waiting;
+        let waiting = state.waiting(self.0.subscriber_id, namespace);
         (!waiting.is_empty()).then(|| Observed::NotReady {
             parent: state.parent(self.0.subscriber_id, parent),
             waiting,

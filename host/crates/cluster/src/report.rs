@@ -1,22 +1,9 @@
-//! The state of discovery and of the watches, for users and metrics.
+//! The state of the watches, for users and metrics.
 
-use innkeeper_model::{Access, Gvk, ResourceVersion};
+use innkeeper_model::{Gvk, ResourceVersion};
 use tokio::time::Instant;
 
 use super::interest::Why;
-
-/// The state of discovery and of every watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// The number of kinds that the cluster serves; none before discovery has answered.
-    pub kinds: Option<usize>,
-    /// The current failure of discovery.
-    pub discovery_error: Option<String>,
-    /// True if discovery fails because the API server refuses the credentials.
-    pub unauthorized: bool,
-    /// One entry for each request that lists and watches.
-    pub watches: Vec<WatchStatus>,
-}
 
 /// The state of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,14 +14,10 @@ pub struct WatchStatus {
     pub namespace: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
-    /// The kept part of each object.
-    pub form: Access,
     /// The number of registrations that share the watch.
     pub users: usize,
     /// The reason that it cannot be used; none: it is synced.
     pub why: Option<Why>,
-    /// The time of its last change between synced, listing and refused.
-    pub since: Instant,
     /// Objects in the cache.
     pub objects: usize,
     /// Size of their JSON texts, in bytes.

@@ -40,7 +40,7 @@ use self::{
 };
 use super::{
     discovery::ServedKinds,
-    interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
+    interest::{ChildInterest, Interest, Waiting, Why},
     present::object_of,
     store::{CacheSize, ObjectKey, Store},
     stored::Stored,
@@ -56,7 +56,7 @@ use super::{
 const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A registration, identified by a number that is never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubscriberId(u64);
 
 /// A parent of one registration.
@@ -95,15 +95,6 @@ impl Subscriber {
         self.triggers.add(parent, trigger);
         self.wake.notify_one();
     }
-}
-
-/// The kinds that passes cannot use.
-#[derive(Debug, Default)]
-pub(super) struct MissingKinds {
-    /// The kinds that block every pass.
-    pub(super) waiting: Vec<Waiting>,
-    /// The optional kinds that are left out.
-    pub(super) unavailable: Vec<Unavailable>,
 }
 
 /// The watches of one registration.
@@ -253,13 +244,21 @@ impl CacheState {
         })
     }
 
+    /// The key of hashes, if it is known.
+    pub(super) const fn hash_key(&self) -> Option<&HashKey> {
+        self.hash_key.as_ref()
+    }
+
     /// Sets or removes the key of hashes.
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
         if self.hash_key != key {
             self.hash_key = key;
-            let hashed = self.slots.iter();
-            let hashed = hashed.filter(|(_, slot)| slot.form() == Access::Hash);
-            let ids: Vec<SlotId> = hashed.map(|(id, _)| *id).collect();
+            // Children may be retained, which only the key proves.
+            let depends = |slot: &WatchSlot| {
+                slot.form() == Access::Hash || slot.users().any(|(_, role)| role == Role::Child)
+            };
+            let slots = self.slots.iter().filter(|(_, slot)| depends(slot));
+            let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
             for id in ids {
                 self.restart(id, now);
             }
@@ -369,15 +368,17 @@ impl CacheState {
         children
     }
 
-    /// Returns the kinds that passes cannot use; with a namespace: the passes of parents in it.
-    pub(super) fn missing_kinds(
+    /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
+    ///
+    /// An optional kind that the cluster does not serve, or that the host may not read, is left out.
+    pub(super) fn waiting(
         &self,
         subscriber_id: SubscriberId,
         namespace: Option<&str>,
-    ) -> MissingKinds {
-        let mut missing = MissingKinds::default();
+    ) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
         let Some(Subscriber { interest, held, .. }) = self.subscribers.get(&subscriber_id) else {
-            return missing;
+            return waiting;
         };
         let children = held.children.iter();
         let children = children.map(|(child, slot)| (slot, &child.kind, child.required));
@@ -386,16 +387,13 @@ impl CacheState {
             if let Some(slot) = self.slots.get(slot)
                 && let Some(why) = self.why(slot, namespace)
                 && let Some(since) = slot.since(namespace)
+                && (required || !why.is_lasting())
             {
                 let kind = kind.clone();
-                if required || !why.is_lasting() {
-                    missing.waiting.push(Waiting { kind, why, since });
-                } else {
-                    missing.unavailable.push(Unavailable { kind, why });
-                }
+                waiting.push(Waiting { kind, why, since });
             }
         }
-        missing
+        waiting
     }
 
     fn number(&mut self) -> u64 {

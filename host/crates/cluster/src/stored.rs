@@ -11,7 +11,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ObjectId, ResourceVersion, Selector,
+    SelectorExt, Uid,
 };
 use serde::Deserialize;
 
@@ -55,7 +56,7 @@ pub(super) struct Shape {
     pub(super) form: Access,
     /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
     pub(super) managers: Option<Arc<BTreeSet<Arc<str>>>>,
-    /// The key for the form `hash`.
+    /// The key for the form `hash` and for the proofs of retained objects; without it, no object is retained.
     pub(super) hash_key: Option<HashKey>,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct Stored {
     pub(super) version: ResourceVersion,
     /// The UID of the controlling owner.
     pub(super) controller: Option<Uid>,
-    /// The identity of the parent for which it is retained.
+    /// The identity of the parent for which it is retained, verified.
     pub(super) retained_for: Option<Arc<str>>,
     /// The kept managedFields entries as a JSON list without times; none if there is none.
     pub(super) managed: Option<Arc<str>>,
@@ -211,7 +212,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
 
     let mut out = begin(&shape.kind, rest.bytes() + metadata.bytes() + 128);
     let start = out.len();
-    let retained_for = write_metadata(&mut out, metadata)?;
+    let mark = write_metadata(&mut out, metadata)?;
     let end = out.len();
     match shape.form {
         Access::Full => {
@@ -220,11 +221,12 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
                 out.raw(name, value);
             }
         }
-        Access::Hash => write_hashes(&mut out, rest, &namespace, &name, shape)?,
+        Access::Hash => write_hashes(&mut out, rest, [&namespace, &name, &uid.0], shape)?,
         Access::Metadata => {}
     }
     out.end();
 
+    let retained_for = mark.and_then(|mark| verified(&mark, &namespace, &name, shape));
     let offset = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
     Ok(Stored {
         namespace: namespace.into(),
@@ -250,7 +252,8 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     out.value(stored.metadata());
     if shape.form == Access::Hash {
         let fields = Fields::parse(&stored.json)?;
-        write_hashes(&mut out, &fields, &stored.namespace, &stored.name, shape)?;
+        let place = [&*stored.namespace, &stored.name, &stored.uid.0];
+        write_hashes(&mut out, &fields, place, shape)?;
     }
     out.end();
     Ok(out.finish().into())
@@ -269,20 +272,18 @@ fn begin(kind: &Gvk, bytes: usize) -> JsonWriter {
 }
 
 /// Writes metadata in the form of guests, and returns the annotation of retained objects.
-fn write_metadata(
+fn write_metadata<'a>(
     out: &mut JsonWriter,
-    metadata: &Fields<'_>,
-) -> Result<Option<Arc<str>>, Malformed> {
-    let mut retained_for = None;
+    metadata: &Fields<'a>,
+) -> Result<Option<Cow<'a, str>>, Malformed> {
+    let mut mark = None;
     out.begin();
     for (name, value) in metadata.iter() {
         match name {
             "resourceVersion" => {}
             "annotations" => {
                 let annotations = Fields::parse_nullable(value)?;
-                if let Some(identity) = string(&annotations, ANNOTATION_RETAINED_FOR)? {
-                    retained_for = Some(identity.into());
-                }
+                mark = string(&annotations, ANNOTATION_RETAINED_FOR)?;
                 let mut kept = annotations
                     .iter()
                     .filter(|(name, _)| *name != LAST_APPLIED)
@@ -298,15 +299,22 @@ fn write_metadata(
         }
     }
     out.end();
-    Ok(retained_for)
+    Ok(mark)
+}
+
+/// Returns the identity in the annotation of a retained object, if the host made it for this object.
+fn verified(mark: &str, namespace: &str, name: &str, shape: &Shape) -> Option<Arc<str>> {
+    let namespace = Some(namespace).filter(|it| !it.is_empty());
+    let id = ObjectId::new(shape.kind.group_kind(), namespace, name);
+    let identity = shape.hash_key.as_ref()?.verified(mark, &id)?;
+    Some(identity.into())
 }
 
 /// Writes the type and the data keys, with a keyed hash in place of every value.
 fn write_hashes(
     out: &mut JsonWriter,
     fields: &Fields<'_>,
-    namespace: &str,
-    name: &str,
+    place: [&str; 3],
     shape: &Shape,
 ) -> Result<(), Malformed> {
     let key = shape.hash_key.as_ref().ok_or(Malformed::NoHashKey)?;
@@ -323,7 +331,7 @@ fn write_hashes(
             let value: Option<Text<'_>> = serde_json::from_str(value)?;
             let value = value.map(|Text(value)| value).unwrap_or_default();
             out.name(data_key);
-            out.string(&value_hash(key, namespace, name, data_key, &value));
+            out.string(&value_hash(key, place, data_key, &value));
         }
         out.end();
     }
@@ -332,16 +340,16 @@ fn write_hashes(
 
 /// Returns the hash of one data value in the form of guests: `hmac-sha256:<hex>`.
 ///
-/// The length of every part precedes it, so that different inputs are never the same bytes. A length starts with a zero
-/// byte, as no other use of the key does.
-fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value: &str) -> String {
-    let mut text = Vec::new();
-    for part in [namespace, name, data_key, value] {
-        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
-        text.extend(length.to_be_bytes());
-        text.extend(part.as_bytes());
-    }
-    format!("hmac-sha256:{}", key.mac(&text).to_hex())
+/// The place is the namespace, name and UID of the object. With the name alone, a user who once knew a value could
+/// confirm a guess about the value in a later object of that name.
+fn value_hash(
+    key: &HashKey,
+    [namespace, name, uid]: [&str; 3],
+    data_key: &str,
+    value: &str,
+) -> String {
+    let hash = key.hash("value", &[namespace, name, uid, data_key, value]);
+    format!("hmac-sha256:{hash}")
 }
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {

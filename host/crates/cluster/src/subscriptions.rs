@@ -11,6 +11,7 @@ use std::{
 use innkeeper_model::{Access, Expression, Selector, SelectorExt};
 
 use super::{
+    state::Reader,
     store::{Change, ObjectKey, Store, label},
     stored::Stored,
 };
@@ -78,34 +79,23 @@ fn required_label(expression: &Expression) -> Option<String> {
 }
 
 /// Readers with the form in which they see the objects.
-type Readers<R> = BTreeMap<R, Access>;
+type Readers = BTreeMap<Reader, Access>;
 
 /// The lists of a bucket by their selectors.
-type Lists<R> = BTreeMap<Expressions, Readers<R>>;
+type Lists = BTreeMap<Expressions, Readers>;
 
 /// The subscriptions to one watch.
-#[derive(Debug)]
-pub(super) struct Subscriptions<R> {
-    objects: BTreeMap<ObjectKey, Readers<R>>,
-    lists: BTreeMap<Bucket, Lists<R>>,
-    kind: Readers<R>,
-    held: BTreeMap<R, BTreeSet<Subscription>>,
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    objects: BTreeMap<ObjectKey, Readers>,
+    lists: BTreeMap<Bucket, Lists>,
+    kind: Readers,
+    held: BTreeMap<Reader, BTreeSet<Subscription>>,
 }
 
-impl<R> Default for Subscriptions<R> {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            lists: BTreeMap::new(),
-            kind: BTreeMap::new(),
-            held: BTreeMap::new(),
-        }
-    }
-}
-
-impl<R: Clone + Ord> Subscriptions<R> {
+impl Subscriptions {
     /// Adds a subscription.
-    pub(super) fn add(&mut self, reader: &R, to: &Subscription, access: Access) {
+    pub(super) fn add(&mut self, reader: &Reader, to: &Subscription, access: Access) {
         let readers = match to {
             Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
             Subscription::List(ListKey {
@@ -123,7 +113,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
     }
 
     /// Removes all subscriptions of a reader except these.
-    pub(super) fn retain(&mut self, reader: &R, keep: &BTreeSet<Subscription>) {
+    pub(super) fn retain(&mut self, reader: &Reader, keep: &BTreeSet<Subscription>) {
         let Some(held) = self.held.get_mut(reader) else {
             return;
         };
@@ -154,23 +144,23 @@ impl<R: Clone + Ord> Subscriptions<R> {
     }
 
     /// Returns every reader with a subscription.
-    pub(super) fn readers(&self) -> impl Iterator<Item = &R> {
+    pub(super) fn readers(&self) -> impl Iterator<Item = &Reader> {
         self.held.keys()
     }
 
     /// Returns the readers that could not read the kind.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &R> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Reader> {
         self.kind.keys()
     }
 
     /// Returns the readers for which a change makes a difference.
-    pub(super) fn touched(&self, change: &Change) -> BTreeSet<R> {
+    pub(super) fn touched(&self, change: &Change) -> BTreeSet<Reader> {
         let mut touched = BTreeSet::new();
         if self.held.is_empty() || !change.shows() {
             return touched;
         }
         let in_metadata = change.shows_in_metadata();
-        let mut add = |readers: &Readers<R>| {
+        let mut add = |readers: &Readers| {
             let sees = |access: &Access| *access != Access::Metadata || in_metadata;
             let seeing = readers.iter().filter(|(_, access)| sees(access));
             touched.extend(seeing.map(|(reader, _)| reader.clone()));
@@ -186,7 +176,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
         touched
     }
 
-    fn each_list(&self, stored: &Stored, add: &mut impl FnMut(&Readers<R>)) {
+    fn each_list(&self, stored: &Stored, add: &mut impl FnMut(&Readers)) {
         let labels = stored.label_map();
         let pairs: Vec<Option<Arc<str>>> = labels
             .iter()
@@ -210,7 +200,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
 }
 
 /// Removes a reader, and the subject that it was the last reader of.
-fn remove_reader<K: Ord, R: Ord>(subjects: &mut BTreeMap<K, Readers<R>>, key: &K, reader: &R) {
+fn remove_reader<K: Ord>(subjects: &mut BTreeMap<K, Readers>, key: &K, reader: &Reader) {
     if let Some(readers) = subjects.get_mut(key) {
         readers.remove(reader);
         if readers.is_empty() {
@@ -222,8 +212,11 @@ fn remove_reader<K: Ord, R: Ord>(subjects: &mut BTreeMap<K, Readers<R>>, key: &K
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stored::{Shape, keep};
-    use innkeeper_model::{Gvk, parse_selector};
+    use crate::{
+        state::SubscriberId,
+        stored::{Shape, keep},
+    };
+    use innkeeper_model::{GroupKind, Gvk, ObjectId, parse_selector};
 
     fn stored(namespace: &str, name: &str, app: &str, spec: u8) -> Stored {
         let text = format!(
@@ -236,24 +229,30 @@ mod tests {
         Change { before, after }
     }
 
-    struct Read(Subscriptions<&'static str>);
+    fn reader(name: &str) -> Reader {
+        let parent = ObjectId::new(GroupKind::new("", "Pond"), None, name);
+        Reader {
+            subscriber_id: SubscriberId::default(),
+            parent,
+        }
+    }
+
+    struct Read(Subscriptions);
 
     impl Read {
-        fn list(
-            &mut self,
-            reader: &'static str,
-            namespace: Option<&str>,
-            text: &str,
-        ) -> Subscription {
+        fn list(&mut self, name: &str, namespace: Option<&str>, text: &str) -> Subscription {
             let selector = parse_selector(text).unwrap();
             let key = ListKey::new(namespace, &selector, &Store::default());
             let to = Subscription::List(key);
-            self.0.add(&reader, &to, Access::Full);
+            self.0.add(&reader(name), &to, Access::Full);
             to
         }
 
-        fn touched(&self, change: &Change) -> Vec<&'static str> {
-            self.0.touched(change).into_iter().collect()
+        fn touched(&self, change: &Change) -> Vec<String> {
+            let touched = self.0.touched(change).into_iter();
+            touched
+                .map(|reader| reader.parent.name.to_string())
+                .collect()
         }
     }
 
@@ -261,7 +260,7 @@ mod tests {
     fn a_change_touches_exactly_its_readers() {
         let mut read = Read(Subscriptions::default());
         let absent = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0.add(&"absent", &absent, Access::Full);
+        read.0.add(&reader("absent"), &absent, Access::Full);
         read.list("web", Some("demo"), "app=web");
         read.list("all", None, "");
         read.list("other namespace", Some("other"), "");
@@ -289,8 +288,8 @@ mod tests {
     fn metadata_readers_do_not_see_the_rest() {
         let mut read = Read(Subscriptions::default());
         let to = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0.add(&"metadata", &to, Access::Metadata);
-        read.0.add(&"full", &to, Access::Full);
+        read.0.add(&reader("metadata"), &to, Access::Metadata);
+        read.0.add(&reader("full"), &to, Access::Full);
         let spec = change(
             Some(stored("demo", "a", "web", 1)),
             Some(stored("demo", "a", "web", 2)),
@@ -303,11 +302,12 @@ mod tests {
         let mut read = Read(Subscriptions::default());
         read.list("p", None, "app=web");
         let kept = read.list("p", None, "app=db");
-        read.0.retain(&"p", &BTreeSet::from([kept]));
+        read.0.retain(&reader("p"), &BTreeSet::from([kept]));
         let web = change(None, Some(stored("demo", "a", "web", 1)));
         let db = change(None, Some(stored("demo", "a", "db", 1)));
-        assert_eq!((read.touched(&web), read.touched(&db)), (vec![], vec!["p"]));
-        read.0.retain(&"p", &BTreeSet::new());
+        assert_eq!(read.touched(&web), [""; 0]);
+        assert_eq!(read.touched(&db), ["p"]);
+        read.0.retain(&reader("p"), &BTreeSet::new());
         assert_eq!(read.touched(&db), [""; 0]);
         assert_eq!(read.0.readers().count(), 0);
         assert!(read.0.lists.is_empty() && read.0.objects.is_empty());

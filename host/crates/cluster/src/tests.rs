@@ -149,7 +149,7 @@ impl World {
         }
         panic!(
             "{seen:?} instead of {expected:?}: {:#?}",
-            self.cluster.status()
+            self.cluster.watches()
         );
     }
 
@@ -159,14 +159,14 @@ impl World {
             assert!(
                 Instant::now() < deadline,
                 "{what}: {:#?}",
-                self.cluster.status()
+                self.cluster.watches()
             );
             sleep(Duration::from_millis(2)).await;
         }
     }
 
     fn why(&self, kind: &Gvk) -> Option<Why> {
-        let watches = self.cluster.status().watches.into_iter();
+        let watches = self.cluster.watches().into_iter();
         watches
             .filter(|watch| watch.kind == *kind)
             .find_map(|watch| watch.why)
@@ -174,7 +174,7 @@ impl World {
 
     /// Returns true if a watch has reached this version.
     fn is_at(&self, version: u64) -> bool {
-        let watches = self.cluster.status().watches;
+        let watches = self.cluster.watches();
         watches
             .iter()
             .any(|watch| watch.version == ResourceVersion(version))
@@ -759,12 +759,12 @@ async fn f10_a_server_that_is_down_at_the_start_is_waited_for() {
     tasks.spawn(driver.run(|| {}));
     let registration = cluster.register(interest());
     let deadline = Instant::now() + PATIENCE;
-    while cluster.status().discovery_error.is_none() {
+    while cluster.0.discovery_error.lock().is_none() {
         assert!(Instant::now() < deadline, "no error was noticed");
         sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(registration.waiting()[0].why, Why::Discovering);
-    assert!(cluster.status().kinds.is_none());
+    assert!(cluster.0.state.lock().kinds().is_none());
     assert!(tasks.try_join_next().is_none(), "it tries again");
 }
 

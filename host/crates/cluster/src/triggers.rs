@@ -29,24 +29,6 @@ pub enum Cause {
     Resync,
 }
 
-impl Cause {
-    /// The name in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ParentChanged => "parent-changed",
-            Self::ParentGone => "parent-gone",
-            Self::ChildChanged => "child-changed",
-            Self::RelatedChanged => "related-changed",
-            Self::KindChanged => "kind-changed",
-            Self::CaughtUp => "caught-up",
-            Self::Swapped => "swapped",
-            Self::ParentStatus => "parent-status",
-            Self::Listed => "listed",
-            Self::Resync => "resync",
-        }
-    }
-}
-
 /// The trigger of a pass; for order and logs only, never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {

@@ -11,7 +11,7 @@ use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, TryStreamExt as _};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use innkeeper_model::{Access, Resource, ResourceVersion, Scope, Selector};
+use innkeeper_model::{Access, Resource, ResourceVersion, Selector};
 use kube::{
     Client,
     client::Body,
@@ -151,12 +151,6 @@ pub(super) fn selector_text(selector: &Selector) -> Option<String> {
     (!selector.selects_all()).then(|| selector.to_string())
 }
 
-impl WatchTarget {
-    fn urls(&self) -> Urls {
-        Urls::new(path(&self.served, self.namespace.as_deref()))
-    }
-}
-
 /// One page of a list.
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
@@ -290,7 +284,7 @@ impl Wire {
                 .at(&version.to_string())
                 .matching(VersionMatch::NotOlderThan);
         }
-        let urls = target.urls();
+        let urls = urls(&target.served, target.namespace.as_deref());
         let request = match target.form {
             Access::Metadata => urls.list_metadata(&params),
             Access::Full | Access::Hash => urls.list(&params),
@@ -312,7 +306,7 @@ impl Wire {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let urls = target.urls();
+        let urls = urls(&target.served, target.namespace.as_deref());
         let mut request = match target.form {
             Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
@@ -344,8 +338,7 @@ impl Wire {
         name: &str,
         parse: impl FnOnce(&str) -> Result<T, Malformed>,
     ) -> Result<Option<T>, WireFailure> {
-        let urls = Urls::new(path(served, namespace));
-        let request = urls.get(name, &GetParams::default())?;
+        let request = urls(served, namespace).get(name, &GetParams::default())?;
         match self.text(request, self.options.object_bytes_max).await {
             Ok(text) => Ok(Some(parse(&text)?)),
             Err(failure) if failure.is_not_found() => Ok(None),
@@ -476,16 +469,8 @@ fn client_error(error: io::Error) -> kube::Error {
     error.downcast().unwrap_or_else(wrapped)
 }
 
-/// The URL path of the objects of a kind, in all namespaces or in one.
-fn path(served: &Resource, namespace: Option<&str>) -> String {
-    let root = match &*served.kind.group {
-        "" => format!("/api/{}", served.kind.version),
-        group => format!("/apis/{group}/{}", served.kind.version),
-    };
-    match namespace.filter(|_| served.scope == Scope::Namespaced) {
-        Some(namespace) => format!("{root}/namespaces/{namespace}/{}", served.plural),
-        None => format!("{root}/{}", served.plural),
-    }
+fn urls(served: &Resource, namespace: Option<&str>) -> Urls {
+    Urls::new(served.path(namespace))
 }
 
 fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> WireFailure {

@@ -58,7 +58,8 @@ impl ControllerFamilies {
 }
 
 /// The result of a pass, with the label values of controller-runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum PassResult {
     /// The pass succeeded; the next one runs after a change.
     Success,
@@ -68,17 +69,6 @@ pub enum PassResult {
     Requeue,
     /// The pass failed.
     Error,
-}
-
-impl PassResult {
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::RequeueAfter => "requeue_after",
-            Self::Requeue => "requeue",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// The metrics of one controller; clones share them.
@@ -213,7 +203,7 @@ impl RunningPass {
         let queue = self.metrics.queue();
         let seconds = self.began.elapsed().as_secs_f64();
         let [name] = controller.clone();
-        let ended = [name, ("result", result.label().to_owned())];
+        let ended = [name, ("result", result.to_string())];
         families.reconciles.get_or_create_owned(&ended).inc();
         families
             .reconcile_seconds

@@ -152,7 +152,8 @@ pub struct Fault {
 }
 
 /// The kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "camelCase")]
 pub enum FaultKind {
     /// A temporary failure; the host retries with back-off.
     Retry,

@@ -27,7 +27,9 @@ pub struct Condition {
 }
 
 /// The status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr,
+)]
 pub enum ConditionStatus {
     /// The condition holds.
     True,
@@ -35,17 +37,6 @@ pub enum ConditionStatus {
     False,
     /// The host does not know yet.
     Unknown,
-}
-
-impl ConditionStatus {
-    /// Returns the text in the API: `True`, `False` or `Unknown`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
 }
 
 /// The types and reasons of the host's own conditions.
@@ -65,7 +56,7 @@ pub mod reason {
     pub const MEMORY_EXCEEDED: &str = "MemoryExceeded";
     /// The answer breaks a rule of the contract.
     pub const OUTPUT_REJECTED: &str = "OutputRejected";
-    /// The answer holds a child that the plugin may not create.
+    /// The answer holds a child that the plugin may not create or adopt.
     pub const CHILD_FORBIDDEN: &str = "ChildForbidden";
     /// An object with the child's name exists and does not belong to this parent.
     pub const CHILD_NOT_OWNED: &str = "ChildNotOwned";

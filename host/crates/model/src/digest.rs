@@ -43,11 +43,6 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 impl Digest {
-    /// A digest that was computed elsewhere.
-    pub(crate) const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
     /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())

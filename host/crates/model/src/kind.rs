@@ -129,7 +129,9 @@ impl fmt::Display for Gvk {
 }
 
 /// The scope of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
 pub enum Scope {
     /// Every object is in a namespace.
     Namespaced,
@@ -158,8 +160,7 @@ impl ObjectId {
         }
     }
 
-    /// Returns `<group>/<kind>/<namespace>/<name>`, the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR);
-    /// the parts of the core group and of cluster-scoped objects are empty.
+    /// Returns `<group>/<kind>/<namespace>/<name>`; the parts of the core group and of cluster-scoped objects are empty.
     pub fn identity(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         let GroupKind { group, kind } = &self.kind;

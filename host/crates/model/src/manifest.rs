@@ -87,8 +87,11 @@ pub struct ReadKind {
 }
 
 /// The part of an object that a guest sees, ordered from most to least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Access {
     /// The whole object.
     Full,
@@ -96,17 +99,6 @@ pub enum Access {
     Hash,
     /// `apiVersion`, `kind` and `metadata`.
     Metadata,
-}
-
-/// `full`, `hash` or `metadata`.
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "full",
-            Self::Hash => "hash",
-            Self::Metadata => "metadata",
-        })
-    }
 }
 
 /// The namespaces in which objects are read.

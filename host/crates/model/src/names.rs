@@ -16,7 +16,8 @@ pub const ANNOTATION_KEY: &str = "innkeeper.dev/key";
 /// Annotation on every child: a keyed hash of the last applied object.
 pub const ANNOTATION_APPLIED: &str = "innkeeper.dev/applied";
 
-/// Annotation on a child that is kept without an owner: `<group>/<kind>/<namespace>/<name>` of its parent.
+/// Annotation on a child that is kept without an owner: its parent and the host's proof, see
+/// [`HashKey::retained_for`](super::HashKey::retained_for).
 pub const ANNOTATION_RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
 /// Annotation on a parent that makes the host remove its finalizer without running the guest.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{ANNOTATION_DEPTH, ANNOTATION_RETAINED_FOR, Access, Gvk, ObjectId};
+use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
 
 /// The UID of an object: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +67,9 @@ pub struct Object {
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Annotations below `innkeeper.dev/`.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// The identity of the parent for which the host retains the object, if the annotation is
+    /// [verified](super::HashKey::verified).
+    pub retained_for: Option<Arc<str>>,
     /// The managedFields entries of the host's own managers; those of others are not kept.
     pub managed: Vec<ManagedEntry>,
     /// The part of the object that `json` holds.
@@ -96,9 +99,9 @@ impl Object {
         self.annotations.get(name).map(|value| &**value)
     }
 
-    /// Returns true if the object outlives its parent: it has no controller, and the annotation that names the parent.
+    /// Returns true if the object outlives its parent: it has no controller, and the host's proof for the parent.
     pub fn is_retained(&self) -> bool {
-        self.controller.is_none() && self.annotation(ANNOTATION_RETAINED_FOR).is_some()
+        self.controller.is_none() && self.retained_for.is_some()
     }
 
     /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.

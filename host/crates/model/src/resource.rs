@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::{Digest, Gvk, Scope};
+use super::{Gvk, ObjectId, Scope, hex};
 
 /// A kind as discovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,23 @@ pub struct Resource {
     pub plural: Arc<str>,
     /// The scope of the kind.
     pub scope: Scope,
+}
+
+impl Resource {
+    /// The URL path of the objects, in all namespaces or in one; a cluster-scoped kind is in none.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let Self {
+            kind,
+            plural,
+            scope,
+        } = self;
+        let root = if kind.group.is_empty() { "api" } else { "apis" };
+        let version = kind.api_version();
+        match namespace.filter(|_| *scope == Scope::Namespaced) {
+            Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{version}/{plural}"),
+        }
+    }
 }
 
 /// The kinds that the cluster serves now.
@@ -41,18 +58,43 @@ impl HashKey {
         &self.0
     }
 
-    /// Computes the keyed hash of a text: its HMAC-SHA-256.
+    /// Returns the keyed hash of texts, in hexadecimal digits.
     ///
-    /// The first bytes have to differ between uses, so that no use gives away a hash of another one.
+    /// `usage` names the use of the hash, so that no hash of one use is valid in another. The length of every text precedes
+    /// it, so that different texts are never the same bytes.
+    pub fn hash(&self, usage: &str, texts: &[&str]) -> String {
+        let mut mac = self.mac();
+        for text in [usage].iter().chain(texts) {
+            let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            mac.update(&length.to_be_bytes());
+            mac.update(text.as_bytes());
+        }
+        hex(&mac.finalize().into_bytes())
+    }
+
+    /// Returns the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR) on a child:
+    /// `<group>/<kind>/<namespace>/<name> v1:<hash>`, the identity of the parent and the proof of the host.
     ///
-    /// # Panics
-    ///
-    /// Never: an HMAC takes a key of any length.
-    pub fn mac(&self, text: &[u8]) -> Digest {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0)
-            .expect("an HMAC should take a key of any length");
-        mac.update(text);
-        Digest::new(mac.finalize().into_bytes().into())
+    /// The hash covers both identities. Without it, a claim template of a StatefulSet could make any object a child of
+    /// any parent, and a child could be copied.
+    pub fn retained_for(&self, parent: &ObjectId, child: &ObjectId) -> String {
+        self.with_proof(&parent.identity(), child)
+    }
+
+    /// Returns the identity of the parent in the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR) on
+    /// a child; none if this key did not make the value for this child.
+    pub fn verified<'a>(&self, value: &'a str, child: &ObjectId) -> Option<&'a str> {
+        let (identity, _) = value.split_once(' ')?;
+        (self.with_proof(identity, child) == value).then_some(identity)
+    }
+
+    fn mac(&self) -> Hmac<Sha256> {
+        Hmac::new_from_slice(self.as_bytes()).expect("an HMAC should take a key of any length")
+    }
+
+    fn with_proof(&self, parent: &str, child: &ObjectId) -> String {
+        let hash = self.hash("retained-for", &[parent, &child.identity()]);
+        format!("{parent} v1:{hash}")
     }
 }
 
@@ -60,5 +102,52 @@ impl HashKey {
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_uses_of_a_hash_cannot_be_shifted() {
+        let key = HashKey::new(*b"key");
+        let hash = key.hash("use", &["a", "bc"]);
+        assert_eq!(hash.len(), 64);
+        for (usage, texts) in [
+            ("use", &["ab", "c"][..]),
+            ("use", &["a", "b", "c"]),
+            ("use", &["abc"]),
+            ("use", &["a", "bc", ""]),
+            ("usea", &["", "bc"]),
+            ("other", &["a", "bc"]),
+        ] {
+            assert_ne!(key.hash(usage, texts), hash, "{usage} {texts:?}");
+        }
+        assert_ne!(HashKey::new(*b"other").hash("use", &["a", "bc"]), hash);
+    }
+
+    #[test]
+    fn a_mark_is_valid_for_its_parent_child_and_key_only() {
+        let id = |text| ObjectId::parse_identity(text).unwrap();
+        let (parent, child) = (id("g/Web/demo/shop"), id("/Secret/demo/a"));
+        let key = HashKey::new(*b"key");
+        let value = key.retained_for(&parent, &child);
+        assert_eq!(key.verified(&value, &child), Some("g/Web/demo/shop"));
+        for other in ["/Secret/demo/b", "/Secret/other/a", "/ConfigMap/demo/a"] {
+            assert_eq!(key.verified(&value, &id(other)), None, "{other}");
+        }
+        let proof = value.split_once(' ').unwrap().1;
+        for forged in [
+            "",
+            "g/Web/demo/shop",
+            "g/Web/demo/shop ",
+            &format!("g/Web/demo/other {proof}"),
+            &format!("{value} "),
+            &format!(" {proof}"),
+        ] {
+            assert_eq!(key.verified(forged, &child), None, "{forged}");
+        }
+        assert_eq!(HashKey::new(*b"other").verified(&value, &child), None);
     }
 }

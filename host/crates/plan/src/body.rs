@@ -7,7 +7,7 @@ use innkeeper_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Context, fields, ownership};
+use super::{Context, children, fields, ownership};
 
 /// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
@@ -121,7 +121,8 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     }
     match child.removal {
         RemovalPolicy::Retain => {
-            annotate(ANNOTATION_RETAINED_FOR, &context.parent.id().identity());
+            let mark = context.mark(&children::id(child));
+            annotate(ANNOTATION_RETAINED_FOR, &mark);
         }
         RemovalPolicy::Delete => {
             let owners = json!([ownership::owner_reference(context.parent)]);
@@ -184,5 +185,5 @@ pub(super) fn applied(
         text.push('\n');
         text += &json!([entry.key, entry.length, entry.alphabet]).to_string();
     }
-    format!("{APPLIED_VERSION}{}", key.mac(text.as_bytes()).to_hex())
+    format!("{APPLIED_VERSION}{}", key.hash("applied", &[&text]))
 }

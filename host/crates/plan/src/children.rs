@@ -9,6 +9,7 @@ use innkeeper_model::{
     ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind, LABEL_PLUGIN, Object,
     ObjectId, Operation, Ownership, RemovalPolicy,
 };
+use innkeeper_policy::check_adoption;
 use serde_json::Value;
 
 use super::{
@@ -69,7 +70,7 @@ pub(super) fn plan(
     plan.operations.extend(applies.into_iter().chain(prunes));
 }
 
-fn id(child: &Child) -> ObjectId {
+pub(super) fn id(child: &Child) -> ObjectId {
     ObjectId::new(
         child.kind.group_kind(),
         child.namespace.as_deref(),
@@ -144,11 +145,13 @@ fn missing(
 
 /// Plans a child whose name is taken by an object that does not belong to the parent.
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
-    let granted = context.adoptable.contains(&id.kind);
+    let granted = context.grants.allows_adoption(&id.kind);
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        return none(Progress::NotOwned);
+        return none(Progress::NotOwned {
+            unproven: ownership::is_unproven(object),
+        });
     }
     if !(granted && asked) {
         return none(Progress::Adoptable { granted });
@@ -156,8 +159,13 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     if object.is_deleting() {
         return none(Progress::Deleting);
     }
+    if let Err(rejection) = check_adoption(object, context.grants) {
+        return none(Progress::NotAllowed {
+            rule: rejection.to_string(),
+        });
+    }
     let to = ownership_of(child);
-    let patch = ownership::adoption(object, context.parent, context.plugin, to);
+    let patch = ownership::adoption(context, object, to);
     transferred(child, id, object, patch, to)
 }
 
@@ -194,7 +202,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
     // would be bound.
-    if let Some(patch) = ownership::transfer(object, context.parent, to) {
+    if let Some(patch) = ownership::transfer(context, object, to) {
         return transferred(child, id, object, patch, to);
     }
     if child.apply != ApplyPolicy::Always {
@@ -228,8 +236,9 @@ fn prunes(
     let blocks = |child: &PlannedChild| {
         matches!(
             child.progress,
-            Progress::NotOwned
+            Progress::NotOwned { .. }
                 | Progress::Adoptable { .. }
+                | Progress::NotAllowed { .. }
                 | Progress::NotServed { required: true }
         )
     };

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
-    ANNOTATION_ADOPT, Condition, ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry,
-    reason,
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, Condition, ConditionStatus, Fault, FaultKind,
+    ObjectId, Operation, Retry, reason,
 };
 
 use super::{Plan, PlannedChild, Progress, readiness, text::first_of};
@@ -85,18 +85,7 @@ pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
 
 /// Returns all failures. Those that only a user can mend come first, because the condition shows the first one whole.
 fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
-    let not_owned = plan
-        .children
-        .iter()
-        .filter(|child| child.progress == Progress::NotOwned)
-        .map(|child| WriteFailure {
-            reason: reason::CHILD_NOT_OWNED,
-            message: format!(
-                "{} exists and does not belong to this parent: delete it, or give the child another name",
-                child.id
-            ),
-            retry: Retry::Backoff,
-        });
+    let refused = plan.children.iter().filter_map(refused);
     let adoptions = [true, false]
         .into_iter()
         .filter_map(|granted| adoption(plan, granted));
@@ -108,17 +97,46 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
         .parent
         .clone()
         .into_iter()
-        .chain(not_owned)
+        .chain(refused)
         .chain(adoptions)
         .chain(written)
         .collect();
     failures.sort_by_key(|failure| match failure.reason {
-        reason::CHILD_NOT_OWNED => 0,
+        reason::CHILD_NOT_OWNED | reason::CHILD_FORBIDDEN => 0,
         reason::ADOPTION_PENDING => 1,
         reason::CHILD_REJECTED => 2,
         _ => 3,
     });
     failures
+}
+
+/// Returns the failure of a child whose name is taken by an object that the host does not give to the parent.
+fn refused(child: &PlannedChild) -> Option<WriteFailure> {
+    let id = &child.id;
+    let (reason, message) = match &child.progress {
+        Progress::NotOwned { unproven: false } => (
+            reason::CHILD_NOT_OWNED,
+            format!(
+                "{id} exists and does not belong to this parent: delete it, or give the child another name"
+            ),
+        ),
+        Progress::NotOwned { unproven: true } => (
+            reason::CHILD_NOT_OWNED,
+            format!(
+                "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: delete the object, or remove the annotation and adopt the object"
+            ),
+        ),
+        Progress::NotAllowed { rule } => (
+            reason::CHILD_FORBIDDEN,
+            format!("{id} exists and cannot be adopted, change it or the grants: {rule}"),
+        ),
+        _ => return None,
+    };
+    Some(WriteFailure {
+        reason,
+        message,
+        retry: Retry::Backoff,
+    })
 }
 
 /// Returns one failure for all children to adopt: the user should see all of them before agreeing.

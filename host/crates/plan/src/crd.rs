@@ -5,8 +5,7 @@ mod schema;
 use std::fmt::Display;
 
 use innkeeper_model::{
-    ANNOTATION_APPLIED, HashKey, LABEL_PLUGIN, Object, ParentKind, PluginName, ResourceVersion,
-    Scope, Uid,
+    ANNOTATION_APPLIED, HashKey, LABEL_PLUGIN, Object, ParentKind, PluginName, ResourceVersion, Uid,
 };
 use serde_json::{Map, Value, json};
 
@@ -127,10 +126,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
             "has the plural \"{found}\", the plugin's parent has \"{plural}\": make them the same"
         ));
     }
-    let scope = match parent.scope {
-        Scope::Namespaced => "Namespaced",
-        Scope::Cluster => "Cluster",
-    };
+    let scope = parent.scope.to_string();
     let found = spec("/scope");
     if found != scope {
         return refused(format!(

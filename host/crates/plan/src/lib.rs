@@ -49,9 +49,10 @@ pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 
 use innkeeper_model::{
-    GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
-    Readiness, Resources,
+    Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,
+    Resources,
 };
+use innkeeper_policy::Grants;
 
 /// The inputs of a plan besides the observed objects and the answer.
 #[derive(Clone, Copy)]
@@ -62,7 +63,7 @@ pub struct Context<'a> {
     pub manager: &'a str,
     /// The manifest that the plugin returned from `describe`.
     pub manifest: &'a Manifest,
-    /// The key of the applied annotation.
+    /// The key of the applied annotation and of the proofs of retained children.
     pub hash_key: &'a HashKey,
     /// The parent as observed at the start of the pass.
     pub parent: &'a Object,
@@ -70,8 +71,15 @@ pub struct Context<'a> {
     pub phase: Phase,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
-    /// The kinds of which the plugin may adopt objects.
-    pub adoptable: &'a BTreeSet<GroupKind>,
+    /// The grants of the plugin, which decide about adoption.
+    pub grants: &'a Grants,
+}
+
+impl Context<'_> {
+    /// Returns the annotation of a child that is retained for the parent.
+    fn mark(&self, child: &ObjectId) -> String {
+        self.hash_key.retained_for(&self.parent.id(), child)
+    }
 }
 
 /// The writes for one parent, and the progress of each child.
@@ -142,12 +150,20 @@ pub enum Progress {
         required: bool,
     },
     /// An object of its name exists and does not belong to the parent.
-    NotOwned,
+    NotOwned {
+        /// True if it is marked as retained without the host's proof.
+        unproven: bool,
+    },
     /// An object of its name exists without an owner; adoption needs both the parent's annotation and a grant, and only
     /// one of them exists.
     Adoptable {
         /// True if the grant exists; otherwise the parent's annotation exists.
         granted: bool,
+    },
+    /// An object of its name exists without an owner, and has fields that the plugin may not give to a child.
+    NotAllowed {
+        /// The rule that the object breaks.
+        rule: String,
     },
 }
 

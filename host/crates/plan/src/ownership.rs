@@ -1,7 +1,9 @@
 //! The owner of an object, and the patches that change it.
 
-use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName};
+use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership};
 use serde_json::{Map, Value, json};
+
+use super::Context;
 
 /// The owner of an existing object, as seen from a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,8 +16,8 @@ pub enum Owner {
 
 /// Decides if an existing object belongs to a parent; its name proves nothing.
 ///
-/// An object belongs to the parent if the parent's UID controls it, or if it has no controller and is retained for a
-/// parent of this identity.
+/// An object belongs to the parent if the parent's UID controls it, or if it has no controller and the host's proof that
+/// it is retained for a parent of this identity.
 pub fn owner(existing: &Object, parent: &Object) -> Owner {
     match &existing.controller {
         Some(controller) if *controller == parent.uid => Owner::Ours(Ownership::Owned),
@@ -25,12 +27,18 @@ pub fn owner(existing: &Object, parent: &Object) -> Owner {
 }
 
 fn is_retained_for(existing: &Object, parent: &Object) -> bool {
-    existing.annotation(ANNOTATION_RETAINED_FOR) == Some(&parent.id().identity())
+    existing.retained_for.as_deref() == Some(&parent.id().identity())
 }
 
 /// Returns true if an object has neither a controller nor a `retained-for` annotation.
 pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
+}
+
+/// Returns true if an object without a controller is marked as retained without the host's proof.
+pub(super) fn is_unproven(object: &Object) -> bool {
+    let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+    marked && object.controller.is_none() && object.retained_for.is_none()
 }
 
 /// Returns the ownerReference to a parent.
@@ -48,7 +56,8 @@ pub(super) fn owner_reference(parent: &Object) -> Value {
 /// Returns the JSON patch that changes the link of a child to its parent; `None` if the link is already as desired.
 ///
 /// The patch changes only the ownerReference and the annotation, and it tests the observed UID and resourceVersion.
-pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Option<Value> {
+pub(super) fn transfer(context: &Context<'_>, object: &Object, to: Ownership) -> Option<Value> {
+    let parent = context.parent;
     let owned = object.controller.as_ref() == Some(&parent.uid);
     let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
     let mut patch = Vec::new();
@@ -62,7 +71,7 @@ pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Optio
         }
         Ownership::Retained => {
             patch.extend(owned.then(|| remove_owner(object, parent)).flatten());
-            patch.extend(add_annotation(object, &parent.id().identity()));
+            patch.extend(add_annotation(object, &context.mark(&object.id())));
         }
     }
     Some(Value::Array(patch))
@@ -72,23 +81,18 @@ pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Optio
 ///
 /// The patch also sets the label on which the child watches select. The apply of all other fields follows in a later
 /// pass, after the watch has shown the object.
-pub(super) fn adoption(
-    object: &Object,
-    parent: &Object,
-    plugin: &PluginName,
-    to: Ownership,
-) -> Value {
+pub(super) fn adoption(context: &Context<'_>, object: &Object, to: Ownership) -> Value {
     let mut patch = Vec::from(bound_to(object));
     match to {
-        Ownership::Owned => patch.push(add_owner(object, parent)),
-        Ownership::Retained => patch.extend(add_annotation(object, &parent.id().identity())),
+        Ownership::Owned => patch.push(add_owner(object, context.parent)),
+        Ownership::Retained => patch.extend(add_annotation(object, &context.mark(&object.id()))),
     }
     let has_labels = metadata(object).contains_key("labels");
     patch.extend(
         (!has_labels).then(|| json!({"op": "add", "path": "/metadata/labels", "value": {}})),
     );
     let label = format!("/metadata/labels/{}", LABEL_PLUGIN.replace('/', "~1"));
-    patch.push(json!({"op": "add", "path": label, "value": plugin.as_str()}));
+    patch.push(json!({"op": "add", "path": label, "value": context.plugin.as_str()}));
     Value::Array(patch)
 }
 

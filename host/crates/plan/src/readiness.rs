@@ -26,8 +26,9 @@ pub(super) fn observed(
         | Progress::Deleting
         | Progress::Withheld
         | Progress::NotServed { .. }
-        | Progress::NotOwned
-        | Progress::Adoptable { .. } => false,
+        | Progress::NotOwned { .. }
+        | Progress::Adoptable { .. }
+        | Progress::NotAllowed { .. } => false,
     };
     let Some(object) = object.filter(|_| exists) else {
         return false;

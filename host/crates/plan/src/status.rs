@@ -161,7 +161,7 @@ impl<'a> ObservedStatus<'a> {
 
     /// Returns a condition to write; its `lastTransitionTime` changes only with its status.
     fn condition(&self, condition: &Condition) -> Value {
-        let status = condition.status.as_str();
+        let status: &str = condition.status.into();
         let kept = self
             .find(&condition.kind)
             .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))

@@ -175,7 +175,7 @@ pub(crate) fn dated(
     now: jiff::Timestamp,
 ) -> Vec<meta::Condition> {
     let dated = |condition: Condition| {
-        let status = condition.status.as_str();
+        let status: &str = condition.status.into();
         let same = |one: &&meta::Condition| one.type_ == condition.kind && one.status == status;
         let since = before.iter().find(same);
         meta::Condition {

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, io};
 
-use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
+use innkeeper_model::{
+    Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, Scope, is_dns_label,
+};
 use serde_json::{Map, Value};
 
 use super::{
@@ -58,18 +60,43 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_size(&child, rules)?;
     check_object(&child.object)?;
     check_generate(&child)?;
-    check_credential(&child, rules)?;
-    check_reach(&child, rules)?;
-    check_pods(&child, rules)?;
+    check_powers(&child.kind.group_kind(), &child.object, rules.grants)?;
     Ok(child)
 }
 
+/// Checks an object that the plugin would adopt as if an answer stated it: the fields of other field managers stay, and
+/// the plugin may change all others.
+///
+/// # Errors
+///
+/// Returns the first rule that the object breaks.
+pub fn check_adoption(object: &Object, grants: &Grants) -> Result<(), Rejection> {
+    let whole = Some(&object.json).filter(|_| object.form == Access::Full);
+    let fields = whole.and_then(|json| serde_json::from_str(json).ok());
+    let fields = fields.ok_or_else(|| Rejection::forbidden("its fields are not known"))?;
+    check_powers(&object.kind.group_kind(), &fields, grants)
+}
+
+/// Checks that an object has no more power than the grants give.
+fn check_powers(
+    kind: &GroupKind,
+    object: &Map<String, Value>,
+    grants: &Grants,
+) -> Result<(), Rejection> {
+    check_credential(kind, object, grants)?;
+    check_reach(kind, object, grants)?;
+    check_pods(kind, object, grants)
+}
+
 /// Checks that a Secret is no credential of the cluster, unless the grant confirms it.
-fn check_credential(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
-    let kind = child.kind.group_kind();
-    let secret_type = child.object.get("type").and_then(Value::as_str);
-    let grant = rules.grants.children.get(&kind);
-    match secret_type.filter(|it| is_secret(&kind) && is_credential(it)) {
+fn check_credential(
+    kind: &GroupKind,
+    object: &Map<String, Value>,
+    grants: &Grants,
+) -> Result<(), Rejection> {
+    let secret_type = object.get("type").and_then(Value::as_str);
+    let grant = grants.children.get(kind);
+    match secret_type.filter(|it| is_secret(kind) && is_credential(it)) {
         Some(secret_type) if !grant.is_some_and(|grant| grant.privileged) => {
             Err(Rejection::forbidden(format!(
                 "a Secret of type {secret_type} is a credential of the cluster: the grant for children of kind Secret would need `privileged: true`"
@@ -80,11 +107,15 @@ fn check_credential(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
 }
 
 /// Checks that a child of a plugin without grants takes nothing from outside its namespace.
-fn check_reach(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
-    if rules.grants.beyond_parent_namespace {
+fn check_reach(
+    kind: &GroupKind,
+    object: &Map<String, Value>,
+    grants: &Grants,
+) -> Result<(), Rejection> {
+    if grants.beyond_parent_namespace {
         return Ok(());
     }
-    match reach(&child.kind.group_kind(), &child.object) {
+    match reach(kind, object) {
         Some(field) => Err(Rejection::forbidden(format!(
             "spec.{field} reaches beyond the namespace: a plugin file needs --grants for that"
         ))),
@@ -93,14 +124,17 @@ fn check_reach(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
 }
 
 /// Checks a Pod or Pod template against the level that the grants state.
-fn check_pods(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+fn check_pods(
+    kind: &GroupKind,
+    object: &Map<String, Value>,
+    grants: &Grants,
+) -> Result<(), Rejection> {
     let Grants {
         pod_security: level,
         service_accounts,
         ..
-    } = rules.grants;
-    let kind = child.kind.group_kind();
-    let violations = pod_violations(*level, service_accounts, &kind, &child.object);
+    } = grants;
+    let violations = pod_violations(*level, service_accounts, kind, object);
     if violations.is_empty() {
         return Ok(());
     }

@@ -25,6 +25,7 @@ mod tests;
 pub use answer::{Rules, check, check_fault};
 pub use assessment::{Assessment, Shortfall};
 pub use checked::Checked;
+pub use child::check_adoption;
 pub use depth::DEPTH_MAX;
 pub use grants::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, is_system_namespace};
 pub use pod_security::{PodSecurity, makes_pods, pod_violations};

@@ -3,7 +3,8 @@
 //! The rules are those of <https://kubernetes.io/docs/concepts/security/pod-security-standards/> in the version of
 //! Kubernetes 1.34. Of the rules for Windows there is only the one that forbids HostProcess containers: the exemptions of
 //! the level `restricted` for Windows Pods do not apply, so such Pods need the level `baseline`.
-//! The rules see the fields that the plugin states, and only kinds of Kubernetes: a custom kind can make any Pod.
+//! The rules see the fields that the plugin states and those of an object that it adopts, and only kinds of Kubernetes: a
+//! custom kind can make any Pod.
 
 use std::collections::BTreeSet;
 

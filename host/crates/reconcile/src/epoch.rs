@@ -2,16 +2,13 @@
 //!
 //! The plugin controller decides on a switch and checks the candidate before it.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
 };
 
 use innkeeper_model::{
-    Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope, Selector,
+    Access, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope, Selector,
 };
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_sandbox::Plugin;
@@ -41,21 +38,13 @@ pub struct Serving {
     pub(super) selection: Arc<Selection>,
     /// The reads of the host itself that the selection needs.
     pub(super) own_reads: Arc<[ReadKind]>,
-    /// The kinds of which it may adopt objects.
-    pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
 
 impl Serving {
     /// Combines a revision with its grants and limits.
     pub fn new(plugin: Arc<Plugin>, grants: Arc<Grants>, limits: Arc<Limits>) -> Self {
         let reads = grants.reads_for(plugin.manifest());
-        let kinds = grants.children.keys();
-        let adoptable = kinds
-            .filter(|kind| grants.allows_adoption(kind))
-            .cloned()
-            .collect();
         Self {
-            adoptable: Arc::new(adoptable),
             plugin,
             grants,
             limits,

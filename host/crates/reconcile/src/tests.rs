@@ -72,7 +72,7 @@ impl World {
             pool: Pool::start(NonZeroUsize::new(4).unwrap()).unwrap(),
             inventory: inventory.unwrap(),
             metrics: Arc::default(),
-            events: Events::new("test"),
+            events: Events::default(),
             namespace_budgets: NamespaceBudgets::default(),
             hash_key: slot,
             analyses: tokio::sync::Notify::new(),
@@ -141,7 +141,7 @@ impl World {
             }
         };
         let ended = timeout(PATIENCE, running).await;
-        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.status()));
+        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.watches()));
     }
 }
 

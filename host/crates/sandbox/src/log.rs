@@ -9,7 +9,8 @@ use std::{
 use innkeeper_model::{Rate, TokenBucket};
 
 /// The level of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display)]
+#[strum(serialize_all = "camelCase")]
 pub enum LogLevel {
     /// Something failed.
     Error,

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use innkeeper_model::{
-    ApplyPolicy, Child, FaultKind, Generated, Gvk, Outcome, ReadKey, Readiness, RemovalPolicy,
-    Report, reason,
+    ApplyPolicy, Child, Generated, Gvk, Outcome, ReadKey, Readiness, RemovalPolicy, Report, reason,
 };
 use innkeeper_plan as plan;
 use serde::{Deserialize, Serialize, Serializer};
@@ -42,7 +41,7 @@ impl From<End> for Said {
             End::Answered(outcome) => Self::answered(outcome),
             End::GuestFault(fault) => Self {
                 report: fault.report.unwrap_or_default(),
-                ..Self::failed(fault_kind(fault.kind), fault.message)
+                ..Self::failed(fault.kind.into(), fault.message)
             },
             End::Faulted(fault) => Self::failed(fault.category(), fault.to_string()),
             // `render` has every kind at once, and a parked pass is not recorded.
@@ -83,14 +82,6 @@ impl Said {
             // Infallible: a struct whose keys are texts is an object.
             _ => Map::new(),
         }
-    }
-}
-
-const fn fault_kind(kind: FaultKind) -> &'static str {
-    match kind {
-        FaultKind::Retry => "retry",
-        FaultKind::Invalid => "invalid",
-        FaultKind::Fatal => "fatal",
     }
 }
 

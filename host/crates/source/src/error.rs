@@ -9,19 +9,14 @@ use innkeeper_model::{Blame, Digest, Retry};
 #[error("failed to {attempt}")]
 pub struct Error {
     attempt: String,
-    #[source]
-    source: Failure,
+    /// The step that failed.
+    pub source: Failure,
 }
 
 impl Error {
     /// Returns the failure of an attempt, such as `fetch file a.wasm`.
     pub(super) const fn of(attempt: String, source: Failure) -> Self {
         Self { attempt, source }
-    }
-
-    /// The step that failed.
-    pub const fn failure(&self) -> &Failure {
-        &self.source
     }
 
     /// The error category in metrics and conditions.

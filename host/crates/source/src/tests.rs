@@ -221,7 +221,7 @@ fn settings_that_cannot_be_used_are_told_at_the_start() {
     let refused = |settings| {
         let error = Fetcher::new(settings).err();
         let error = error.expect("the settings should be refused");
-        assert_eq!(error.failure().kind, FailureKind::SettingsInvalid);
+        assert_eq!(error.source.kind, FailureKind::SettingsInvalid);
         error_chain(&error).to_string()
     };
     let broken = b"-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n".to_vec();

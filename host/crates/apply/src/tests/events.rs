@@ -22,6 +22,7 @@ fn parent(uid: &str) -> Object {
         finalizers: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
+        retained_for: None,
         managed: Vec::new(),
         form: Access::Full,
         json: "{}".into(),
@@ -46,7 +47,7 @@ impl Scene {
     async fn new(answers: Vec<Answer>) -> Self {
         Self {
             server: serve(answers).await,
-            events: Events::new("host-1"),
+            events: Events::default(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         }
     }

@@ -53,6 +53,7 @@ fn parent() -> Object {
         finalizers: vec!["other".into(), "innkeeper.dev/web".into()],
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
+        retained_for: None,
         managed: Vec::new(),
         form: Access::Full,
         json: "{}".into(),

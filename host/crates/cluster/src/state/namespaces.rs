@@ -167,10 +167,8 @@ impl CacheState {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),
                     selector: selector_text(&slot.key.selector),
-                    form: slot.form(),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),
-                    since: watch.since,
                     objects,
                     bytes,
                     version: watch.version,
@@ -192,10 +190,8 @@ impl CacheState {
 
     /// The scopes in which passes have all that they need.
     pub(super) fn ready_scopes(&self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
-        let is_ready = |scope: &NamespaceScope| {
-            let missing = self.missing_kinds(subscriber_id, scope.as_deref());
-            missing.waiting.is_empty()
-        };
+        let is_ready =
+            |scope: &NamespaceScope| self.waiting(subscriber_id, scope.as_deref()).is_empty();
         self.namespace_scopes()
             .into_iter()
             .filter(is_ready)

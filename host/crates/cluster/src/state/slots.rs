@@ -52,7 +52,7 @@ pub(crate) struct WatchSlot {
     /// The requests of the watch; never empty.
     pub(super) namespace_watches: Vec<NamespaceWatch>,
     pub(super) store: Store,
-    pub(super) subscriptions: Subscriptions<Reader>,
+    pub(super) subscriptions: Subscriptions,
 }
 
 impl WatchSlot {

@@ -52,9 +52,7 @@ impl World {
             namespace: "demo",
         };
         world.serve(&[CACHE, SERVICE, SECRET, POD]);
-        world
-            .state
-            .set_hash_key(Some(HashKey::new([7_u8; 32])), world.now);
+        world.state.set_hash_key(Some(key()), world.now);
         world
     }
 
@@ -181,7 +179,7 @@ impl World {
     fn due_at(&mut self, now: Instant) -> Result<Vec<String>, Instant> {
         let taken = self.state.take(self.subscriber, usize::MAX, now)?;
         let line =
-            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
+            |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, word(trigger.cause));
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
         lines.sort();
         Ok(lines)
@@ -189,11 +187,7 @@ impl World {
 
     /// Returns the kinds that block every pass with the reason of each, sorted by kind.
     fn waiting(&self) -> Vec<(String, Why)> {
-        let waiting = self
-            .state
-            .missing_kinds(self.subscriber, None)
-            .waiting
-            .into_iter();
+        let waiting = self.state.waiting(self.subscriber, None).into_iter();
         let mut kinds: Vec<_> = waiting
             .map(|waiting| (waiting.kind.to_string(), waiting.why))
             .collect();
@@ -332,11 +326,38 @@ fn owned(name: &str, parent: &str) -> Value {
     }})
 }
 
-fn retained(name: &str, identity: &str) -> Value {
+fn key() -> HashKey {
+    HashKey::new([7_u8; 32])
+}
+
+/// An object that the host retains for a parent.
+fn retained(kind: &str, name: &str, identity: &str) -> Value {
+    let child = ObjectId::new(gvk(kind).group_kind(), Some("demo"), name);
+    let parent = ObjectId::parse_identity(identity).unwrap();
+    marked(name, &key().retained_for(&parent, &child))
+}
+
+/// An object of the plugin without an owner, with this text in the annotation of retained objects.
+fn marked(name: &str, mark: &str) -> Value {
     json!({"metadata": {
         "namespace": "demo", "name": name, "labels": {"innkeeper.dev/plugin": "cache"},
-        "annotations": {"innkeeper.dev/retained-for": identity},
+        "annotations": {"innkeeper.dev/retained-for": mark},
     }})
+}
+
+const fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ParentChanged => "parent-changed",
+        Cause::ParentGone => "parent-gone",
+        Cause::ChildChanged => "child-changed",
+        Cause::RelatedChanged => "related-changed",
+        Cause::KindChanged => "kind-changed",
+        Cause::CaughtUp => "caught-up",
+        Cause::Swapped => "swapped",
+        Cause::ParentStatus => "parent-status",
+        Cause::Listed => "listed",
+        Cause::Resync => "resync",
+    }
 }
 
 fn pod(name: &str, app: &str) -> Value {
@@ -359,12 +380,9 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(SECRET, Vec::new());
     assert_eq!(kinds(&world), [""; 0]);
     assert_eq!(world.due(), ["web kind-changed"]);
-    let unavailable = world
-        .state
-        .missing_kinds(world.subscriber, None)
-        .unavailable;
-    let first = (&unavailable[0].kind, &unavailable[0].why);
-    assert_eq!(first, (&gvk(MONITOR), &Why::NotServed));
+    let mut watches = world.state.statuses().into_iter();
+    let optional = watches.find(|watch| watch.kind == gvk(MONITOR)).unwrap();
+    assert_eq!(optional.why, Some(Why::NotServed));
 }
 
 #[test]
@@ -432,10 +450,14 @@ fn children_are_found_by_uid_and_by_identity() {
     let mut world = World::with(&["web", "db"]);
     for (kind, object, due) in [
         (SERVICE, owned("s", "web"), vec!["web child-changed"]),
-        (SECRET, retained("kept", web), vec!["web child-changed"]),
+        (
+            SECRET,
+            retained(SECRET, "kept", web),
+            vec!["web child-changed"],
+        ),
         (
             SERVICE,
-            retained("elsewhere", "other.example.com/Cache/demo/web"),
+            retained(SERVICE, "elsewhere", "other.example.com/Cache/demo/web"),
             vec![],
         ),
         (SERVICE, owned("stranger", "unknown"), vec![]),
@@ -448,7 +470,7 @@ fn children_are_found_by_uid_and_by_identity() {
     assert_eq!(world.children("db"), [""; 0]);
 
     // An object with another controller is not ours, whatever its annotation.
-    let mut stolen = retained("kept", web);
+    let mut stolen = retained(SECRET, "kept", web);
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     world.put(SECRET, stolen);
     assert_eq!(world.due(), ["db child-changed", "web child-changed"]);
@@ -456,6 +478,46 @@ fn children_are_found_by_uid_and_by_identity() {
 
     world.remove(SERVICE, owned("s", "web"));
     assert_eq!(world.due(), ["web child-changed"]);
+}
+
+/// A claim template can give every object of a namespace any label and annotation.
+#[test]
+fn objects_without_the_proof_of_the_host_are_not_retained() {
+    let web = "cache.example.com/Cache/demo/web";
+    let mut world = World::with(&["web"]);
+    let copied = retained(SECRET, "kept", web)["metadata"]["annotations"].clone();
+    let mut copy = marked("copy", web);
+    copy["metadata"]["annotations"] = copied;
+    for forged in [marked("kept", web), marked("empty", ""), copy] {
+        world.put(SECRET, forged);
+        assert_eq!(world.due(), [""; 0]);
+    }
+    assert_eq!(world.children("web"), [""; 0]);
+    world.put(SECRET, retained(SECRET, "kept", web));
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.children("web"), ["Secret demo/kept"]);
+}
+
+/// A cache that began without the key has verified nothing.
+#[test]
+fn retained_children_are_found_again_with_the_key() {
+    let web = "cache.example.com/Cache/demo/web";
+    let mut world = World::new();
+    world.state.set_hash_key(None, world.now);
+    world.add_subscriber();
+    let secrets = vec![retained(SECRET, "kept", web)];
+    let services = vec![retained(SERVICE, "kept", web)];
+    world.list(CACHE, vec![cache("web")]);
+    world.list(SERVICE, services.clone());
+    assert_eq!(world.children("web"), [""; 0]);
+    world.state.set_hash_key(Some(key()), world.now);
+    assert_eq!(world.waiting()[0].1, Why::Listing);
+    world.list(SERVICE, services);
+    world.list(SECRET, secrets);
+    assert_eq!(
+        world.children("web"),
+        ["Secret demo/kept", "Service demo/kept"]
+    );
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Tests of adoption: an object without an owner becomes a child only if the parent's annotation and the grants both
 //! allow it: A6.
 
-use innkeeper_model::{ANNOTATION_ADOPT, GroupKind, ObjectId, Operation, Outcome, RemovalPolicy};
-use serde_json::json;
+use innkeeper_model::{
+    ANNOTATION_ADOPT, Access, GroupKind, ObjectId, Operation, Outcome, RemovalPolicy,
+};
+use innkeeper_policy::{ChildGrant, PodSecurity, check_adoption};
+use serde_json::{Value, json};
 
 use super::{build::*, server::Server};
 use crate::{Effects, conclude};
@@ -33,7 +36,11 @@ fn scene_of(asked: Option<&str>, granted: bool) -> Scene {
         scene.parent = scene.parent.with("/metadata", "annotations", annotations);
     }
     if granted {
-        scene.adoptable.insert(id().kind);
+        let adopt = ChildGrant {
+            adopt: true,
+            ..ChildGrant::default()
+        };
+        scene.grants.children.insert(id().kind, adopt);
     }
     scene
 }
@@ -157,4 +164,79 @@ fn a6_an_adopted_object_is_first_owned_and_then_applied() {
         assert_eq!(adopted["data"]["mine"], "still");
         assert!(scene.plan(&server.objects(), &answer).is_settled());
     }
+}
+
+/// The fields of other field managers stay, so an adopted object must meet the grants as a stated one does.
+#[test]
+fn a6_an_object_beyond_the_grants_is_not_adopted() {
+    let hardened = json!({
+        "runAsNonRoot": true,
+        "allowPrivilegeEscalation": false,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "capabilities": {"drop": ["ALL"]},
+    });
+    let mut privileged = hardened.clone();
+    privileged["privileged"] = json!(true);
+    let deployment_of = |security: &Value| {
+        let container = json!({"name": "c", "image": "i", "securityContext": security});
+        let spec = json!({"template": {"spec": {"containers": [container]}}});
+        ("apps/v1", "Deployment", "spec", spec)
+    };
+    let token = (
+        "v1",
+        "Secret",
+        "type",
+        json!("kubernetes.io/service-account-token"),
+    );
+    let broken = "spec.template.spec.containers[0].securityContext.privileged must be false";
+    for (object, level, refused) in [
+        (deployment_of(&hardened), PodSecurity::Restricted, None),
+        (
+            deployment_of(&privileged),
+            PodSecurity::Restricted,
+            Some(broken),
+        ),
+        (
+            deployment_of(&privileged),
+            PodSecurity::Baseline,
+            Some(broken),
+        ),
+        (deployment_of(&privileged), PodSecurity::Privileged, None),
+        (
+            token,
+            PodSecurity::Privileged,
+            Some("a credential of the cluster"),
+        ),
+    ] {
+        let (api_version, kind, field, value) = object;
+        let child = child(api_version, kind, "a");
+        let id = ObjectId::new(child.kind.group_kind(), Some("demo"), "a");
+        let mut server = Server::default();
+        let mut object = crate::stated(&child);
+        object.insert(field.to_owned(), value);
+        server.apply(&id, "kubectl", object);
+        let mut scene = scene_of(Some("true"), true);
+        let adopt = *scene.grants.children.values().next().unwrap();
+        scene.grants.children.insert(id.kind.clone(), adopt);
+        scene.grants.pod_security = level;
+        let plan = scene.plan(&server.objects(), &desired(vec![child]));
+        let Some(rule) = refused else {
+            assert_eq!(
+                plan.to_string(),
+                format!("own {api_version} {kind} demo/a\n")
+            );
+            continue;
+        };
+        assert_eq!(
+            plan.to_string(),
+            format!("refuse {api_version} {kind} demo/a: not allowed\n")
+        );
+        let synced = conclude(&plan, &Effects::default()).synced;
+        assert_eq!(synced.reason, "ChildForbidden");
+        assert!(synced.message.contains(rule), "{}", synced.message);
+    }
+    let mut unknown = observed(&found().objects()[0]);
+    unknown.form = Access::Metadata;
+    let grants = scene_of(None, true).grants;
+    assert!(check_adoption(&unknown, &grants).is_err(), "not read whole");
 }

@@ -1,12 +1,13 @@
 //! Builders of test inputs in domain terms, with valid defaults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use innkeeper_model::{
-    Access, ApplyPolicy, Child, ChildKind, Desired, Generated, GroupKind, Gvk, HashKey,
-    ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness,
+    ANNOTATION_RETAINED_FOR, Access, ApplyPolicy, Child, ChildKind, Desired, Generated, Gvk,
+    HashKey, ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness,
     RemovalPolicy, Report, Resource, ResourceVersion, Resources, Scope, Uid,
 };
+use innkeeper_policy::Grants;
 use serde_json::{Map, Value, json};
 
 use crate::{Context, Plan, plan};
@@ -142,7 +143,7 @@ pub fn observed(object: &Value) -> Object {
     let fields = shown["metadata"].as_object_mut().unwrap();
     fields.remove("managedFields");
     fields.remove("resourceVersion");
-    Object {
+    let mut object = Object {
         kind: gvk(
             object["apiVersion"].as_str().unwrap(),
             object["kind"].as_str().unwrap(),
@@ -169,6 +170,7 @@ pub fn observed(object: &Value) -> Object {
             .collect(),
         labels: ours("labels"),
         annotations: ours("annotations"),
+        retained_for: None,
         managed: list("managedFields")
             .iter()
             .filter(|entry| entry["manager"].as_str().unwrap().starts_with("innkeeper:"))
@@ -181,7 +183,11 @@ pub fn observed(object: &Value) -> Object {
             .collect(),
         form: Access::Full,
         json: shown.to_string().into(),
-    }
+    };
+    let mark = object.annotation(ANNOTATION_RETAINED_FOR);
+    let parent = mark.and_then(|mark| Some(key().verified(mark, &object.id())?.into()));
+    object.retained_for = parent;
+    object
 }
 
 /// Returns a child with the key `<kind>-<name>`.
@@ -281,7 +287,12 @@ pub struct Scene {
     pub cluster: Cluster,
     pub parent: Parent,
     pub key: HashKey,
-    pub adoptable: BTreeSet<GroupKind>,
+    pub grants: Grants,
+}
+
+/// The key of the host of these tests.
+pub fn key() -> HashKey {
+    HashKey::new(*b"the key of this cluster")
 }
 
 pub fn scene() -> Scene {
@@ -289,8 +300,8 @@ pub fn scene() -> Scene {
         manifest: manifest(),
         cluster: Cluster::default(),
         parent: parent("p1"),
-        key: HashKey::new(*b"the key of this cluster"),
-        adoptable: BTreeSet::new(),
+        key: key(),
+        grants: Grants::default(),
     }
 }
 
@@ -310,7 +321,7 @@ impl Scene {
             parent: &parent,
             phase,
             resources: &self.cluster,
-            adoptable: &self.adoptable,
+            grants: &self.grants,
         };
         let observed: Vec<Object> = objects.iter().map(observed).collect();
         plan(&context, &observed, answer)

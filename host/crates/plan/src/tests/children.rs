@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{
-    ApplyPolicy, ConditionStatus, ObjectId, Operation, Outcome, Readiness, Report, Retry,
+    ApplyPolicy, ConditionStatus, HashKey, ObjectId, Operation, Outcome, Readiness, Report, Retry,
 };
 use serde_json::{Value, json};
 
@@ -217,7 +217,7 @@ fn another_hash_key_updates_every_child_once() {
     let mut scene = scene();
     let answer = desired(vec![config_map("a")]);
     let objects = applied(&scene, &answer).objects();
-    scene.key = innkeeper_model::HashKey::new(*b"another key");
+    scene.key = HashKey::new(*b"another key");
     check_plan(
         &scene,
         &objects,
@@ -391,6 +391,71 @@ fn a_successor_takes_over_only_retained_children() {
         own v1 ConfigMap demo/kept
     "#]],
     );
+}
+
+/// A claim template can give every object any annotation, also one that was copied from a retained child.
+#[test]
+fn an_object_marked_as_retained_without_the_proof_is_foreign() {
+    // A6
+    let scene = scene();
+    let server = applied(&scene, &desired(vec![config_map("a").retained()]));
+    let object = server.get(&id("ConfigMap", "a")).unwrap();
+    let mark = |object: &Value| {
+        let mark = &object["metadata"]["annotations"]["innkeeper.dev/retained-for"];
+        mark.as_str().unwrap().to_owned()
+    };
+    let copied = |field: &str, value: &str| {
+        let mut copy = object.clone();
+        copy["metadata"][field] = json!(value);
+        copy
+    };
+    let marked = |mark: &str| {
+        let mut object = object.clone();
+        object["metadata"]["annotations"]["innkeeper.dev/retained-for"] = json!(mark);
+        object
+    };
+    let mut elsewhere = Scene {
+        parent: parent("p1").with("/metadata", "name", json!("other")),
+        ..self::scene()
+    };
+    let of_other = applied(&elsewhere, &desired(vec![config_map("a").retained()]));
+    let proof_of_other = mark(&of_other.get(&id("ConfigMap", "a")).unwrap());
+    let (_, proof_of_other) = proof_of_other.split_once(' ').unwrap();
+    let forged = [
+        copied("name", "b"),
+        marked("example.dev/Web/demo/shop"),
+        marked(&format!("example.dev/Web/demo/shop {proof_of_other}")),
+        marked(&mark(&object).replace("v1:", "v1:0")),
+    ];
+    for forged in forged {
+        let name = forged["metadata"]["name"].as_str().unwrap();
+        for child in [config_map(name), config_map(name).retained()] {
+            let plan = scene.plan(std::slice::from_ref(&forged), &desired(vec![child]));
+            assert_eq!(
+                plan.to_string(),
+                format!("refuse v1 ConfigMap demo/{name}: not ours\n")
+            );
+            let synced = conclude(&plan, &Effects::default()).synced;
+            assert_eq!(synced.reason, "ChildNotOwned");
+            assert!(
+                synced.message.contains("remove the annotation"),
+                "{}",
+                synced.message
+            );
+        }
+        let plan = scene.plan(&[forged], &desired(vec![]));
+        assert!(plan.is_settled(), "{plan}");
+    }
+    // A copy in another namespace is no child of the parent there, which has the same name.
+    elsewhere.parent = parent("p1").with("/metadata", "namespace", json!("there"));
+    let mut child = config_map("a").retained();
+    child.namespace = Some("there".to_owned());
+    let mut copy = copied("namespace", "there");
+    for mark in [mark(&object), mark(&object).replace("/demo/", "/there/")] {
+        copy["metadata"]["annotations"]["innkeeper.dev/retained-for"] = json!(mark);
+        let plan = elsewhere.plan(std::slice::from_ref(&copy), &desired(vec![child.clone()]));
+        assert_eq!(plan.to_string(), "refuse v1 ConfigMap there/a: not ours\n");
+    }
 }
 
 #[test]
@@ -569,7 +634,7 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
           "kind": "Secret",
           "metadata": {
             "annotations": {
-              "innkeeper.dev/applied": "v1:87671091e94628a580efe34b4c92c2469161aca3ade1d05aeff08e231f07e37d",
+              "innkeeper.dev/applied": "v1:3b1ed41e76315e8616b6de01ff36c8f04a5565b20626d877ec179f0a5fc930a5",
               "innkeeper.dev/key": "secret-s"
             },
             "labels": {
@@ -600,9 +665,10 @@ fn retained_children_name_their_parent_and_have_no_owner() {
         panic!("{plan}");
     };
     let metadata = &body["metadata"];
+    let mark = &metadata["annotations"]["innkeeper.dev/retained-for"];
     assert_eq!(
-        metadata["annotations"]["innkeeper.dev/retained-for"],
-        "example.dev/Web/demo/shop"
+        key().verified(mark.as_str().unwrap(), &id("ConfigMap", "a")),
+        Some("example.dev/Web/demo/shop")
     );
     assert!(metadata.get("ownerReferences").is_none());
 }

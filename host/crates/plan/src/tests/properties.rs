@@ -275,7 +275,7 @@ fn an_object_that_is_observed_twice_counts_once_with_its_newer_state() {
         parent: &parent,
         phase: innkeeper_model::Phase::Reconcile,
         resources: &scene.cluster,
-        adoptable: &scene.adoptable,
+        grants: &scene.grants,
     };
     let shared = [std::sync::Arc::new(observed(&server.objects()[0]))];
     assert_eq!(plan(&context, &shared, &answer).operations.len(), 1);

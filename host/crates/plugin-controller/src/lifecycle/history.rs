@@ -20,9 +20,6 @@ const CONFIG_BYTES_MAX: usize = 256 * 1024;
 /// The maximum length of a reason in characters, as in the schema of the status.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
-/// The first bytes of a sealed text, with which no other text for the hash key begins.
-const SEALED: &str = "history of ";
-
 /// The revisions that have been active as entries of the status, the latest first; each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History(pub(crate) Vec<HistoryEntry>);
@@ -79,8 +76,7 @@ impl History {
     pub(crate) fn seal(&self, plugin: &Uid, key: &HashKey) -> Option<String> {
         // Never fails: entries are plain data, and the maps in them are sorted.
         let entries = serde_json::to_string(&self.0).ok()?;
-        let text = format!("{SEALED}{plugin} {entries}");
-        (!self.0.is_empty()).then(|| key.mac(text.as_bytes()).to_hex())
+        (!self.0.is_empty()).then(|| key.hash("history", &[&plugin.0, &entries]))
     }
 
     /// Returns the revisions that may be resumed, the latest first: those that were not rolled back.

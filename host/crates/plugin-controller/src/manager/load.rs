@@ -186,7 +186,7 @@ impl Loader {
         };
         let fetched = self.fetcher.fetch(&source, &expectation).await;
         fetched.map_err(|error| {
-            let stage = match error.failure().kind {
+            let stage = match error.source.kind {
                 FailureKind::WrongDigest | FailureKind::Unsigned | FailureKind::BadSignature => {
                     Stage::Verified
                 }

@@ -649,7 +649,7 @@ fn check_conditions(
     let conditions = state.conditions(Ok(declared), analysis.as_ref());
     let shown: Vec<_> = conditions
         .iter()
-        .map(|one| format!("{}={}/{}", one.kind, one.status.as_str(), one.reason))
+        .map(|one| format!("{}={}/{}", one.kind, <&str>::from(one.status), one.reason))
         .collect();
     assert_eq!(shown[shown.len() - expected.len()..], *expected);
     conditions.into_iter().map(|one| one.message).collect()

@@ -234,8 +234,8 @@ impl Model {
         let identity = parent.id().identity();
         let mut children: Vec<Object> = self.server.objects().iter().map(observed).collect();
         children.retain(|child| {
-            let retained = child.annotation(innkeeper_model::ANNOTATION_RETAINED_FOR);
-            child.controller.as_ref() == Some(&parent.uid) || retained == Some(&identity)
+            let retained = child.retained_for.as_deref() == Some(&identity);
+            child.controller.as_ref() == Some(&parent.uid) || retained
         });
         let mut inputs = Inputs::of_revision("0.1.0", b"revision", &scene.key);
         inputs.observed(Phase::Reconcile, &parent, &children);
@@ -298,7 +298,7 @@ impl Model {
             }
         }
         let conclusion = plan::conclude(&plan, &effects);
-        let ready = conclusion.ready.status.as_str();
+        let ready: &str = conclusion.ready.status.into();
         let reported = self.report(&conclusion.synced.reason, ready);
         let Outcome::Desired(desired) = outcome else {
             unreachable!()

@@ -85,7 +85,7 @@ impl Pass<'_, Planned> {
             parent: &observation.parent,
             phase: *phase,
             resources: &*self.context.shared.resources,
-            adoptable: &serving.adoptable,
+            grants: &serving.grants,
         }
     }
 }

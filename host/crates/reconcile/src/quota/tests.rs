@@ -1,7 +1,7 @@
 //! Plans at the bounds, as tables.
 
 use innkeeper_model::{Gvk, ResourceVersion};
-use innkeeper_plan::tests::build::observed;
+use innkeeper_plan::tests::build::{key, observed};
 use serde_json::json;
 
 use super::*;
@@ -18,8 +18,10 @@ fn object(name: &str, retained: bool) -> Value {
         "metadata": {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "1"},
     });
     if retained {
-        object["metadata"]["annotations"] =
-            json!({ANNOTATION_RETAINED_FOR: "example.dev/Web/demo/shop"});
+        let id = |text: &str| ObjectId::parse_identity(text).unwrap();
+        let child = id(&format!("/ConfigMap/demo/{name}"));
+        let mark = key().retained_for(&id("example.dev/Web/demo/shop"), &child);
+        object["metadata"]["annotations"] = json!({ANNOTATION_RETAINED_FOR: mark});
     }
     object
 }

@@ -178,11 +178,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     list_in(&mut world, SERVICE, "a", Vec::new());
     assert_eq!(world.due(), ["a kind-changed"], "b still waits");
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world
-            .state
-            .missing_kinds(world.subscriber, namespace)
-            .waiting
-            .into_iter();
+        let waiting = world.state.waiting(world.subscriber, namespace).into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
     assert_eq!(waiting(&world, Some("a")), [""; 0]);
@@ -273,19 +269,9 @@ fn l2_each_namespace_has_its_own_freshness_check() {
             assert!(world.state.check_by_version(&one, version));
         }
     }
+    assert_eq!(world.state.waiting(world.subscriber, Some("a")), []);
     assert_eq!(
-        world
-            .state
-            .missing_kinds(world.subscriber, Some("a"))
-            .waiting,
-        []
-    );
-    assert_eq!(
-        world
-            .state
-            .missing_kinds(world.subscriber, Some("b"))
-            .waiting[0]
-            .why,
+        world.state.waiting(world.subscriber, Some("b"))[0].why,
         Why::Unchecked
     );
 }

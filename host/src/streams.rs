@@ -29,24 +29,6 @@ impl Streams<'_> {
         })
     }
 
-    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
-    pub fn write(&mut self, result: &[u8]) -> io::Result<()> {
-        self.stdout.write_all(result)?;
-        self.stdout.flush()
-    }
-
-    /// Returns the end of a command, and reports its error.
-    pub fn end<E: Error + 'static>(
-        &mut self,
-        result: Result<Exit, E>,
-        exit: impl FnOnce(&E) -> Exit,
-    ) -> Exit {
-        result.unwrap_or_else(|error| {
-            self.report(&error);
-            exit(&error)
-        })
-    }
-
     /// Writes an error with its causes as one line.
     pub fn report(&mut self, error: &(dyn Error + 'static)) {
         let text = format!("error: {}", error_chain(error));
@@ -139,10 +121,10 @@ macro_rules! exit_codes {
     };
     ($finding:literal) => {
         concat!(
-            $crate::config::streams::exit_codes!(),
+            $crate::streams::exit_codes!(),
             "\n  3  ",
             $finding
         )
     };
 }
-pub(super) use exit_codes;
+pub(crate) use exit_codes;
