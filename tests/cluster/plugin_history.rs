@@ -244,6 +244,38 @@ fn l4_a_plugin_that_is_created_again_during_a_pause_starts_anew() {
     Stage::stop(host);
 }
 
+/// The history names components and configurations for the grants of a Plugin. A user who may write the status, but not the
+/// spec, must not choose them.
+#[test]
+fn l4_a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
+    let fixture = MoodyFixture::new(1);
+    let host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    let first = fixture.status();
+    let user = fixture.site.stage.plane.user();
+    user.delete(PLUGIN, NAME).unwrap();
+    fixture.apply(&good("two"));
+    fixture.wait_text(&host, "two");
+    fixture.wait_verdicts(&host, &["Good"]);
+    Stage::stop(host);
+
+    // The component of both is in the cache directory, and the source cannot replace it.
+    let forged =
+        json!({"status": {"history": first["history"], "historySeal": first["historySeal"]}});
+    user.merge_status(PLUGIN, NAME, &forged).unwrap();
+    fixture.web.set_down(true);
+    let host = fixture.site.stage.host();
+    let failed = ["Fetched=False/Unreachable", "Serving=False/NotLoaded"];
+    let status = fixture.wait(&host, &failed);
+    assert_eq!(status["revision"], json!(null), "{status:#}");
+    assert!(fixture.has_text("two"));
+    fixture.web.set_down(false);
+    fixture.wait_healthy(&host);
+    fixture.check_reconciles(&host, "after");
+    fixture.wait_verdicts(&host, &["Good"]);
+    Stage::stop(host);
+}
+
 /// A broken successor changes only conditions, and a restart does not try it in place of the active
 /// revision.
 #[test]

@@ -4,7 +4,14 @@
 
 mod rules;
 
-use std::{process::Command, sync::OnceLock};
+use std::{
+    collections::BTreeSet,
+    process::Command,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use anyhow::{Result, ensure};
 use innkeeper_tests::{
@@ -260,63 +267,210 @@ fn a_spec_with_every_field_is_accepted() {
 
 /// A grant of one kind of children.
 fn children(kind: &str) -> Value {
-    json!({"grants": {"children": [{"kind": kind}]}})
+    json!({"grants": grants(kind)})
+}
+
+fn grants(kind: &str) -> Value {
+    json!({"children": [{"kind": kind}]})
 }
 
 fn patch(spec: Value) -> Value {
     json!({"spec": spec})
 }
 
-/// Checks that the policy refused a write.
-fn denied(result: Result<Value>) {
+/// Checks that the policy refused a write, and that it names these fields of the spec.
+#[track_caller]
+fn denied(result: Result<Value>, fields: &[&str]) {
     let error = format!("{:#}", result.expect_err("the policy accepts the write"));
-    let message = "setting or changing it takes the verb grant on plugins.innkeeper.dev";
+    for field in fields {
+        assert!(error.contains(&format!("spec.{field}")), "{error}");
+    }
+    let message = "takes the verb grant on plugins.innkeeper.dev";
     assert!(error.contains(message), "{error}");
 }
 
-#[test]
-fn setting_or_changing_grants_requires_the_verb_grant() {
+/// Two values of every field of the spec, and if a user without the verb grant may change it beside grants.
+fn fields() -> Vec<(&'static str, Value, Value, bool)> {
+    let selector = |team: &str| json!({"labelSelector": {"matchLabels": {"team": team}}});
+    let digest = |byte: &str| json!(format!("sha256:{}", byte.repeat(32)));
+    let file = |path: &str| json!({"file": {"path": path}});
+    vec![
+        ("source", file("a.wasm"), file("b.wasm"), false),
+        ("digest", digest("0a"), digest("0b"), false),
+        ("verify", keys("MFkw"), keys("MFkx"), false),
+        ("fieldManager", json!("one"), json!("other"), false),
+        ("parents", selector("web"), selector("shop"), false),
+        ("grants", grants("Pod"), grants("Secret"), false),
+        // A longer deadline keeps a thread of the host busy.
+        (
+            "limits",
+            json!({"deadline": "1s"}),
+            json!({"deadline": "30s"}),
+            false,
+        ),
+        (
+            "config",
+            json!({"image": "a"}),
+            json!({"image": "b"}),
+            false,
+        ),
+        ("crds", json!("Ignore"), json!("Install"), false),
+        // An approval replaces the bound of deletes.
+        (
+            "rollout",
+            json!({"mode": "Gated"}),
+            json!({"approve": "0123456789abcdef"}),
+            false,
+        ),
+        ("suspend", json!(true), json!(false), true),
+    ]
+}
+
+fn keys(text: &str) -> Value {
+    let key = format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n");
+    json!({"keys": [key]})
+}
+
+/// Checks one change of a Plugin of this spec by a user without the verb grant. A user with the verb may make it, so that no
+/// other rule refuses it.
+#[track_caller]
+fn check_change(spec: &Value, change: &Value, refused: &[&str]) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+
     let stage = stage();
+    let name = &*format!("changed-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    stage.granter.create(&plugin(name, spec.clone())).unwrap();
+    let changed = stage.editor.merge(PLUGIN, name, &patch(change.clone()));
+    if refused.is_empty() {
+        assert!(changed.is_ok(), "{change} of {spec}: {changed:?}");
+    } else {
+        denied(changed, refused);
+        let changed = stage.granter.merge(PLUGIN, name, &patch(change.clone()));
+        assert!(changed.is_ok(), "{change} of {spec}: {changed:?}");
+    }
+    stage.editor.delete(PLUGIN, name).unwrap();
+}
 
-    // A user without the right to grant creates it without grants, and a user with the right
-    // grants.
-    stage.editor.create(&plugin("granted", json!({}))).unwrap();
-    denied(
-        stage
-            .editor
-            .merge(PLUGIN, "granted", &patch(children("Pod"))),
-    );
-    denied(
-        stage
-            .editor
-            .merge(PLUGIN, "granted", &patch(json!({"grants": {}}))),
-    );
-    let granter = &stage.granter;
-    granter
-        .merge(PLUGIN, "granted", &patch(children("Pod")))
+/// A user who could swap the code or the configuration of a Plugin, or lift its bounds, would use its grants.
+#[test]
+fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
+    let definition = manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap();
+    let schema = &definition[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let declared = schema["properties"]["spec"]["properties"]
+        .as_object()
         .unwrap();
+    let declared: BTreeSet<&str> = declared.keys().map(String::as_str).collect();
+    let tested: BTreeSet<&str> = fields().iter().map(|(field, ..)| *field).collect();
+    assert_eq!(declared, tested);
 
-    // Other fields are free; the policy protects the grants against every way to change them.
-    let suspended = patch(json!({"suspend": true, "limits": {"children": 1}}));
-    let kept = stage.editor.merge(PLUGIN, "granted", &suspended).unwrap();
-    assert_eq!(kept["spec"]["grants"]["children"][0]["kind"], "Pod");
+    let all: Value = fields()
+        .iter()
+        .map(|(field, before, ..)| ((*field).to_owned(), before.clone()))
+        .collect();
+    let mut ungranted = all.clone();
+    ungranted.as_object_mut().unwrap().remove("grants");
+    for (field, before, after, is_free) in fields() {
+        let refused: &[&str] = if is_free { &[] } else { &[field] };
+        let to = |value: &Value| json!({field: value});
+        check_change(&all, &to(&after), refused);
+        if field != "source" {
+            check_change(&all, &to(&Value::Null), refused);
+            let mut without = all.clone();
+            without.as_object_mut().unwrap().remove(field);
+            check_change(&without, &to(&before), refused);
+        }
+        // Without grants a plugin has no rights, so that its fields are free.
+        if field != "grants" {
+            check_change(&ungranted, &to(&after), &[]);
+        }
+    }
+    let mut both = children("Pod");
+    both["suspend"] = json!(true);
+    check_change(&json!({}), &both, &["grants"]);
+    // Nothing may hide behind the removal of the grants.
+    check_change(
+        &all,
+        &json!({"grants": null, "config": {"image": "b"}}),
+        &["config", "grants"],
+    );
+}
+
+/// A pipeline that ships signed versions needs no right to grant: the signature proves the code.
+#[test]
+fn a_signature_by_a_key_and_a_name_replaces_the_verb_grant_for_the_source() {
+    let signed = |more: &Value| {
+        let mut verify = keys("MFkw");
+        for (field, value) in more.as_object().unwrap() {
+            verify[field] = value.clone();
+        }
+        json!({"grants": grants("Pod"), "verify": verify})
+    };
+    let source = json!({"file": {"path": "b.wasm"}});
+    let release = json!({"source": source, "digest": format!("sha256:{}", "0b".repeat(32))});
+    let both = ["digest", "source"];
+    check_change(&signed(&json!({"name": "web"})), &release, &[]);
+    let repository = json!({"repository": "registry.example/plugins/web"});
+    check_change(&signed(&repository), &release, &[]);
+    // The key may have signed other plugins.
+    check_change(&signed(&json!({})), &release, &both);
+    check_change(&signed(&json!({"minVersion": "1.4.0"})), &release, &both);
+    let with = |field: &str, value: Value| {
+        let mut change = release.clone();
+        change[field] = value;
+        change
+    };
+    let named = signed(&json!({"name": "web"}));
+    check_change(&named, &with("config", json!({"image": "b"})), &["config"]);
+    for verify in [
+        json!(null),
+        json!({"name": "shop"}),
+        json!({"name": null}),
+        keys("MFkx"),
+    ] {
+        check_change(&named, &with("verify", verify), &["verify"]);
+    }
+    // Nor do keys of the same write make it free.
+    let unsigned = json!({"grants": grants("Pod")});
+    let with_keys = with("verify", named["verify"].clone());
+    check_change(&unsigned, &with_keys, &["verify"]);
+}
+
+#[test]
+fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
+    let stage = stage();
     denied(
-        stage
-            .editor
-            .merge(PLUGIN, "granted", &patch(children("Secret"))),
+        stage.editor.create(&plugin("new", children("Pod"))),
+        &["grants"],
     );
     denied(
-        stage
-            .editor
-            .merge(PLUGIN, "granted", &patch(json!({"grants": null}))),
+        stage.editor.apply(&plugin("new", children("Pod"))),
+        &["grants"],
     );
-    let more = patch(json!({"grants": {"reads": [{"kind": "Secret", "access": "full"}]}}));
-    denied(stage.editor.merge(PLUGIN, "granted", &more));
-    denied(stage.editor.apply(&plugin("granted", children("Secret"))));
-    denied(stage.editor.create(&plugin("new", children("Pod"))));
-    denied(stage.editor.apply(&plugin("new", children("Pod"))));
-
-    stage.plane.user().delete(PLUGIN, "granted").unwrap();
+    let empty = plugin("new", json!({"grants": {}}));
+    denied(stage.editor.create(&empty), &["grants"]);
+    // A user without the right may delete it, and then has to do without the grants.
+    stage
+        .granter
+        .create(&plugin("new", children("Pod")))
+        .unwrap();
+    denied(
+        stage.editor.apply(&plugin("new", children("Secret"))),
+        &["grants"],
+    );
+    stage.editor.delete(PLUGIN, "new").unwrap();
+    denied(
+        stage.editor.create(&plugin("new", children("Pod"))),
+        &["grants"],
+    );
+    stage.editor.create(&plugin("new", json!({}))).unwrap();
+    // Labels and annotations are free.
+    let labelled = json!({"metadata": {"labels": {"team": "web"}}});
+    stage
+        .granter
+        .merge(PLUGIN, "new", &patch(children("Pod")))
+        .unwrap();
+    stage.editor.merge(PLUGIN, "new", &labelled).unwrap();
+    stage.plane.user().delete(PLUGIN, "new").unwrap();
 }
 
 #[test]
@@ -327,7 +481,7 @@ fn the_right_to_grant_one_plugin_does_not_extend_to_another() {
     let other = patch(children("Service"));
     of_one.merge(PLUGIN, THE_ONE, &other).unwrap();
     of_one.create(&plugin("another", json!({}))).unwrap();
-    denied(of_one.merge(PLUGIN, "another", &other));
+    denied(of_one.merge(PLUGIN, "another", &other), &["grants"]);
     let admin = stage.plane.user();
     for name in ["another", THE_ONE] {
         admin.delete(PLUGIN, name).unwrap();

@@ -29,6 +29,17 @@ fn directory() -> &'static TempDir {
 
 fn render(directory: &TempDir, behaviour: &str) -> Output {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    // Without the privileged kinds Role and Plugin.
+    let grants = json!({
+        "parents": [{"group": "test.innkeeper.dev", "kind": "Garbage"}],
+        "children": [
+            {"kind": "ConfigMap"},
+            {"group": "test.innkeeper.dev", "kind": "Garbage"},
+            {"group": "scheduling.k8s.io", "kind": "PriorityClass", "privileged": true},
+        ],
+    });
+    let granted = directory.path().join("grants.json");
+    fs::write(&granted, grants.to_string()).unwrap();
     let parent: PathBuf = directory.path().join(format!("{behaviour}.json"));
     let spec = json!({
         "apiVersion": "test.innkeeper.dev/v1", "kind": "Garbage",
@@ -39,6 +50,7 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
     command.args(["render", "-o", "json", "--plugin"]);
     command.arg(guests.join("garbage.wasm"));
     command.arg("--parent").arg(parent);
+    command.arg("--grants").arg(granted);
     command
         .arg("--cache-dir")
         .arg(directory.path().join("cache"));

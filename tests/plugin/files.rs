@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
     time::{Duration, Instant},
@@ -89,6 +90,11 @@ impl Case {
     }
 
     fn run_with(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        self.run_in(None, arguments)
+    }
+
+    /// Runs a host with this cache directory.
+    fn run_in(&self, cache: Option<PathBuf>, arguments: &[&str]) -> (Option<i32>, String) {
         let kubeconfig = self.directory.path().join("kubeconfig");
         fs::write(&kubeconfig, KUBECONFIG).expect("a file can be written");
         let options = HostOptions {
@@ -98,6 +104,7 @@ impl Case {
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
+            cache,
             ..HostOptions::default()
         };
         let mut host = Host::start(&kubeconfig, &options).expect("the host can be started");
@@ -243,7 +250,7 @@ fn ended_run(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_port_in_use_and_grants_that_break_rules_are_usage_errors() {
+fn input_that_cannot_be_used_is_a_usage_error() {
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
     let (code, log) = ended_run(&["--admin-address", &address]);
@@ -260,6 +267,25 @@ fn a_port_in_use_and_grants_that_break_rules_are_usage_errors() {
         log.contains("failed to read the grants of plugin unruly"),
         "{log}"
     );
+
+    let config = directory.path().join("config.yaml");
+    fs::write(&config, "{}").unwrap();
+    let config = format!("other={}", config.display());
+    let (code, log) = ended_run(&["--config", &config]);
+    assert_eq!(code, Some(BAD_USE), "{log}");
+    assert!(
+        log.contains("names plugin other, which is not among"),
+        "{log}"
+    );
+
+    // Compiled code in a directory that others may write to could be replaced.
+    let open = directory.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let case = copy(&test_guest("unruly.wasm"));
+    let (code, log) = case.run_in(Some(open), &[]);
+    assert_eq!(code, Some(BAD_USE), "{log}");
+    assert!(log.contains("set another --cache-dir"), "{log}");
 }
 
 #[test]

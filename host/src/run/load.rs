@@ -120,3 +120,42 @@ fn end_of_refusal(refused: &[(PathBuf, plugins::Error)]) -> Exit {
         Exit::Usage
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use innkeeper_model::PluginName;
+
+    use super::*;
+
+    #[test]
+    fn plugin_files_that_cannot_be_used_are_a_usage_error_unless_another_attempt_may_succeed() {
+        let load = |source: artifact::Error| plugins::Error::Load {
+            path: "a.wasm".into(),
+            source: Box::new(source),
+        };
+        let missing = || {
+            load(artifact::Error::NotFound {
+                path: "a.wasm".to_owned(),
+            })
+        };
+        let taken = || plugins::Error::NotGranted {
+            plugin: PluginName::new("a").unwrap(),
+            missing: Vec::new(),
+        };
+        let full = || load(artifact::Error::Keep(io::ErrorKind::StorageFull.into()));
+        for (errors, exit) in [
+            (vec![missing()], Exit::Usage),
+            (vec![missing(), taken()], Exit::Usage),
+            (vec![missing(), full()], Exit::Failure),
+        ] {
+            let shown = format!("{errors:?}");
+            let refused: Vec<_> = errors
+                .into_iter()
+                .map(|error| ("a.wasm".into(), error))
+                .collect();
+            assert_eq!(end_of_refusal(&refused), exit, "{shown}");
+        }
+    }
+}

@@ -131,8 +131,12 @@ pub(crate) fn loads_the_same(one: &Declared, other: &Declared) -> bool {
 
 /// Returns true if two declarations load the same bytes from the same source.
 pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
-    let (one_verify, other_verify) = ((&one.keys, &one.identity), (&other.keys, &other.identity));
-    one.origin == other.origin && one.digest == other.digest && one_verify == other_verify
+    one.origin == other.origin && one.digest == other.digest && verifies_the_same(one, other)
+}
+
+/// Returns true if two declarations require the same of the bytes of any digest.
+pub(crate) fn verifies_the_same(one: &Declared, other: &Declared) -> bool {
+    one.keys == other.keys && one.identity == other.identity
 }
 
 /// Decides if a revision that would delete this many of the children may replace the active one.

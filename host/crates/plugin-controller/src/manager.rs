@@ -237,7 +237,11 @@ impl Manager {
 
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
-        let state = self.states.lock().remove(id);
+        let mut state = self.states.lock().remove(id);
+        // First, because a running load states needs.
+        if let Some(loading) = state.as_mut().and_then(|state| state.loading.take()) {
+            loading.cancel().await;
+        }
         self.context.loader.need_nothing(id);
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
@@ -259,6 +263,11 @@ impl Manager {
 
     /// Returns the state of a Plugin at its first pass in this process.
     async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
+        let key = self.context.shared.hash_key.get();
+        // The history cannot be checked, and no parent has a pass. The missing key is logged.
+        if key.is_none() && !plugin.is_deleting() {
+            return None;
+        }
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
         if let (Some(_), Ok(name)) = (&self.context.selector, PluginName::new(&plugin.name)) {
             let inventory = &self.context.shared.inventory;
@@ -267,7 +276,7 @@ impl Manager {
                 return None;
             }
         }
-        Some(PluginState::of(plugin))
+        Some(PluginState::of(plugin, key.as_ref()))
     }
 }
 

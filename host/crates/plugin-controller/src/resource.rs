@@ -173,7 +173,10 @@ pub struct PluginSpec {
     pub parents: Option<ParentsSpec>,
     /// The permissions of the plugin. Default: none.
     ///
-    /// Setting or changing it requires the verb `grant` on plugins.innkeeper.dev.
+    /// Setting it requires the verb `grant` on plugins.innkeeper.dev, and so does changing any field of a Plugin with
+    /// grants but suspend: the other fields decide about the code, the configuration and the bounds that the grants are
+    /// used with. If spec.verify has keys, and a name or a repository, source and digest can be changed without the verb.
+    /// The policy of the manifests enforces this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsSpec>,
     /// The resource limits of the plugin. They bind every revision at once.
@@ -189,7 +192,7 @@ pub struct PluginSpec {
     /// The replacement of the active revision by a new one.
     #[serde(default)]
     pub rollout: RolloutSpec,
-    /// Stops all passes of the plugin; its watches stay.
+    /// Stops all passes of the plugin; its watches stay. The verb `grant` is not required.
     #[serde(default)]
     pub suspend: bool,
 }

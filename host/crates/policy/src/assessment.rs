@@ -7,7 +7,7 @@ use innkeeper_model::{Access, GroupKind, Manifest, ReadKind};
 use super::{
     Grants,
     grants::crd_kind,
-    privilege::{is_privileged, is_secret},
+    privilege::{is_privileged, is_privileged_to_read, is_secret},
 };
 
 /// The requests of a plugin that the grants do not cover.
@@ -35,6 +35,8 @@ pub enum Shortfall {
     Crd(GroupKind),
     /// A kind of child.
     Child(GroupKind),
+    /// A kind of child that is also a kind of parent of the plugin, whose grant has no depth: every such child is refused.
+    Depth(GroupKind),
     /// A read that is not granted at all, or not in the requested form or scope.
     Read {
         /// The requested read.
@@ -65,6 +67,9 @@ impl Grants {
         for child in &manifest.children {
             let kind = child.kind.group_kind();
             match (self.allows_child(&kind), child.required) {
+                (true, _) if manifest.reconciles(&kind) && !self.allows_nesting(&kind) => {
+                    assessment.reduced.push(Shortfall::Depth(kind));
+                }
                 (true, _) => {}
                 (false, true) => assessment.missing.push(Shortfall::Child(kind)),
                 (false, false) => assessment.reduced.push(Shortfall::Child(kind)),
@@ -86,13 +91,14 @@ impl Grants {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let note = |kind| {
-            if is_privileged(kind) {
+        let marked = |is_marked| {
+            if is_marked {
                 " (a privileged kind)"
             } else {
                 ""
             }
         };
+        let note = |kind| marked(is_privileged(kind));
         match self {
             Self::Parent(kind) if is_secret(kind) => {
                 write!(f, "parents of {kind} (never granted)")
@@ -100,11 +106,15 @@ impl fmt::Display for Shortfall {
             Self::Parent(kind) => write!(f, "parents of {kind}{}", note(kind)),
             Self::Crd(kind) => write!(f, "the CustomResourceDefinition of {kind}{}", note(kind)),
             Self::Child(kind) => write!(f, "children of {kind}{}", note(kind)),
+            Self::Depth(kind) => write!(
+                f,
+                "children of {kind}, its own parents (no depth is granted)"
+            ),
             Self::Read { asked, granted } => {
                 let kind = asked.kind.group_kind();
                 write!(f, "{} reads of {kind}", asked.access)?;
                 match granted {
-                    None => f.write_str(note(&kind)),
+                    None => f.write_str(marked(is_privileged_to_read(&kind))),
                     Some(granted) => write!(f, " as asked for (granted: {granted})"),
                 }
             }

@@ -4,6 +4,10 @@ use innkeeper_model::Child;
 
 use super::{Rejection, Rules};
 
+/// The largest depth that a grant may give: each generation may be as large as all children of one parent, 256 by default,
+/// for every object of the generation before.
+pub const DEPTH_MAX: u32 = 16;
+
 /// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth.
 pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let kind = child.kind.group_kind();

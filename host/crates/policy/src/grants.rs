@@ -8,7 +8,8 @@ use innkeeper_model::{
 
 use super::{
     PodSecurity,
-    privilege::{is_built_in, is_privileged, is_secret, needs_no_grant},
+    depth::DEPTH_MAX,
+    privilege::{is_built_in, is_privileged, is_privileged_to_read, is_secret, needs_no_grant},
 };
 
 /// A granted kind of parent.
@@ -131,6 +132,11 @@ impl Grants {
         let children = manifest.children.iter().map(|one| one.kind.group_kind());
         let children = children.map(|kind| {
             let grant = ChildGrant {
+                depth: if manifest.reconciles(&kind) {
+                    DEPTH_MAX
+                } else {
+                    0
+                },
                 privileged: is_privileged(&kind),
                 ..ChildGrant::default()
             };
@@ -139,7 +145,7 @@ impl Grants {
         let reads = manifest.reads.iter().map(|asked| {
             let kind = asked.kind.group_kind();
             ReadGrant {
-                privileged: is_privileged(&kind),
+                privileged: is_privileged_to_read(&kind),
                 kind,
                 access: asked.access,
                 scope: asked.scope.clone(),
@@ -156,8 +162,8 @@ impl Grants {
         }
     }
 
-    /// Returns the requests of the plugin without privileged kinds, parents that are part of Kubernetes, and the values of
-    /// Secrets: the proposal for an administrator who has stated no grants.
+    /// Returns the requests of the plugin without privileged kinds, parents that are part of Kubernetes, the values of
+    /// Secrets, and more than one generation of children of its own kinds: the proposal for an administrator who has stated no grants.
     pub fn proposed(manifest: &Manifest) -> Self {
         let mut grants = Self::requested(manifest);
         let is_ordinary = |grant: &ParentGrant| !grant.built_in && !grant.privileged;
@@ -165,6 +171,9 @@ impl Grants {
         grants.crds.retain(|_, grant| !grant.privileged);
         grants.children.retain(|_, grant| !grant.privileged);
         grants.reads.retain(|grant| !grant.privileged);
+        for child in grants.children.values_mut() {
+            child.depth = child.depth.min(1);
+        }
         for read in &mut grants.reads {
             if is_secret(&read.kind) {
                 read.access = read.access.max(Access::Hash);
@@ -203,6 +212,11 @@ impl Grants {
     pub fn allows_child(&self, kind: &GroupKind) -> bool {
         let grant = self.children.get(kind);
         grant.is_some_and(|grant| suffices(kind, grant.privileged))
+    }
+
+    /// Returns true if objects of this kind of parents may have children of their own kind.
+    pub(super) fn allows_nesting(&self, kind: &GroupKind) -> bool {
+        self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.depth > 0)
     }
 
     /// Returns true if an object of this kind may be adopted when its parent asks for it.
@@ -245,7 +259,8 @@ impl Grants {
     pub fn reads_of<'a>(&'a self, kind: &'a GroupKind) -> impl Iterator<Item = &'a ReadGrant> {
         self.reads
             .iter()
-            .filter(move |read| read.kind == *kind && suffices(kind, read.privileged))
+            .filter(move |read| read.kind == *kind)
+            .filter(move |read| read.privileged || !is_privileged_to_read(kind))
     }
 
     /// Returns the requested reads as far as they are granted: per read the lesser access, the narrower scope, and both

@@ -36,7 +36,7 @@ impl Grants {
         let of = |chosen: &dyn Fn(&GroupKind) -> bool| list(&children, chosen);
         if let Some(kinds) = of(&is_privileged) {
             powers.push(format!(
-                "can change the cluster itself or the permissions in it, through {kinds}"
+                "can change the cluster itself, its settings or the permissions in it, through {kinds}"
             ));
         }
         if self
@@ -60,6 +60,11 @@ impl Grants {
         if let Some(kinds) = of(&|kind| !is_built_in(kind)) {
             powers.push(format!(
                 "can make custom objects, whose effect depends on their controllers: {kinds}"
+            ));
+        }
+        if let Some(kinds) = of(&|kind| manifest.reconciles(kind) && self.allows_nesting(kind)) {
+            powers.push(format!(
+                "can make parents of its own, which it then serves like those of users: {kinds}"
             ));
         }
         self.reads(manifest, &mut powers);

@@ -17,8 +17,30 @@ pub const PRIVILEGED_GROUPS: [&str; 6] = [
 pub const PRIVILEGED_CORE_KINDS: [&str; 4] =
     ["Namespace", "Node", "PersistentVolume", "ServiceAccount"];
 
+/// Groups whose kinds set something for the whole cluster, so that a plugin that makes them affects all users of it: the order
+/// in which the API server answers, the storage of its objects, the runtime of Pods, and the volumes and their drivers. To read
+/// them gives no power.
+pub const SETTING_GROUPS: [&str; 5] = [
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "node.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// Such kinds of other groups, by group and kind: they send traffic to others, evict Pods, or take devices from them.
+pub const SETTING_KINDS: [(&str, &str); 7] = [
+    ("networking.k8s.io", "IPAddress"),
+    ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("resource.k8s.io", "DeviceTaintRule"),
+    ("resource.k8s.io", "ResourceSlice"),
+    ("scheduling.k8s.io", "PriorityClass"),
+];
+
 /// Groups with a dot that are part of Kubernetes; all groups without a dot are part of it.
-pub const BUILT_IN_GROUPS: [&str; 17] = [
+pub const BUILT_IN_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
@@ -36,6 +58,7 @@ pub const BUILT_IN_GROUPS: [&str; 17] = [
     "resource.k8s.io",
     "scheduling.k8s.io",
     "storage.k8s.io",
+    "storagemigration.k8s.io",
 ];
 
 /// Kinds of Kubernetes that a plugin may make in the namespaces of its parents without a grant. They run nothing, give no
@@ -56,8 +79,15 @@ const CREDENTIAL_TYPES: [&str; 2] = [
     "kubernetes.io/service-account-token",
 ];
 
-/// Returns true if a grant of this kind must set `privileged: true`.
+/// Returns true if a grant of parents, definitions or children of this kind must set `privileged: true`.
 pub fn is_privileged(kind: &GroupKind) -> bool {
+    is_privileged_to_read(kind)
+        || SETTING_GROUPS.contains(&&*kind.group)
+        || SETTING_KINDS.contains(&(&*kind.group, &*kind.kind))
+}
+
+/// Returns true if a grant of reads of this kind must set `privileged: true`.
+pub fn is_privileged_to_read(kind: &GroupKind) -> bool {
     PRIVILEGED_GROUPS.contains(&&*kind.group)
         || (kind.group.is_empty() && PRIVILEGED_CORE_KINDS.contains(&&*kind.kind))
 }

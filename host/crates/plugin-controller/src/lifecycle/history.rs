@@ -3,12 +3,12 @@
 //! Pure. The caller writes it to `status.history`, from which the next process restores it: a host that has just
 //! started has no other record of earlier revisions.
 
-use innkeeper_model::Digest;
+use innkeeper_model::{Digest, HashKey, Uid};
 use innkeeper_sandbox::{artifact::Needs, revision_of};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
+use crate::resource::{HistoryEntry, HistoryVerdict, PluginStatus, revision_name, whole_seconds};
 
 /// The number of revisions that are kept, as many as a Deployment keeps by default.
 const ENTRIES_MAX: usize = 10;
@@ -59,6 +59,26 @@ pub(crate) struct Moment {
 }
 
 impl History {
+    /// Returns the history of a Plugin from its status, if a host with this key sealed it; otherwise an empty one.
+    ///
+    /// The entries name components of the cache directory, with configurations. Without the seal, a user who may write the
+    /// status could have the host serve any component of any Plugin, with any configuration and the grants of this one.
+    pub(crate) fn unsealed(status: &PluginStatus, plugin: &Uid, key: &HashKey) -> Self {
+        let history = Self(status.history.clone());
+        if history.seal(plugin, key) == status.history_seal {
+            history
+        } else {
+            Self::default()
+        }
+    }
+
+    /// Returns the seal for the status; none without entries.
+    pub(crate) fn seal(&self, plugin: &Uid, key: &HashKey) -> Option<String> {
+        // Never fails: entries are plain data, and the maps in them are sorted.
+        let entries = serde_json::to_string(&self.0).ok()?;
+        (!self.0.is_empty()).then(|| key.hash("history", &[&plugin.0, &entries]))
+    }
+
     /// Returns the revisions that may be resumed, the latest first: those that were not rolled back.
     pub(crate) fn past(&self) -> impl Iterator<Item = PastRevision> {
         let stays = |entry: &&HistoryEntry| entry.verdict != HistoryVerdict::RolledBack;
@@ -333,6 +353,52 @@ mod tests {
         check(&history, "a c", "a b c");
         history.begin(&past_of("a"), &back(), at(31));
         check(&history, "a", "a b c");
+    }
+
+    /// Otherwise a user who may write the status chooses the code and the configuration that the grants are used with.
+    #[test]
+    fn only_a_history_with_the_seal_of_the_host_for_the_same_plugin_is_used() {
+        let mut history = History::default();
+        for name in ["a", "b"] {
+            history.begin(&past_of(name), &Activation::Declared, at(10));
+            history.pass();
+        }
+        let [plugin, other] = ["web", "shop"].map(|name| Uid(name.into()));
+        let [key, foreign] = [7, 8].map(|byte| HashKey::new([byte; 32]));
+        let status = PluginStatus {
+            history: history.0.clone(),
+            history_seal: history.seal(&plugin, &key),
+            ..PluginStatus::default()
+        };
+        assert_eq!(History::unsealed(&status, &plugin, &key), history);
+        let empty = History::default();
+        assert_eq!(empty.seal(&plugin, &key), None);
+
+        assert_eq!(History::unsealed(&status, &other, &key), empty);
+        assert_eq!(History::unsealed(&status, &plugin, &foreign), empty);
+        let edits: [fn(&mut PluginStatus); 8] = [
+            |status| status.history_seal = None,
+            |status| status.history.swap(0, 1),
+            |status| drop(status.history.remove(0)),
+            |status| drop(status.history.remove(1)),
+            |status| status.history[1].verdict = HistoryVerdict::RolledBack,
+            |status| status.history[0].generation = Some(1),
+            // A whole entry of another component, and one of the same with another configuration.
+            |status| status.history[0] = begun(&past_of("c"), HistoryVerdict::Good, at(10)),
+            |status| {
+                let mut past = past_of("b");
+                past.config.insert("more".to_owned(), 1.into());
+                past.revision = revision_of(&past.digest, &past.config);
+                status.history[0] = begun(&past, HistoryVerdict::Good, at(10));
+            },
+        ];
+        for (number, edit) in edits.iter().enumerate() {
+            let mut edited = status.clone();
+            edit(&mut edited);
+            assert_ne!(edited, status, "{number}");
+            let found = History::unsealed(&edited, &plugin, &key);
+            assert_eq!(found, empty, "{number}");
+        }
     }
 
     #[test]

@@ -182,6 +182,12 @@ impl Loading {
             || self.declared.terms.grants != declared.terms.grants
     }
 
+    /// Ends the work, and waits until it has ended: it states no needs any more. A compiler may still run, and its code is
+    /// then an unneeded component.
+    pub(super) async fn cancel(mut self) {
+        self.task.shutdown().await;
+    }
+
     /// Returns the stage that runs; none once the work has ended.
     pub(super) fn stage(&self) -> Option<Stage> {
         match &*self.progress.borrow() {
@@ -252,6 +258,23 @@ mod tests {
             spec["grants"] = json!({});
         }
         declared(spec)
+    }
+
+    /// A load that still runs when its Plugin is forgotten would state needs that no other pass removes.
+    #[tokio::test]
+    async fn a_cancelled_load_has_ended() {
+        let (mut loading, _reporter) = Loading::reported(|| {}, &declared(json!({})), None);
+        let (work, running) = (Arc::new(()), Arc::new(Semaphore::new(0)));
+        let (held, runs) = (Arc::clone(&work), Arc::clone(&running));
+        loading.task.spawn(async move {
+            runs.add_permits(1);
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        drop(running.acquire().await);
+        assert_eq!(Arc::strong_count(&work), 2);
+        loading.cancel().await;
+        assert_eq!(Arc::strong_count(&work), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use innkeeper_model::{ANNOTATION_PAUSED, Object, error_chain};
 use innkeeper_plan::StatusWrite;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler, Usage};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -73,6 +73,7 @@ impl Manager {
         let now = (self.context.shared.now)();
         let engine = &self.context.loader.context.engine;
         let generation = object.generation;
+        let key = self.context.shared.hash_key.get();
         PluginStatus {
             observed_generation: generation,
             revision: active.map(ActiveRevision::name),
@@ -87,6 +88,7 @@ impl Manager {
             }),
             usage: active.map_or_else(Vec::new, usage),
             history: state.history.0.clone(),
+            history_seal: key.and_then(|key| state.history.seal(&object.uid, &key)),
             conditions: dated(conditions, &before.conditions, generation, now),
         }
     }
@@ -147,10 +149,13 @@ pub(super) fn status_of(object: &Object) -> PluginStatus {
     #[derive(Default, Deserialize)]
     struct StatusOnly {
         #[serde(default)]
-        status: PluginStatus,
+        status: Map<String, Value>,
     }
-    let object: StatusOnly = serde_json::from_str(&object.json).unwrap_or_default();
-    object.status
+    let StatusOnly { mut status } = serde_json::from_str(&object.json).unwrap_or_default();
+    let read = |status| serde_json::from_value::<PluginStatus>(Value::Object(status));
+    // A field that another version of the host wrote may be unreadable; the others, above all the history, count.
+    status.retain(|field, value| read(Map::from_iter([(field.clone(), value.clone())])).is_ok());
+    read(status).unwrap_or_default()
 }
 
 /// Counts the selected parents; none while some are not in the cache, or their namespaces are not.

@@ -8,9 +8,9 @@ use innkeeper_model::{Digest, Object, ObjectId, Retry};
 use innkeeper_sandbox::{Plugin, artifact::Needs};
 use tracing::{info, warn};
 
-use super::{Manager, PluginState, load::configure, state::granted};
+use super::{Manager, PluginState, load::configure, report::status_of, state::granted};
 use crate::{
-    lifecycle::{Activation, Stage, StageFailure},
+    lifecycle::{Activation, History, Stage, StageFailure},
     resource::{Declared, revision_name},
 };
 
@@ -63,9 +63,7 @@ impl Manager {
             let failure = StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
             return Some(Err(failure));
         };
-        let attempt = state.attempt.as_ref();
-        let loaded = attempt.and_then(|attempt| attempt.component.clone());
-        let component = match loaded.filter(|component| *component.digest() == past.digest) {
+        let component = match state.component(declared, &past.digest).cloned() {
             Some(component) => Ok(component),
             None => self.loaded(declared, state, Some(&past.digest))?,
         };
@@ -90,7 +88,8 @@ impl Manager {
     }
 }
 
-/// Returns the components that a Plugin needs before its first pass in this process.
+/// Returns the components that a Plugin needs before its first pass in this process. Without a check of the seal: the
+/// components are only kept.
 pub(super) fn needs_of(plugin: &Object) -> Needs {
-    PluginState::of(plugin).history.needs()
+    History(status_of(plugin).history).needs()
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, HashKey, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use crate::{
     finalizers::Finalizers,
     lifecycle::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
-        StageFailure, has_the_same_component, loads_the_same,
+        StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
     },
     resource::{self, CandidateStatus, Declared, Terms},
 };
@@ -132,16 +132,21 @@ fn is_past(time: Option<Instant>) -> bool {
 }
 
 impl PluginState {
-    /// Returns the state of a Plugin in a process that has just started.
-    pub(super) fn of(object: &Object) -> Self {
+    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history.
+    pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
         let status = status_of(object);
+        let history = key.map(|key| History::unsealed(&status, &object.uid, key));
+        let history = history.unwrap_or_default();
+        if history.0.is_empty() && !status.history.is_empty() {
+            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
+        }
         Self {
             uid: Some(object.uid.clone()),
             reported: status.observed_generation,
             faults_before: status
                 .revision
                 .zip(status.faults.map(|faults| faults.count)),
-            history: History(status.history),
+            history,
             ..Self::default()
         }
     }
@@ -255,6 +260,18 @@ impl PluginState {
         let refused = self.refused.get(plugin.revision()).into_iter();
         let mut refused = refused.chain(self.refused.values());
         refused.next().map(|refused| refused.failure.clone())
+    }
+
+    /// Returns the loaded component with this digest, if it was verified as the declaration requires.
+    pub(super) fn component(
+        &self,
+        declared: &Declared,
+        digest: &Digest,
+    ) -> Option<&VerifiedComponent> {
+        let attempt = self.attempt.as_ref();
+        let attempt = attempt.filter(|attempt| verifies_the_same(&attempt.declared, declared))?;
+        let component = attempt.component.as_ref();
+        component.filter(|component| component.digest() == digest)
     }
 
     /// Returns the loaded or active plugin of a revision.

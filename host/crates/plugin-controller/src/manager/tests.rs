@@ -425,7 +425,7 @@ fn a_running_load_is_shown_as_its_stage() {
 #[test]
 fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
     let declared = declare(json!({}));
-    let mut state = PluginState::of(&object("one", 2));
+    let mut state = PluginState::of(&object("one", 2), None);
     state.generation = Some(2);
     assert!(!state.keeps_conditions());
     let (load, _reporter) = loading(&declared, None);
@@ -440,17 +440,96 @@ fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
 
 #[test]
 fn a_plugin_that_was_created_again_has_no_state_of_its_predecessor() {
-    let state = PluginState::of(&object("one", 1));
+    let state = PluginState::of(&object("one", 1), None);
     assert!(state.is_of(&object("one", 2)));
     assert!(!state.is_of(&object("two", 1)));
 }
 
+/// A status of another version of the host would otherwise lose the revisions that can become active again.
+#[test]
+fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
+    let key = HashKey::new([7; 32]);
+    let history = history(&["a", "b"]);
+    let plugin = object("one", 1);
+    let mut status = json!({
+        "observedGeneration": 1,
+        "history": history.0,
+        "historySeal": history.seal(&plugin.uid, &key),
+    });
+    for (field, unreadable) in [
+        ("limits", json!({"memory": "64Mi"})),
+        (
+            "candidate",
+            json!({"revision": "a", "digest": "b", "verdict": "Pending"}),
+        ),
+        ("conditions", json!([{"type": "Serving"}])),
+        ("parents", json!(7)),
+        ("unknown", json!({})),
+    ] {
+        status[field] = unreadable;
+    }
+    let state = PluginState::of(&with_status("one", 1, &status), Some(&key));
+    assert_eq!(state.history, history);
+    assert_eq!(state.reported, Some(1));
+    // An unreadable history is none.
+    status["history"] = json!([{}]);
+    let state = PluginState::of(&with_status("one", 1, &status), Some(&key));
+    assert_eq!(state.history, History::default());
+    assert_eq!(state.reported, Some(1));
+}
+
+/// An edited status, or that of another Plugin, must not bring back revisions.
+#[test]
+fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
+    let key = HashKey::new([7; 32]);
+    let history = history(&["a"]);
+    let seal = history.seal(&object("one", 1).uid, &key);
+    let status = json!({"history": history.0, "historySeal": seal});
+    let declared = declare(json!({}));
+    for (uid, key, step) in [
+        ("one", Some(key.clone()), NextStep::Resume(digest("a"))),
+        ("two", Some(key), NextStep::Load),
+        ("one", Some(HashKey::new([8; 32])), NextStep::Load),
+        ("one", None, NextStep::Load),
+    ] {
+        let state = PluginState::of(&with_status(uid, 1, &status), key.as_ref());
+        assert_eq!(state.next_step(&declared, None), step, "{uid} {key:?}");
+    }
+}
+
+/// Bytes that were loaded without a signature must not become active after the Plugin requires one.
+#[test]
+fn a_loaded_component_serves_only_a_declaration_that_verifies_it_alike() {
+    let declare = |verify: Value| declare(json!({"verify": verify}));
+    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    let before = declare(json!({"keys": [key]}));
+    let mut state = state(&before, ["a", "-"]);
+    let (_, described) = &COMPONENTS[0];
+    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
+        described: described.clone(),
+        verified_by: String::new(),
+    });
+    let found = |now: &Declared| state.component(now, described.digest()).is_some();
+    assert!(found(&before));
+    let mut other = before.clone();
+    other.config.insert("size".to_owned(), 1.into());
+    assert!(found(&other));
+    other.keys.clear();
+    assert!(!found(&other));
+    assert!(!found(&declare(json!({"keys": [key], "name": "web"}))));
+    assert!(state.component(&before, &Digest::of(b"x")).is_none());
+}
+
 /// Returns a Plugin with this UID whose status reports on this generation.
 fn object(uid: &str, generation: i64) -> Object {
+    with_status(uid, generation, &json!({"observedGeneration": generation}))
+}
+
+fn with_status(uid: &str, generation: i64, status: &Value) -> Object {
     let plugin = json!({
         "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
         "metadata": {"name": "web", "uid": uid, "generation": generation},
-        "status": {"observedGeneration": generation},
+        "status": status,
     });
     let key = HashKey::new([0; 32]);
     present(plugin.as_object().unwrap(), &kind(), Access::Full, &key).unwrap()

@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Gvk, ObjectId, PluginName, Selector};
+use innkeeper_model::{Gvk, ObjectId, PluginName, Retry, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Work, queue::Class},
@@ -24,7 +24,6 @@ use super::{
     report::status_of,
     resume::needs_of,
     serve::under,
-    state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -93,30 +92,26 @@ impl Warmer {
         let Some(component) = component else {
             return;
         };
-        match component.and_then(|component| self.watch(&declared, &component)) {
+        let watches = match component.and_then(|component| self.watch(&declared, &component)) {
             Ok(watches) => {
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
-                let ready = Ready {
-                    declared,
-                    digest,
-                    watches,
-                };
-                self.ready.lock().insert(name, ready);
-            }
-            // Only a change of the Plugin helps.
-            Err(failure) if failure.reason == NOT_GRANTED => {
-                let ready = Ready {
-                    declared,
-                    digest,
-                    watches: Vec::new(),
-                };
-                self.ready.lock().insert(name, ready);
+                watches
             }
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
+                if !helps_only_a_change(failure.retry) {
+                    return;
+                }
+                Vec::new()
             }
-        }
+        };
+        let ready = Ready {
+            declared,
+            digest,
+            watches,
+        };
+        self.ready.lock().insert(name, ready);
     }
 
     fn watch(
@@ -141,6 +136,15 @@ impl Warmer {
     }
 }
 
+/// Returns true if a failed load is not tried again before the Plugin changes, or the component that the active host serves.
+/// A host on standby would otherwise fetch a broken component every half minute, for ever.
+const fn helps_only_a_change(retry: Retry) -> bool {
+    match retry {
+        Retry::Never | Retry::OnChange => true,
+        Retry::Backoff | Retry::At(_) => false,
+    }
+}
+
 impl Work for Warmer {
     async fn triggers(&self) -> Vec<(ObjectId, Class)> {
         controller::triggers(&self.registration).await
@@ -150,12 +154,15 @@ impl Work for Warmer {
         let plugin = match self.registration.observe(&id).await {
             Observed::Ready(observation) => observation.parent,
             Observed::Gone => {
-                let name = PluginName::new(&id.name);
-                self.loader.need_nothing(&id);
-                if let Ok(name) = name {
-                    self.loading.lock().remove(&name);
+                if let Ok(name) = PluginName::new(&id.name) {
+                    let loading = self.loading.lock().remove(&name).flatten();
+                    // First, because a running load states needs.
+                    if let Some(loading) = loading {
+                        loading.cancel().await;
+                    }
                     self.ready.lock().remove(&name);
                 }
+                self.loader.need_nothing(&id);
                 return Next::Forget;
             }
             Observed::Behind { until } => {
@@ -171,5 +178,24 @@ impl Work for Warmer {
         }
         // Also for a plugin that is ready: its triggers have to be dropped. A failed load is tried again.
         Next::RequeueAfter(WAITING_RECHECK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_load_is_tried_again_on_standby_only_if_time_may_help() {
+        for (retry, waits_for_change) in [
+            (Retry::Never, true),
+            (Retry::OnChange, true),
+            (Retry::Backoff, false),
+            (Retry::At(Duration::ZERO), false),
+        ] {
+            assert_eq!(helps_only_a_change(retry), waits_for_change, "{retry:?}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! `spec.grants`: the grants of a plugin.
 
 use innkeeper_model::GroupKind;
-use innkeeper_policy::{BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS};
+use innkeeper_policy::{
+    BUILT_IN_GROUPS, DEPTH_MAX, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS,
+    SETTING_KINDS,
+};
 use kube::{
     KubeSchema,
     core::{ListMerge, Rule},
@@ -15,7 +18,10 @@ use super::forms::{GROUP, KIND, NAME, NAMESPACE};
 ///
 /// A privileged kind gives power over the cluster: those of the groups admissionregistration.k8s.io,
 /// apiextensions.k8s.io, apiregistration.k8s.io, certificates.k8s.io, innkeeper.dev and rbac.authorization.k8s.io, and
-/// Namespace, Node, PersistentVolume and ServiceAccount.
+/// Namespace, Node, PersistentVolume and ServiceAccount. For all grants but reads, these are also kinds that set something
+/// for the whole cluster: those of flowcontrol.apiserver.k8s.io, internal.apiserver.k8s.io, node.k8s.io, storage.k8s.io and
+/// storagemigration.k8s.io, and DeviceClass, DeviceTaintRule, IngressClass, IPAddress, PriorityClass, ResourceSlice and
+/// ServiceCIDR.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantsSpec {
@@ -70,7 +76,6 @@ macro_rules! access {
     ($(#[$meta:meta])* $name:ident { $($fields:tt)* }) => {
         #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
         #[serde(rename_all = "camelCase")]
-        #[x_kube(validation = privileged())]
         $(#[$meta])*
         pub struct $name {
             /// The API group; empty for the core group.
@@ -97,6 +102,7 @@ macro_rules! access {
 access! {
     /// A kind of parent.
     #[x_kube(
+        validation = privileged(),
         validation = Rule::new("self.group != '' || self.kind != 'Secret'")
             .message("a Secret is never a parent"),
         validation = built_in()
@@ -114,6 +120,7 @@ access! {
 access! {
     /// A kind whose CustomResourceDefinition may be brought.
     #[x_kube(
+        validation = privileged(),
         validation = Rule::new(format!("!({})", is_built_in()))
             .message("kinds of Kubernetes itself have no CustomResourceDefinition")
     )]
@@ -126,15 +133,15 @@ access! {
 
 access! {
     /// A kind of child.
+    #[x_kube(validation = privileged())]
     ChildAccess {
         /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
         #[serde(default)]
         pub adopt: bool,
         /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a
         /// user made. 0 refuses them.
-        // Each generation may be 256 times as large as the one before.
         #[serde(default)]
-        #[schemars(range(min = 0, max = 16))]
+        #[schemars(range(min = 0, max = DEPTH_MAX))]
         pub depth: i32,
         /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and
         /// bootstrap tokens.
@@ -146,6 +153,7 @@ access! {
 access! {
     /// A kind that may be read.
     #[x_kube(
+        validation = privileged_to_read(),
         validation = Rule::new(
             "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
         )
@@ -229,12 +237,29 @@ fn list(words: &[&str]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// Returns the rule that a privileged kind has to be marked.
+/// Returns the rule that a privileged kind has to be marked, beside a read.
 fn privileged() -> Rule {
+    let groups = [PRIVILEGED_GROUPS.as_slice(), &SETTING_GROUPS].concat();
+    let core = PRIVILEGED_CORE_KINDS.map(|kind| ("", kind));
+    marked(&groups, &[core.as_slice(), &SETTING_KINDS].concat())
+}
+
+/// Returns the rule that a kind has to be marked that is privileged to read.
+fn privileged_to_read() -> Rule {
+    let core = PRIVILEGED_CORE_KINDS.map(|kind| ("", kind));
+    marked(&PRIVILEGED_GROUPS, &core)
+}
+
+fn marked(groups: &[&str], kinds: &[(&str, &str)]) -> Rule {
+    let kinds: Vec<String> = kinds
+        .iter()
+        .map(|(group, kind)| format!("{group}/{kind}"))
+        .collect();
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     Rule::new(format!(
-        "self.privileged || !(self.group in {} || (self.group == '' && self.kind in {}))",
-        list(&PRIVILEGED_GROUPS),
-        list(&PRIVILEGED_CORE_KINDS)
+        "self.privileged || !(self.group in {} || self.group + '/' + self.kind in {})",
+        list(groups),
+        list(&kinds)
     ))
     .message("this kind gives power over the cluster: write privileged: true if that is meant")
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use innkeeper_model::{ReadKind, ReadScope, yaml};
-use innkeeper_policy::{Assessment, Shortfall, is_built_in, is_privileged, is_secret};
+use innkeeper_policy::{
+    Assessment, Shortfall, is_built_in, is_privileged, is_privileged_to_read, is_secret,
+};
 use serde_json::{Map, Value, json};
 
 use super::ReadPlace;
@@ -71,11 +73,19 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
         Shortfall::Parent(kind) => ("parents", kind.clone(), Map::new()),
         Shortfall::Crd(kind) => ("crds", kind.clone(), Map::new()),
         Shortfall::Child(kind) => ("children", kind.clone(), Map::new()),
+        Shortfall::Depth(kind) => {
+            let depth = ("depth".to_owned(), json!(1));
+            ("children", kind.clone(), Map::from_iter([depth]))
+        }
         Shortfall::Read { asked, .. } => ("reads", asked.kind.group_kind(), read(asked)),
     };
     entry.insert("group".to_owned(), json!(&*kind.group));
     entry.insert("kind".to_owned(), json!(&*kind.kind));
-    if is_privileged(&kind) {
+    let is_marked = match shortfall {
+        Shortfall::Read { .. } => is_privileged_to_read(&kind),
+        _ => is_privileged(&kind),
+    };
+    if is_marked {
         entry.insert("privileged".to_owned(), Value::Bool(true));
     }
     Some((list, Value::Object(entry)))

@@ -11,6 +11,8 @@ use super::forms::{
 };
 
 /// The required signatures of a component, and the identity of the signed component.
+///
+/// With a name or a repository, the signature also replaces the verb `grant` for a change of source and digest.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {

@@ -72,6 +72,11 @@ pub struct PluginStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub history: Vec<HistoryEntry>,
+    /// The keyed hash of the Plugin's UID and its history. A host that starts uses a history only with the hash of a host
+    /// with the same hash key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub history_seal: Option<String>,
     /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
     /// RolledBack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::parse_selector;
 
 use super::*;
-use crate::privilege::reach;
+use crate::{DEPTH_MAX, is_built_in, is_privileged, is_privileged_to_read, privilege::reach};
 
 fn kind(group: &str, kind: &str) -> GroupKind {
     GroupKind::new(group, kind)
@@ -208,6 +208,92 @@ fn requested_grants_cover_all_requests_with_their_confirmations() {
     assert!(!Grants::requested(&manifest).allows_parent(&secret()));
 }
 
+/// Each of them changes the work of all users of the cluster.
+#[test]
+fn kinds_that_set_something_for_the_whole_cluster_need_a_confirmation_to_make_them_but_not_to_read_them()
+ {
+    for (group, of, is_setting) in [
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema", true),
+        (
+            "flowcontrol.apiserver.k8s.io",
+            "PriorityLevelConfiguration",
+            true,
+        ),
+        ("internal.apiserver.k8s.io", "StorageVersion", true),
+        ("networking.k8s.io", "IPAddress", true),
+        ("networking.k8s.io", "IngressClass", true),
+        ("networking.k8s.io", "ServiceCIDR", true),
+        ("node.k8s.io", "RuntimeClass", true),
+        ("resource.k8s.io", "DeviceClass", true),
+        ("resource.k8s.io", "DeviceTaintRule", true),
+        ("resource.k8s.io", "ResourceSlice", true),
+        ("scheduling.k8s.io", "PriorityClass", true),
+        ("storage.k8s.io", "CSIDriver", true),
+        ("storage.k8s.io", "CSINode", true),
+        ("storage.k8s.io", "StorageClass", true),
+        ("storage.k8s.io", "VolumeAttachment", true),
+        ("storage.k8s.io", "VolumeAttributesClass", true),
+        ("storagemigration.k8s.io", "StorageVersionMigration", true),
+        // They stay in their namespace.
+        ("networking.k8s.io", "Ingress", false),
+        ("networking.k8s.io", "NetworkPolicy", false),
+        ("resource.k8s.io", "ResourceClaim", false),
+        ("resource.k8s.io", "ResourceClaimTemplate", false),
+        ("scheduling.k8s.io", "Workload", false),
+    ] {
+        let of = kind(group, of);
+        assert!(is_built_in(&of), "{of}");
+        assert_eq!(is_privileged(&of), is_setting, "{of}");
+        assert!(!is_privileged_to_read(&of), "{of}");
+        let child = |privileged| {
+            let grant = ChildGrant {
+                privileged,
+                ..ChildGrant::default()
+            };
+            let children = BTreeMap::from([(of.clone(), grant)]);
+            let grants = Grants {
+                children,
+                ..Grants::default()
+            };
+            grants.allows_child(&of)
+        };
+        assert!(child(true), "{of}");
+        assert_eq!(child(false), !is_setting, "{of}");
+        let grants = Grants {
+            reads: vec![read_grant(of.clone(), Access::Full, ReadScope::Cluster)],
+            ..Grants::default()
+        };
+        assert_eq!(grants.reads_of(&of).count(), 1, "{of}");
+    }
+}
+
+/// The kinds of [`manifest`] nest: a plugin with everything that it asks for may use them so.
+#[test]
+fn own_kinds_of_parents_are_granted_with_a_depth_and_reported_without_one() {
+    let manifest = manifest();
+    let web = kind("example.dev", "Web");
+    let depth = |grants: &Grants| grants.children[&web].depth;
+    let mut grants = Grants::requested(&manifest);
+    assert_eq!(depth(&grants), DEPTH_MAX);
+    assert_eq!(grants.children[&secret()].depth, 0);
+    assert_eq!(depth(&Grants::proposed(&manifest)), 1);
+    let power = "can make parents of its own, which it then serves like those of users: ";
+    let powers = grants.powers(&manifest);
+    let both = format!("{power}Fleet.example.dev, Web.example.dev");
+    assert!(powers.contains(&both), "{powers:?}");
+
+    grants.children.get_mut(&web).unwrap().depth = 0;
+    let powers = grants.powers(&manifest);
+    assert!(
+        powers.contains(&format!("{power}Fleet.example.dev")),
+        "{powers:?}"
+    );
+    let assessment = grants.assess(&manifest);
+    assert!(assessment.serves());
+    expect!["children of Web.example.dev, its own parents (no depth is granted)"]
+        .assert_eq(&lines(&assessment.reduced));
+}
+
 #[test]
 fn system_namespaces_are_served_only_by_name() {
     let mut grants = Grants::requested(&manifest());
@@ -243,10 +329,11 @@ fn grants_are_described_in_plain_words() {
     expect![[r#"
         can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps, Job.batch
         can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
-        can change the cluster itself or the permissions in it, through Role.rbac.authorization.k8s.io
+        can change the cluster itself, its settings or the permissions in it, through Role.rbac.authorization.k8s.io
         can redirect or block network traffic, through Service
         can hold up the work of others, through ResourceQuota
         can make custom objects, whose effect depends on their controllers: Web.example.dev
+        can make parents of its own, which it then serves like those of users: Web.example.dev
         can read the values of all objects of Secret in the namespaces of its parents
         can read the metadata of all objects of Node in the whole cluster
         can make its children in every namespace but kube-* and that of the host"#]]
