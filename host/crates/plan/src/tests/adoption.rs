@@ -158,3 +158,27 @@ fn a6_an_adopted_object_is_first_owned_and_then_applied() {
         assert!(scene.plan(&server.objects(), &answer).is_settled());
     }
 }
+
+#[test]
+fn a6_the_metadata_of_an_object_that_is_nested_too_deep_to_parse_stays() {
+    let scene = scene_of(Some("true"), true);
+    let mut server = found();
+    for (field, value) in [
+        ("labels", json!({"mine": "yes"})),
+        ("annotations", json!({"mine": "yes"})),
+        ("ownerReferences", json!([{"uid": "p9"}])),
+    ] {
+        server.edit(&id(), &["metadata", field], Some(value));
+    }
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    server.edit(&id(), &["data", "deep"], Some(deep));
+    for removal in [RemovalPolicy::Retain, RemovalPolicy::Delete] {
+        let plan = scene.plan(&server.objects(), &answer(removal));
+        let transfer = plan.operations.iter().find(|it| it.child() == Some(&id()));
+        server.write(transfer.unwrap()).unwrap();
+        let metadata = &server.get(&id()).unwrap()["metadata"];
+        assert_eq!(metadata["labels"]["mine"], "yes");
+        assert_eq!(metadata["annotations"]["mine"], "yes");
+        assert_eq!(metadata["ownerReferences"][0]["uid"], "p9");
+    }
+}
