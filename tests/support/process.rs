@@ -51,6 +51,20 @@ pub fn seed() -> u64 {
     })
 }
 
+/// The time for each fuzz target from `INNKEEPER_FUZZ_SECONDS`; none runs a fixed number of inputs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the person who runs a suite can choose the time"
+)]
+pub fn fuzz_seconds() -> Option<u64> {
+    let given = env::var("INNKEEPER_FUZZ_SECONDS").ok()?;
+    Some(
+        given
+            .parse()
+            .expect("INNKEEPER_FUZZ_SECONDS should be a number"),
+    )
+}
+
 /// The one fault plan to run, from `INNKEEPER_PLAN`; none runs all of the suite.
 #[expect(
     clippy::disallowed_methods,

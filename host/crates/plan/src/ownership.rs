@@ -1,6 +1,7 @@
 //! The owner of an object, and the patches that change it.
 
 use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -158,9 +159,11 @@ fn owners(object: &Object) -> Vec<Value> {
 }
 
 fn metadata(object: &Object) -> Map<String, Value> {
-    let mut json: Value = serde_json::from_str(&object.json).unwrap_or_default();
-    match json.get_mut("metadata").map(Value::take) {
-        Some(Value::Object(metadata)) => metadata,
-        _ => Map::new(),
+    #[derive(Default, Deserialize)]
+    struct WithMetadata {
+        metadata: Map<String, Value>,
     }
+    // The other fields are not read: they may be nested deeper than the parser allows.
+    let object: WithMetadata = serde_json::from_str(&object.json).unwrap_or_default();
+    object.metadata
 }

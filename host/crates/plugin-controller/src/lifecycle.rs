@@ -52,6 +52,10 @@ impl fmt::Display for Stage {
     }
 }
 
+/// The longest message, in characters, which is that of the conditions of parents. A component or a server may choose parts
+/// of it, and the API server refuses a status with a condition above 32,768.
+const MESSAGE_CHARS_MAX: usize = 2048;
+
 /// The failure of a stage, or a stage that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StageFailure {
@@ -74,7 +78,11 @@ impl StageFailure {
             stage,
             status: ConditionStatus::False,
             reason: reason.to_owned(),
-            message: message.to_string(),
+            message: message
+                .to_string()
+                .chars()
+                .take(MESSAGE_CHARS_MAX)
+                .collect(),
             retry,
         }
     }

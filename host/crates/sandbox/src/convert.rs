@@ -88,6 +88,16 @@ pub(super) trait Adapter: Send + Sync {
     ) -> wasmtime::Result<Result<Answer, Rejected>>;
 }
 
+/// Converts an answer that is given as JSON, for tests without a guest; none if it is none.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn stated(
+    answer: &serde_json::Value,
+    phase: innkeeper_model::Phase,
+    limits: &Limits,
+) -> Option<Result<Answer, Rejected>> {
+    v0_1::stated(answer, phase, limits)
+}
+
 /// Links a component and returns its adapter.
 pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Adapter>, Error> {
     let mut linker = Linker::new(component.engine());

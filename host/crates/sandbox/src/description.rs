@@ -46,13 +46,15 @@ pub fn embedded(component: &[u8]) -> Option<Value> {
         if let Payload::CustomSection(section) = payload
             && section.name() == SECTION
         {
-            let text = Some(section.data()).filter(|text| text.len() <= BYTES_MAX);
-            let value = text.and_then(|text| serde_json::from_slice(text).ok());
-            found.push(value.unwrap_or_default());
+            found.push(section.data());
         }
     });
-    match found.len() {
-        0 | 1 => found.pop(),
+    match *found {
+        [] => None,
+        [text] if text.len() <= BYTES_MAX => {
+            serde_json::from_slice(text).ok().or(Some(Value::Null))
+        }
+        // A component may hold as many texts as fit into it: none of them is parsed.
         _ => Some(Value::Null),
     }
 }

@@ -89,12 +89,16 @@ pub enum FailureKind {
     SigningFailed,
 }
 
+/// The longest message, in characters: a server may choose parts of it, such as media types. Chosen: more than any other.
+const MESSAGE_CHARS_MAX: usize = 1024;
+
 impl FailureKind {
     /// Returns a failure without another error behind it.
     pub(super) fn failure(self, message: impl Into<String>) -> Failure {
+        let message: String = message.into();
         Failure {
             kind: self,
-            message: message.into(),
+            message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
             source: None,
         }
     }

@@ -27,6 +27,8 @@ use std::{fmt, future};
 use secrecy::SecretString;
 use serde_json::Value;
 
+#[cfg(feature = "testing")]
+pub use self::oci::hostile;
 pub use self::{
     docker_config::DockerConfig,
     error::{Error, Failure, FailureKind},

@@ -11,6 +11,9 @@ mod registry;
 mod signatures;
 mod token;
 
+#[cfg(feature = "testing")]
+pub mod hostile;
+
 use innkeeper_model::error_chain;
 
 pub(super) use self::push::{push, sign};

@@ -240,3 +240,35 @@ fn a6_an_object_beyond_the_grants_is_not_adopted() {
     let grants = scene_of(None, true).grants;
     assert!(check_adoption(&unknown, &grants).is_err(), "not read whole");
 }
+
+#[test]
+fn a6_the_metadata_of_an_object_that_is_nested_too_deep_to_parse_stays() {
+    let scene = scene_of(Some("true"), true);
+    let write = |server: &mut Server, removal| {
+        let plan = scene.plan(&server.objects(), &answer(removal));
+        let transfer = plan.operations.iter().find(|it| it.child() == Some(&id()));
+        server.write(transfer.unwrap()).unwrap();
+    };
+    for (before, after) in [
+        (RemovalPolicy::Delete, RemovalPolicy::Retain),
+        (RemovalPolicy::Retain, RemovalPolicy::Delete),
+    ] {
+        let mut server = found();
+        for (field, value) in [
+            ("labels", json!({"mine": "yes"})),
+            ("annotations", json!({"mine": "yes"})),
+            ("ownerReferences", json!([{"uid": "p9"}])),
+        ] {
+            server.edit(&id(), &["metadata", field], Some(value));
+        }
+        write(&mut server, before);
+        // Such an object is not adopted, but an adopted one may become so.
+        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+        server.edit(&id(), &["data", "deep"], Some(deep));
+        write(&mut server, after);
+        let metadata = &server.get(&id()).unwrap()["metadata"];
+        assert_eq!(metadata["labels"]["mine"], "yes");
+        assert_eq!(metadata["annotations"]["mine"], "yes");
+        assert_eq!(metadata["ownerReferences"][0]["uid"], "p9");
+    }
+}

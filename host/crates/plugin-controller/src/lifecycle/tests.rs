@@ -79,3 +79,10 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
     assert!(!third.iter().any(moved));
     assert!(third.iter().all(|one| one.observed_generation == Some(3)));
 }
+
+#[test]
+fn the_message_of_a_failure_fits_into_a_condition() {
+    // A component may have a hundred thousand forbidden imports, and the API server takes 32,768 characters.
+    let failure = StageFailure::new(Stage::Verified, "X", "é".repeat(100_000), Retry::Never);
+    assert_eq!(failure.message.chars().count(), 2048);
+}

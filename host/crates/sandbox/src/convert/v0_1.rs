@@ -2,6 +2,8 @@
 
 mod answer;
 mod describe;
+#[cfg(any(test, feature = "testing"))]
+mod stated;
 
 use std::time::Instant;
 
@@ -153,4 +155,14 @@ impl Adapter for V0_1 {
         store.data_mut().answered_at = Some(Instant::now());
         Ok(answer::answer(answer, request.phase, limits))
     }
+}
+
+/// Converts an answer that is given as JSON; none if it is none.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn stated(
+    answer: &serde_json::Value,
+    phase: Phase,
+    limits: &Limits,
+) -> Option<Result<Answer, Rejected>> {
+    stated::answer(answer).map(|answer| answer::answer(answer, phase, limits))
 }

@@ -4,10 +4,12 @@
 
 use std::fmt::Write;
 
+use innkeeper_model::{Fault, Limits, Outcome, Phase};
+use serde_json::Value;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::{Described, Engine, EngineSettings, Metering, artifact};
+use crate::{CallFault, Described, Engine, EngineSettings, Metering, artifact};
 
 /// The address of the first laid-out value; the memory below is for the results of imports.
 const IMAGE: usize = 4096;
@@ -482,5 +484,15 @@ pub fn engine(metering: Metering) -> Engine {
 
 pub fn described(engine: &Engine, bytes: &[u8]) -> Described {
     let artifact = artifact::compile(engine, bytes, &artifact::Limits::default(), None).unwrap();
-    Described::load(engine, &artifact, &innkeeper_model::Limits::default()).unwrap()
+    Described::load(engine, &artifact, &Limits::default()).unwrap()
+}
+
+/// Converts an answer that is given as JSON, as the sandbox converts that of a guest; none if it is no answer.
+pub fn converted(
+    answer: &Value,
+    phase: Phase,
+    limits: &Limits,
+) -> Option<Result<Result<Outcome, Fault>, CallFault>> {
+    let converted = crate::convert::stated(answer, phase, limits)?;
+    Some(converted.map_err(Into::into))
 }

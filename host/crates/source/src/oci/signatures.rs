@@ -49,6 +49,11 @@ pub(super) async fn check(
     let tag = tag(manifest);
     let mut problem = Failure::unsigned(&format!("{tag}, or a bundle that refers to the manifest"));
     let mut signatures = Vec::new();
+    let mut left_out = 0;
+    let mut consider = |found: Vec<Signature>| {
+        left_out += found.len().saturating_sub(SIGNATURES_MAX);
+        signatures.extend(found.into_iter().take(SIGNATURES_MAX));
+    };
     let beside = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await;
@@ -57,7 +62,7 @@ pub(super) async fn check(
         let simple = layers
             .into_iter()
             .filter(|layer| layer.media_type == SIMPLE_TYPE);
-        signatures.extend(simple.take(SIGNATURES_MAX).map(Signature::Simple));
+        consider(simple.map(Signature::Simple).collect());
     }
     if let Some(text) = registry.referrers(manifest).await? {
         let referrers = OciManifest::parse(&text)?.manifests;
@@ -65,12 +70,7 @@ pub(super) async fn check(
             referrers.into_iter().filter(may_be_signature).collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
         bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
-        signatures.extend(
-            bundles
-                .into_iter()
-                .take(SIGNATURES_MAX)
-                .map(Signature::Bundle),
-        );
+        consider(bundles.into_iter().map(Signature::Bundle).collect());
     }
     for candidate in signatures {
         match candidate.check(registry, manifest, expectation).await {
@@ -80,7 +80,12 @@ pub(super) async fn check(
             Err(failure) => return Err(failure),
         }
     }
-    Err(problem)
+    if left_out == 0 {
+        return Err(problem);
+    }
+    Err(problem.kind.failure(format!(
+        "{problem}; {left_out} more signatures are not checked, because at most {SIGNATURES_MAX} of each form are: remove those by other keys"
+    )))
 }
 
 enum Signature {

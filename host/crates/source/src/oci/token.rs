@@ -23,6 +23,14 @@ pub(super) struct Realm {
     pub(super) insecure: bool,
 }
 
+/// The way to sign in.
+pub(super) enum SignIn {
+    /// By a header that is known.
+    Header(HeaderValue),
+    /// By a token, which this request returns.
+    Token(Box<Call>),
+}
+
 /// Returns the header that answers the registry's challenges; none if there is no answer.
 ///
 /// The token server is named by the registry: credentials for a registry are valid for any server that it names.
@@ -33,6 +41,24 @@ pub(super) async fn authorize(
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Option<HeaderValue>, Failure> {
+    let call = match sign_in(repository, challenges, realm, login)? {
+        None => return Ok(None),
+        Some(SignIn::Header(header)) => return Ok(Some(header)),
+        Some(SignIn::Token(call)) => call,
+    };
+    let answer = transport.send(*call).await?;
+    let asked = shown(answer.url().as_str());
+    let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
+    header(&text, &asked).map(Some)
+}
+
+/// Chooses the way to sign in that the first answerable challenge requires.
+pub(super) fn sign_in(
+    repository: &Url,
+    challenges: &[String],
+    realm: &Realm,
+    login: Option<&Login>,
+) -> Result<Option<SignIn>, Failure> {
     if login.is_some() {
         check_private(repository)?;
     }
@@ -41,25 +67,24 @@ pub(super) async fn authorize(
         .flat_map(|text| parse_challenges(text).unwrap_or_default())
     {
         if challenge.scheme.eq_ignore_ascii_case("bearer") {
-            return bearer(transport, &challenge, realm, login).await.map(Some);
+            return bearer(&challenge, realm, login).map(Some);
         }
         if let (true, Some(Login::Password(credentials))) =
             (challenge.scheme.eq_ignore_ascii_case("basic"), login)
         {
-            return authorization(credentials).map(Some);
+            return authorization(credentials).map(SignIn::Header).map(Some);
         }
     }
     Ok(None)
 }
 
-async fn bearer(
-    transport: &Transport,
+fn bearer(
     challenge: &ChallengeRef<'_>,
     realm: &Realm,
     login: Option<&Login>,
-) -> Result<HeaderValue, Failure> {
+) -> Result<SignIn, Failure> {
     if let Some(Login::Registry(token)) = login {
-        return authorization(&Credentials::Bearer(token.clone()));
+        return authorization(&Credentials::Bearer(token.clone())).map(SignIn::Header);
     }
     let url = parse_url(&parameter(challenge, "realm").unwrap_or_default())?;
     if url.scheme() != "https" && !realm.insecure {
@@ -72,16 +97,18 @@ async fn bearer(
         check_private(&url)?;
     }
     let service = parameter(challenge, "service");
-    let answer = transport.send(ask(url, service, realm, login)?).await?;
-    let asked = shown(answer.url().as_str());
-    let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
+    let call = ask(url, service, realm, login)?;
+    Ok(SignIn::Token(Box::new(call)))
+}
+
+/// Returns the header with the token in the answer of a token server.
+pub(super) fn header(text: &[u8], asked: &str) -> Result<HeaderValue, Failure> {
     // An answer that cannot be parsed may still hold a token, so it is not shown.
-    let answered: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let answered: Value = serde_json::from_slice(text).unwrap_or_default();
     let token = ["token", "access_token"]
         .into_iter()
         .find_map(|name| answered[name].as_str());
-    let token =
-        token.ok_or_else(|| Failure::protocol(&asked, "there is no token in its answer"))?;
+    let token = token.ok_or_else(|| Failure::protocol(asked, "there is no token in its answer"))?;
     authorization(&Credentials::Bearer(SecretString::from(token)))
 }
 

@@ -498,3 +498,22 @@ async fn mirrors_are_asked_first_and_the_registry_last() {
         .unwrap();
     assert_eq!(fetched.bytes, b"original");
 }
+
+#[tokio::test]
+async fn a_refusal_is_short_whatever_the_registry_sends() {
+    let registry = Registry::start(SignIn::Not).await;
+    let digest = Digest::of(b"another manifest");
+    let entry = |kind: &str, digest: &str| json!({"mediaType": kind, "digest": digest, "size": 1});
+    let wasm = "application/wasm";
+    for manifest in [
+        json!({"schemaVersion": 2, "manifests": vec![entry("a", &digest.to_string()); 20_000]}),
+        json!({"schemaVersion": 2, "layers": vec![entry("text/plain", "x"); 20_000]}),
+        json!({"schemaVersion": 2, "layers": [entry(wasm, &"é".repeat(1_000_000))]}),
+    ] {
+        registry.put_manifest("1", manifest.to_string());
+        let error = anything(registry.artifact(":1")).await.unwrap_err();
+        assert_eq!(error.category(), "artifact-malformed");
+        let length = error_chain(&error).to_string().chars().count();
+        assert!(length < 1200, "{length} characters");
+    }
+}

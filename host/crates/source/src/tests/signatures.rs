@@ -384,6 +384,62 @@ async fn a_signature_of_another_artifact_is_not_taken() {
     );
 }
 
+/// Puts a list of layers beside a manifest, as the signatures of it.
+fn put_signatures(registry: &Registry, manifest: &Digest, layers: &[serde_json::Value]) {
+    let tag = format!("sha256-{}.sig", manifest.to_hex());
+    let text = json!({"schemaVersion": 2, "layers": layers}).to_string();
+    registry.put_manifest(&tag, text);
+}
+
+/// A layer with the document that names a manifest, signed by a key.
+fn simple_layer(registry: &Registry, key: &SigningKey, manifest: &Digest) -> serde_json::Value {
+    let document = signature::simple(&registry.artifact(":1").reference, manifest);
+    json!({
+        "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+        "digest": registry.put_blob(&document),
+        "size": document.len(),
+        "annotations": {"dev.cosignproject.cosign/signature": key.sign(&document).unwrap()},
+    })
+}
+
+#[tokio::test]
+async fn of_many_signatures_sixteen_are_checked_and_the_refusal_tells_it() {
+    let (registry, manifest) = pushed().await;
+    let right = simple_layer(&registry, &signing(P256_KEY), &manifest);
+    let mut unsigned = right.clone();
+    unsigned["annotations"] = json!({});
+    let mut too_large = right.clone();
+    too_large["size"] = json!(1 << 20);
+    let mut unchecked = right.clone();
+    unchecked["digest"] = json!("sha512:00");
+    let wrong = [
+        simple_layer(&registry, &signing(OTHER_KEY), &manifest),
+        simple_layer(&registry, &signing(P256_KEY), &Digest::of(b"other")),
+        unsigned,
+        too_large,
+        unchecked,
+    ];
+    for (before, is_found) in [(0, true), (15, true), (16, false), (1000, false)] {
+        let mut layers: Vec<_> = wrong.iter().cycle().take(before).cloned().collect();
+        layers.extend([right.clone(), right.clone()]);
+        put_signatures(&registry, &manifest, &layers);
+        let asked = registry.asked().len();
+        let pulled = pull(&registry, &[P256_PUB]).await;
+        if is_found {
+            assert_eq!(
+                pulled.unwrap().signed_by,
+                Some(key_id(P256_PUB)),
+                "{before}"
+            );
+        } else {
+            let left_out = format!("{} more signatures are not checked", before - 14);
+            check_refused(pulled, "bad-signature", Retry::OnChange, &[&left_out]);
+        }
+        let requests = registry.asked().len() - asked;
+        assert!(requests < 30, "{requests} requests");
+    }
+}
+
 #[tokio::test]
 async fn a_signature_for_another_repository_is_not_taken() {
     let (registry, manifest) = pushed().await;

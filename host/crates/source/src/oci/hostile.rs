@@ -1,0 +1,48 @@
+//! The readers of a registry's answers, for the fuzz targets: each takes the bytes alone.
+
+use innkeeper_model::Digest;
+
+use super::{
+    manifest::OciManifest,
+    token::{self, Realm, SignIn},
+};
+use crate::{Expectation, Failure, signature, transport::parse_url};
+
+/// Returns the digest and the size of the only layer that is WebAssembly.
+pub fn plugin_of_manifest(text: &[u8]) -> Result<(Digest, u64), Failure> {
+    let layer = OciManifest::parse(text)?.plugin()?;
+    Ok((layer.digest, layer.size))
+}
+
+/// Returns the address of the token that a challenge of a registry asks for; none if it asks for none. No request is sent.
+pub fn token_address(challenge: &str, insecure: bool) -> Result<Option<String>, Failure> {
+    let repository = parse_url("https://registry.example/v2/plugins/pond/")?;
+    let realm = Realm {
+        scope: "repository:plugins/pond:pull".to_owned(),
+        insecure,
+    };
+    let challenges = [challenge.to_owned()];
+    let sign_in = token::sign_in(&repository, &challenges, &realm, None)?;
+    Ok(sign_in.and_then(|way| match way {
+        SignIn::Token(call) => Some(call.url.into()),
+        SignIn::Header(_) => None,
+    }))
+}
+
+/// Reads the answer of a token server.
+pub fn token(text: &[u8]) -> Result<(), Failure> {
+    token::header(text, "https://registry.example/token").map(drop)
+}
+
+/// Checks a bundle, and a document with a signature of other bytes; both refer to the manifest with that digest.
+pub fn signatures(
+    text: &[u8],
+    signature: &str,
+    manifest: &Digest,
+    expectation: &Expectation,
+) -> [Result<Digest, Failure>; 2] {
+    [
+        signature::check_bundle(text, None, manifest, expectation),
+        signature::check_simple(text, signature, manifest, expectation),
+    ]
+}

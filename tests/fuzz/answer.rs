@@ -1,0 +1,266 @@
+//! The answer of a guest: converted, checked by the policy, planned, and applied to an API server in memory.
+
+use std::collections::BTreeSet;
+
+use innkeeper_model::{
+    Child, Gvk, HashKey, LABEL_PLUGIN, Limits, Manifest, ObjectId, Operation, Outcome, Phase, Scope,
+};
+use innkeeper_plan::{
+    Context, Plan, plan,
+    tests::{build::observed, server::Server},
+};
+use innkeeper_plugin_controller::resource::grants_of_file;
+use innkeeper_policy::{Checked, Grants, Rules, check, check_fault, is_system_namespace};
+use innkeeper_sandbox::{description, testing};
+use innkeeper_schema::Kinds;
+use serde_json::{Map, Value, json};
+
+use super::run::run;
+
+/// The namespace of the host.
+const HOST: &str = "innkeeper";
+
+#[test]
+fn an_answer_is_refused_or_within_the_grants() {
+    run("answer", answer);
+}
+
+/// An answer with everything that decides about it.
+struct Case {
+    manifest: Manifest,
+    grants: Grants,
+    kinds: Kinds,
+    parent: Value,
+    id: ObjectId,
+    phase: Phase,
+}
+
+fn answer(input: &[u8]) {
+    let Ok(input) = serde_json::from_slice::<Value>(input) else {
+        return;
+    };
+    let Some(case) = Case::read(&input) else {
+        return;
+    };
+    let limits = Limits::default();
+    let Some(Ok(converted)) = testing::converted(&input["answer"], case.phase, &limits) else {
+        return;
+    };
+    let outcome = match converted {
+        Ok(outcome) => check(outcome, &case.rules(&limits)),
+        Err(fault) => return drop(check_fault(fault)),
+    };
+    let Ok(outcome) = outcome else {
+        return;
+    };
+    let children = children(&outcome);
+    assert!(children.len() <= limits.children_max);
+    let ids: BTreeSet<ObjectId> = children
+        .iter()
+        .map(|child| case.check_child(child))
+        .collect();
+    assert_eq!(ids.len(), children.len(), "one object is stated twice");
+    let first = case.plan(&[], &outcome);
+    assert_eq!(
+        first,
+        case.plan(&[], &outcome),
+        "the same input gives another plan"
+    );
+    for operation in &first.operations {
+        check_operation(operation, &ids, &case.parent);
+    }
+    if children.iter().all(is_understood) {
+        case.converge(&outcome);
+    }
+}
+
+fn children(outcome: &Checked<Outcome>) -> &[Child] {
+    match &**outcome {
+        Outcome::Desired(desired) => &desired.children,
+        Outcome::Keep(_) | Outcome::Finalized(_) => &[],
+    }
+}
+
+impl Case {
+    /// Reads a case; none if its description or its grants are refused.
+    fn read(input: &Value) -> Option<Self> {
+        let manifest: Manifest = serde_json::from_value(input["manifest"].clone()).ok()?;
+        // A component without content, which has the description embedded.
+        let component = description::embed(b"\0asm\x0d\0\x01\0", &manifest);
+        let manifest = description::embedded_manifest(&component)?;
+        let grants = match &input["grants"] {
+            Value::Object(grants) => grants_of_file(grants).ok()?,
+            _ => Grants::for_file(&manifest),
+        };
+        let served = manifest.parents.first()?;
+        let kind = &served.kind;
+        let namespace = match served.scope {
+            Scope::Cluster => None,
+            Scope::Namespaced => Some(input["namespace"].as_str().unwrap_or("demo")),
+        };
+        let mut metadata = json!({"name": "web", "uid": "p1", "resourceVersion": "100"});
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        let is_deleting = input["phase"] == "finalize";
+        if is_deleting {
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            metadata["finalizers"] = json!([manifest.name.finalizer()]);
+        }
+        if let Some(depth) = input["depth"].as_u64() {
+            metadata["annotations"] = json!({"innkeeper.dev/depth": depth.to_string()});
+        }
+        Some(Self {
+            kinds: Kinds::of([&manifest]),
+            id: ObjectId::new(kind.group_kind(), namespace, "web"),
+            parent: json!({
+                "apiVersion": kind.api_version(),
+                "kind": &*kind.kind,
+                "metadata": metadata,
+            }),
+            phase: if is_deleting {
+                Phase::Finalize
+            } else {
+                Phase::Reconcile
+            },
+            manifest,
+            grants,
+        })
+    }
+
+    fn rules<'a>(&'a self, limits: &'a Limits) -> Rules<'a> {
+        Rules {
+            manifest: &self.manifest,
+            grants: &self.grants,
+            limits,
+            resources: &self.kinds,
+            host_namespace: HOST,
+            parent: &self.id,
+            depth: observed(&self.parent).depth(),
+            phase: self.phase,
+        }
+    }
+
+    /// Checks that a child is of a granted kind and in an allowed namespace, and returns its identity.
+    fn check_child(&self, child: &Child) -> ObjectId {
+        let kind = child.kind.group_kind();
+        let mut declared = self.manifest.children.iter();
+        assert!(
+            declared.any(|declared| declared.kind == child.kind),
+            "{kind} is not declared"
+        );
+        assert!(
+            self.grants.children.contains_key(&kind),
+            "{kind} is not granted"
+        );
+        let is_namespaced = self.kinds.resource_of(&child.kind).scope == Scope::Namespaced;
+        assert_eq!(is_namespaced, child.namespace.is_some(), "{kind}");
+        if let Some(own) = &self.id.namespace {
+            assert_eq!(
+                child.namespace.as_deref(),
+                Some(&**own),
+                "in another namespace"
+            );
+        }
+        if let Some(namespace) = &child.namespace {
+            let is_granted = self.grants.system_namespaces.contains(namespace);
+            assert!(
+                is_granted || !is_system_namespace(namespace, HOST),
+                "in {namespace}"
+            );
+        }
+        assert!(!child.name.contains(['/', '%', '\0']), "{}", child.name);
+        let metadata = &child.object["metadata"];
+        for field in ["ownerReferences", "finalizers", "uid", "resourceVersion"] {
+            assert!(metadata.get(field).is_none(), "states {field}");
+        }
+        for field in ["labels", "annotations"] {
+            let mut names = metadata[field].as_object().into_iter().flat_map(Map::keys);
+            assert!(
+                !names.any(|name| name.starts_with("innkeeper.dev/")),
+                "{field}"
+            );
+        }
+        let id = ObjectId::new(kind, child.namespace.as_deref(), child.name.as_str());
+        assert_ne!(id, self.id, "the parent itself");
+        id
+    }
+
+    fn plan(&self, objects: &[Value], outcome: &Outcome) -> Plan {
+        let parent = observed(&self.parent);
+        let objects: Vec<_> = objects.iter().map(observed).collect();
+        let context = Context {
+            plugin: &self.manifest.name,
+            manager: "innkeeper:web",
+            manifest: &self.manifest,
+            hash_key: &HashKey::new(*b"the key of this cluster"),
+            parent: &parent,
+            phase: self.phase,
+            resources: &self.kinds,
+            grants: &self.grants,
+        };
+        plan(&context, &objects, outcome)
+    }
+
+    /// Applies plans until one has no write to a child. Each child is created, and updated once at most.
+    fn converge(&self, outcome: &Outcome) {
+        let mut server = Server::default();
+        for _ in 0..children_max(outcome) + 3 {
+            let plan = self.plan(&server.objects(), outcome);
+            let writes: Vec<_> = plan
+                .operations
+                .iter()
+                .filter(|it| it.child().is_some())
+                .collect();
+            if writes.is_empty() {
+                return;
+            }
+            for operation in writes {
+                server.write(operation).unwrap();
+            }
+        }
+        panic!("still to do:\n{}", self.plan(&server.objects(), outcome));
+    }
+}
+
+/// A chain of children that wait for each other becomes one child longer in each pass.
+fn children_max(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Desired(desired) => desired.children.len(),
+        Outcome::Keep(_) | Outcome::Finalized(_) => 0,
+    }
+}
+
+/// Checks that an operation is about a child of the answer, and that a body names the parent as its only owner.
+fn check_operation(operation: &Operation, ids: &BTreeSet<ObjectId>, parent: &Value) {
+    let Some(id) = operation.child() else {
+        return;
+    };
+    assert!(ids.contains(id), "{operation}");
+    let Operation::Create { body, .. } = operation else {
+        panic!("nothing is observed, so that everything is created: {operation}");
+    };
+    let body = Value::Object((**body).clone());
+    let kind = Gvk::parse(
+        body["apiVersion"].as_str().unwrap(),
+        body["kind"].as_str().unwrap(),
+    );
+    assert_eq!(kind.unwrap().group_kind(), id.kind);
+    let metadata = &body["metadata"];
+    assert_eq!(metadata["name"].as_str(), Some(&*id.name));
+    assert_eq!(metadata["namespace"].as_str(), id.namespace.as_deref());
+    assert!(metadata["labels"][LABEL_PLUGIN].is_string(), "{metadata}");
+    let owners = metadata["ownerReferences"].as_array();
+    for owner in owners.into_iter().flatten() {
+        assert_eq!(owner["uid"], parent["metadata"]["uid"]);
+    }
+}
+
+/// Returns true if the API server in memory understands the object: it knows lists with keys by their names alone, and its
+/// time grows with the square of the fields.
+fn is_understood(child: &Child) -> bool {
+    let text = Value::Object(child.object.clone()).to_string();
+    let lists = ["\"ports\"", "\"containers\"", "\"ownerReferences\""];
+    let has_data = child.object.get("data").is_none_or(Value::is_object);
+    has_data && text.len() < 4096 && !lists.iter().any(|list| text.contains(list))
+}

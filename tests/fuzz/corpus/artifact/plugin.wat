@@ -1,0 +1,8 @@
+;; A component with the imports and exports of a plugin, and an embedded description.
+(component
+  (import "innkeeper:plugin/types@0.1.0" (instance $types))
+  (import "wasi:clocks/monotonic-clock@0.2.6" (instance))
+  (core module (memory 1) (func (export "f") (param i32) (result i32) local.get 0))
+  (export "innkeeper:plugin/reconciler@0.1.0" (instance $types))
+  (@custom "innkeeper:description" "{\"name\": \"web\", \"version\": \"1.0.0\", \"finalize\": true, \"crds\": [], \"configSchema\": null, \"parents\": [{\"apiVersion\": \"example.dev/v1\", \"kind\": \"Web\", \"plural\": \"webs\", \"scope\": \"Namespaced\"}], \"children\": [{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"v1\", \"kind\": \"Secret\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"v1\", \"kind\": \"Service\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"v1\", \"kind\": \"PersistentVolumeClaim\", \"required\": false, \"readyCondition\": null}, {\"apiVersion\": \"apps/v1\", \"kind\": \"Deployment\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"batch/v1\", \"kind\": \"Job\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"example.dev/v1\", \"kind\": \"Web\", \"required\": true, \"readyCondition\": null}, {\"apiVersion\": \"rbac.authorization.k8s.io/v1\", \"kind\": \"RoleBinding\", \"required\": false, \"readyCondition\": null}, {\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"required\": false, \"readyCondition\": null}], \"reads\": [{\"apiVersion\": \"v1\", \"kind\": \"Secret\", \"access\": \"hash\", \"scope\": \"ParentNamespace\"}]}")
+  (@custom "producers" "\01\08language\01\04Rust\041.95"))

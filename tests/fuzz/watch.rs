@@ -1,0 +1,237 @@
+//! The list and the watch of a kind: the first line is the answer to the list, the others are the stream of the watch.
+//!
+//! The cache reads both as it reads them of an API server: as children of a parent, and as Secrets whose values must not
+//! reach the guest.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::{Request, Response, Uri};
+use innkeeper_cluster::{ChildInterest, Cluster, Interest, Observed, Options, Registration};
+use innkeeper_model::{
+    Access, Gvk, HashKey, ListSelector, Object, ObjectId, PluginName, ReadKind, ReadScope, Reads,
+    Selector,
+};
+use kube::client::Body;
+use serde_json::{Value, json, value::RawValue};
+use tokio::{runtime, sync::Notify, time::timeout};
+use tower::service_fn;
+
+use super::run::run;
+
+/// The largest line of a watch here, so that inputs exceed it.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// A value of the Secrets in the corpus, as base64.
+const SECRET: &str = "c2VjcmV0LXZhbHVl";
+
+#[test]
+fn a_list_and_a_watch_are_refused_or_cached_as_guests_may_see_them() {
+    run("watch", check);
+}
+
+/// An API server with two kinds of hostile answers.
+struct Server {
+    list: Vec<u8>,
+    lines: Vec<u8>,
+    /// The number of requests for each kind.
+    asked: Mutex<BTreeMap<String, usize>>,
+    done: Notify,
+}
+
+fn kind(name: &str) -> Gvk {
+    match name {
+        "Cache" => Gvk::new("example.com", "v1", name),
+        _ => Gvk::new("", "v1", name),
+    }
+}
+
+fn check(input: &[u8]) {
+    let end = input.iter().position(|byte| *byte == b'\n');
+    let (list, lines) = input.split_at(end.map_or(input.len(), |end| end + 1));
+    let server = Arc::new(Server {
+        list: list.to_vec(),
+        lines: lines.to_vec(),
+        asked: Mutex::default(),
+        done: Notify::new(),
+    });
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(observe(server));
+}
+
+/// Lets the cache read everything, and checks the view of a guest.
+async fn observe(server: Arc<Server>) {
+    let answering = Arc::clone(&server);
+    let service = service_fn(move |request: Request<Body>| {
+        let server = Arc::clone(&answering);
+        let uri = request.uri().clone();
+        async move { Ok::<_, Infallible>(server.answer(uri).await) }
+    });
+    let options = Options {
+        watch_definitions: false,
+        object_bytes_max: LINE_BYTES_MAX,
+        retry_min: Duration::from_millis(1),
+        retry_max: Duration::from_millis(1),
+        ..Options::new(1)
+    };
+    let (cluster, driver) = Cluster::new(kube::Client::new(service, "default"), options);
+    cluster.set_hash_key(Some(HashKey::new([7; 32])));
+    let registration = cluster.register(interest());
+    let read = async {
+        let patience = Duration::from_secs(30);
+        timeout(patience, server.done.notified()).await.unwrap();
+    };
+    tokio::select! {
+        died = driver.run(|| {}) => panic!("{:?}", died.err()),
+        () = read => {}
+    }
+    check_view(&registration).await;
+}
+
+fn interest() -> Interest {
+    Interest {
+        plugin: PluginName::new("cache").unwrap(),
+        parent: kind("Cache"),
+        children: vec![ChildInterest {
+            kind: kind("Service"),
+            required: false,
+            access: Access::Full,
+        }],
+        reads: vec![secrets()],
+        selector: Selector::default(),
+        field_managers: BTreeSet::new(),
+    }
+}
+
+fn secrets() -> ReadKind {
+    ReadKind {
+        kind: kind("Secret"),
+        access: Access::Hash,
+        scope: ReadScope::Cluster,
+        label_selector: Selector::default(),
+    }
+}
+
+async fn check_view(registration: &Registration) {
+    let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
+    let Observed::Ready(observation) = registration.observe(&parent).await else {
+        return;
+    };
+    for child in &observation.children {
+        check_object(&child.json);
+        check_owner(child);
+    }
+    let mut reads = registration.reads(&observation.parent, &[secrets()].into());
+    let all = ListSelector {
+        kind: kind("Secret"),
+        namespace: None,
+        label_selector: None,
+    };
+    for secret in reads.list(&all).unwrap_or_default() {
+        let secret = check_object(&secret);
+        for field in ["data", "stringData"] {
+            let shown = secret.get(field).map(Value::to_string).unwrap_or_default();
+            assert!(!shown.contains(SECRET), "a guest sees a value: {shown}");
+        }
+    }
+}
+
+/// Checks that a child belongs to the parent or is retained for it.
+fn check_owner(child: &Object) {
+    let is_owned = child
+        .controller
+        .as_ref()
+        .is_some_and(|uid| &*uid.0 == "uid-web");
+    let is_retained = child.annotations.contains_key("innkeeper.dev/retained-for");
+    assert!(is_owned || is_retained, "{}", child.json);
+}
+
+/// Checks that a guest sees valid JSON, without the fields that it never sees.
+fn check_object(text: &str) -> Value {
+    serde_json::from_str::<&RawValue>(text).unwrap();
+    // The parser has a limit of 128 levels, and the API server takes objects with more.
+    let Ok(object) = serde_json::from_str::<Value>(text) else {
+        return Value::Null;
+    };
+    let metadata = &object["metadata"];
+    for field in ["managedFields", "resourceVersion"] {
+        assert_eq!(metadata.get(field), None, "{text}");
+    }
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    assert_eq!(metadata["annotations"].get(annotation), None, "{text}");
+    object
+}
+
+impl Server {
+    async fn answer(&self, uri: Uri) -> Response<Body> {
+        let path = uri.path();
+        let is_watch = uri.query().is_some_and(|query| query.contains("watch="));
+        let plural = path.rsplit('/').next().unwrap_or_default();
+        let body = match (plural, is_watch) {
+            ("api" | "apis", _) => discovery(plural == "api"),
+            ("caches", false) => parents(),
+            ("caches", true) => return std::future::pending().await,
+            _ => self.hostile(plural, is_watch).await,
+        };
+        Response::new(Body::from(body))
+    }
+
+    /// Answers the first list and the first watch of a kind. The next request shows that the answers have been read.
+    async fn hostile(&self, plural: &str, is_watch: bool) -> Vec<u8> {
+        let is_first = {
+            let mut asked = self.asked.lock().unwrap();
+            let number = asked.entry(plural.to_owned()).or_default();
+            *number += 1;
+            let is_first = *number == 1;
+            if !is_first && !is_watch {
+                *number = 9;
+            }
+            if asked.len() == 2 && asked.values().all(|number| *number > 2) {
+                self.done.notify_one();
+            }
+            is_first || is_watch && asked[plural] == 2
+        };
+        match (is_first, is_watch) {
+            (true, false) => self.list.clone(),
+            (true, true) => self.lines.clone(),
+            (false, _) => std::future::pending().await,
+        }
+    }
+}
+
+fn parents() -> Vec<u8> {
+    let parent = json!({
+        "namespace": "demo",
+        "name": "web",
+        "uid": "uid-web",
+        "resourceVersion": "10",
+    });
+    let list = json!({"metadata": {"resourceVersion": "10"}, "items": [{"metadata": parent}]});
+    list.to_string().into_bytes()
+}
+
+fn discovery(core: bool) -> Vec<u8> {
+    let kinds = [kind("Cache"), kind("Service"), kind("Secret")];
+    let groups = kinds.iter().filter(|kind| kind.group.is_empty() == core);
+    let groups: Vec<Value> = groups
+        .map(|kind| {
+            let resource = json!({
+                "resource": format!("{}s", kind.kind.to_lowercase()),
+                "responseKind": {"kind": &*kind.kind},
+                "scope": "Namespaced",
+                "verbs": ["get", "list", "watch"],
+            });
+            let version = json!({"version": &*kind.version, "resources": [resource]});
+            json!({"metadata": {"name": &*kind.group}, "versions": [version]})
+        })
+        .collect();
+    let list = json!({"kind": "APIGroupDiscoveryList", "items": groups});
+    list.to_string().into_bytes()
+}

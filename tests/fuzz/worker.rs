@@ -1,0 +1,92 @@
+//! The thread that runs a target: an input that hangs it must not hang the test as well.
+
+use std::{
+    any::Any,
+    fs,
+    panic::catch_unwind,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The longest time for one input. The code of this repository is not optimised here and the machine is busy; the
+/// usual input takes less than a millisecond.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// The time after which an input counts as endless.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The most memory that one input of at most [`BYTES_MAX`](super::edits::BYTES_MAX) bytes may add to the process.
+const GROWTH_MAX: u64 = 256 << 20;
+
+/// A thread with a target.
+pub(super) struct Worker {
+    inputs: Sender<Vec<u8>>,
+    verdicts: Receiver<Result<(), String>>,
+    hangs: AtomicBool,
+}
+
+impl Worker {
+    /// Starts the thread.
+    pub(super) fn start(target: fn(&[u8])) -> Self {
+        let (inputs, received) = mpsc::channel::<Vec<u8>>();
+        let (verdict, verdicts) = mpsc::channel();
+        thread::spawn(move || {
+            for input in received {
+                if verdict.send(judge(target, &input)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            inputs,
+            verdicts,
+            hangs: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs the target on an input. After an input that hangs, every other input passes, so that the first one is kept.
+    pub(super) fn check(&self, input: &[u8]) -> Result<(), String> {
+        if self.hangs.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let sent = self.inputs.send(input.to_vec());
+        sent.map_err(|error| error.to_string())?;
+        match self.verdicts.recv_timeout(PATIENCE) {
+            Ok(verdict) => verdict,
+            Err(RecvTimeoutError::Timeout) => {
+                self.hangs.store(true, Ordering::Relaxed);
+                Err(format!("not done after {PATIENCE:?}"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err("the thread is gone".to_owned()),
+        }
+    }
+}
+
+fn judge(target: fn(&[u8]), input: &[u8]) -> Result<(), String> {
+    let (begun, before) = (Instant::now(), peak_bytes());
+    catch_unwind(|| target(input)).map_err(|panic| format!("a panic: {}", message(&*panic)))?;
+    let (took, grew) = (begun.elapsed(), peak_bytes().saturating_sub(before));
+    if took > TIME_MAX {
+        return Err(format!("{} bytes took {took:?}", input.len()));
+    }
+    if grew > GROWTH_MAX {
+        return Err(format!("{} bytes took {grew} bytes", input.len()));
+    }
+    Ok(())
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
+}
+
+/// The largest resident memory of this process so far.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap() << 10
+}
