@@ -97,8 +97,9 @@ impl Admin {
             .enable_all()
             .build()
             .or_fail(Exit::Failure, START)?;
-        let bound = runtime.block_on(TcpListener::bind(address));
-        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let bound = runtime
+            .block_on(TcpListener::bind(address))
+            .and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound.or_fail(
             Exit::Usage,
             format!(

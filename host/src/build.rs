@@ -27,8 +27,9 @@ pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
     let directory = &args.directory;
     let (environment, out_dir) = (Environment::of_process(), args.out_dir());
     let no_directory = format!("failed to open the directory {}", directory.display());
-    let workspace_root = directory.canonicalize();
-    let workspace_root = workspace_root.or_fail(Exit::Usage, &no_directory)?;
+    let workspace_root = directory
+        .canonicalize()
+        .or_fail(Exit::Usage, &no_directory)?;
     let guests = if args.packages.is_empty() {
         Guest::all(&environment, &workspace_root).or_fail_by(exit, BUILD)?
     } else {
@@ -42,17 +43,17 @@ pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         return Err(Failure::new(Exit::Usage, message));
     }
     let mut report = |line: &str| streams.note(line);
-    let toolchain = Toolchain::find(&environment, &workspace_root, &mut report);
-    let toolchain = toolchain.or_fail(
+    let toolchain = Toolchain::find(&environment, &workspace_root, &mut report).or_fail(
         Exit::Failure,
         "failed to find a compiler that can build plugins",
     )?;
     // Components without a description go to a temporary directory, so that the output directory never contains one.
-    let bare = fs::create_dir_all(&out_dir).and_then(|()| tempfile::tempdir_in(&out_dir));
-    let bare = bare.or_fail(
-        Exit::Failure,
-        format!("failed to create a directory in {}", out_dir.display()),
-    )?;
+    let bare = fs::create_dir_all(&out_dir)
+        .and_then(|()| tempfile::tempdir_in(&out_dir))
+        .or_fail(
+            Exit::Failure,
+            format!("failed to create a directory in {}", out_dir.display()),
+        )?;
     let target_dir = std::path::absolute(args.target_dir());
     let request = Request {
         workspace_root,
@@ -62,10 +63,12 @@ pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         profile: guest_build::PROFILE.to_owned(),
         locked: args.locked,
     };
-    let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ());
-    let built = built.or_fail_by(exit, BUILD)?;
-    let results = built.iter().map(|component| finish(component, &out_dir));
-    let results = results.collect::<Result<Vec<_>, _>>()?;
+    let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ())
+        .or_fail_by(exit, BUILD)?;
+    let results = built
+        .iter()
+        .map(|component| finish(component, &out_dir))
+        .collect::<Result<Vec<_>, _>>()?;
     streams.print(&text(args.output, &results))?;
     Ok(Exit::Success)
 }

@@ -43,8 +43,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub fn run(args: &DevArgs) -> Result<(), Failure> {
     runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
-        let signals = run::listen(stop.clone());
-        let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
+        let signals =
+            run::listen(stop.clone()).or_fail(Exit::Failure, "failed to listen for signals")?;
         tokio::select! {
             ended = dev(args, stop) => ended,
             never = signals => match never {},

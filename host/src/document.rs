@@ -97,8 +97,9 @@ pub(crate) fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure
     for (mut value, number) in values.into_iter().zip(1..) {
         let kind = value.get("kind").and_then(Value::as_str);
         let is_list = kind.is_some_and(|kind| kind.ends_with("List"));
-        let items = value.get_mut("items");
-        let items = items.filter(|items| is_list && items.is_array());
+        let items = value
+            .get_mut("items")
+            .filter(|items| is_list && items.is_array());
         let items = match items.map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => vec![value],

@@ -37,8 +37,9 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
     let described = load(&args.plugins)?;
     let grants = by_plugin(&args.grants);
     let manifests = described.iter().map(Described::manifest);
-    let granted = manifests.map(|manifest| Granted::new(manifest, &grants));
-    let granted = granted.collect::<Result<Vec<_>, _>>()?;
+    let granted = manifests
+        .map(|manifest| Granted::new(manifest, &grants))
+        .collect::<Result<Vec<_>, _>>()?;
     let of_grants = grants.keys().map(|name| ("--grants", name));
     let accounts = args.resources.accounts.iter();
     let of_accounts = accounts.map(|one| ("--account", &one.plugin));
@@ -95,8 +96,8 @@ impl<'a> Granted<'a> {
         manifest: &'a Manifest,
         given: &BTreeMap<String, Map<String, Value>>,
     ) -> Result<Self, Failure> {
-        let grants = plugins::grants_of(manifest, given, Grants::proposed);
-        let grants = grants.or_fail(Exit::Usage, "failed to parse the grants")?;
+        let grants = plugins::grants_of(manifest, given, Grants::proposed)
+            .or_fail(Exit::Usage, "failed to parse the grants")?;
         Ok(Self { manifest, grants })
     }
 

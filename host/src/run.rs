@@ -94,8 +94,8 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
     runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
-        let signals = listen(stop.clone());
-        let signals = signals.or_fail(Exit::Failure, "failed to listen for signals")?;
+        let signals =
+            listen(stop.clone()).or_fail(Exit::Failure, "failed to listen for signals")?;
         tokio::select! {
             ended = serve(args, stop, status) => ended,
             Some(()) = admin_ended => {
@@ -200,8 +200,8 @@ async fn start(
         (Warm::new(), prepared)
     } else {
         let plugins = (&*loaded, resources.as_ref());
-        let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status);
-        let warm = warm.await?;
+        let warm =
+            standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status).await?;
         let fresh = cluster.clone();
         tasks.background.spawn(async move {
             fresh.check_freshness().await;

@@ -91,8 +91,10 @@ fn cluster_of<'a>(
 
 /// Returns the file with the authority of the API server; none if the kubeconfig contains the authority itself.
 fn authority_file(cluster: &kube::config::Cluster) -> Option<PathBuf> {
-    let file = cluster.certificate_authority.as_ref();
-    let file = file.filter(|_| cluster.certificate_authority_data.is_none())?;
+    let file = cluster
+        .certificate_authority
+        .as_ref()
+        .filter(|_| cluster.certificate_authority_data.is_none())?;
     Some(PathBuf::from(file))
 }
 

@@ -111,8 +111,11 @@ pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Select
     }
     let namespaces = namespaces.unwrap_or_default().join(",");
     let selector = plugin_selector.map(Selector::to_string).unwrap_or_default();
-    let hash = Digest::of(format!("{namespaces}\n{selector}").as_bytes()).to_hex();
-    let hash: String = hash.chars().take(HASH_LENGTH).collect();
+    let hash: String = Digest::of(format!("{namespaces}\n{selector}").as_bytes())
+        .to_hex()
+        .chars()
+        .take(HASH_LENGTH)
+        .collect();
     format!("innkeeper-{hash}")
 }
 

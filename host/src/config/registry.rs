@@ -63,8 +63,9 @@ fn docker_config() -> impl TypedValueParser<Value = DockerConfigText> {
     reason = "config is the only reader of the environment"
 )]
 fn usual_docker_config() -> Option<DockerConfigText> {
-    let directory = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
-    let directory = directory.or_else(|| Some(env::home_dir()?.join(".docker")))?;
+    let directory = env::var_os("DOCKER_CONFIG")
+        .map(PathBuf::from)
+        .or_else(|| Some(env::home_dir()?.join(".docker")))?;
     let path = directory.join("config.json");
     let text = fs::read(&path).ok()?;
     Some(DockerConfigText {

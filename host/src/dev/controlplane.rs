@@ -47,8 +47,8 @@ impl ControlPlane {
         let (dir, temporary) = if let Some(dir) = dir {
             (dir.to_owned(), None)
         } else {
-            let temporary = TempDir::with_prefix("innkeeper-dev-");
-            let temporary = temporary.or_fail(Exit::Failure, MAKE_DIR)?;
+            let temporary =
+                TempDir::with_prefix("innkeeper-dev-").or_fail(Exit::Failure, MAKE_DIR)?;
             (temporary.path().to_owned(), Some(temporary))
         };
         fs::create_dir_all(&dir).or_fail(Exit::Failure, MAKE_DIR)?;
@@ -58,8 +58,7 @@ impl ControlPlane {
         {
             return Err(source).or_fail(Exit::Failure, MAKE_DIR);
         }
-        let output = File::create(dir.join(OUTPUT));
-        let output = output.or_fail(Exit::Failure, MAKE_DIR)?;
+        let output = File::create(dir.join(OUTPUT)).or_fail(Exit::Failure, MAKE_DIR)?;
         let errors = output.try_clone().or_fail(Exit::Failure, MAKE_DIR)?;
         let failed = || format!("failed to start the control plane {}", program.display());
         let mut process = Command::new(program)

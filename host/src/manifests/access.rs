@@ -254,8 +254,9 @@ fn of_host<'a>(plugin: &'a Granted<'_>, of_children: &'a [&'static str]) -> Vec<
 
 /// Returns the permissions to write the children of a plugin with owner references to their parents.
 fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
-    let parents = plugin.parents();
-    let parents = parents.map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });
+    let parents = plugin
+        .parents()
+        .map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });
     let children = plugin.children();
     let children =
         children.map(|child| -> Permission<'_> { (child, "", &["create", "delete", "patch"]) });

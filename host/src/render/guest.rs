@@ -16,11 +16,15 @@ use crate::{
 /// Loads the plugin with a configuration; its calls report their fuel.
 pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
     let path = &args.plugin;
-    let cache = args.cache_dir.as_deref().map(artifact::Cache::open);
-    let cache = cache.transpose().or_fail(
-        Exit::Usage,
-        "failed to open the cache of compiled plugins; set another --cache-dir",
-    )?;
+    let cache = args
+        .cache_dir
+        .as_deref()
+        .map(artifact::Cache::open)
+        .transpose()
+        .or_fail(
+            Exit::Usage,
+            "failed to open the cache of compiled plugins; set another --cache-dir",
+        )?;
     let settings = EngineSettings {
         metering: Metering::Fuel,
         ..EngineSettings::new(NonZeroU32::MIN)

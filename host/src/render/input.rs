@@ -107,8 +107,10 @@ fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed:
         document.default_namespace(namespace);
     }
     if document.metadata("name").is_none() {
-        let prefix = document.name.get(..PREFIX_BYTES_MAX);
-        let prefix = prefix.unwrap_or(&document.name);
+        let prefix = document
+            .name
+            .get(..PREFIX_BYTES_MAX)
+            .unwrap_or(&document.name);
         document.name = format!("{prefix}{}", seed::name_suffix(seed, prefix));
         let name = document.name.as_str().into();
         document.default_metadata("name", name);
@@ -190,8 +192,8 @@ pub(super) fn grants(
 
 /// Reads the single object of a file; an empty file counts as an empty object.
 fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Failure> {
-    let values = yaml::read(&text(path, streams)?);
-    let mut values = values.or_fail(Exit::Usage, format!("failed to parse {}", named(path)))?;
+    let mut values = yaml::read(&text(path, streams)?)
+        .or_fail(Exit::Usage, format!("failed to parse {}", named(path)))?;
     match (values.pop(), values.is_empty()) {
         (None, _) => Ok(Map::new()),
         (Some(Value::Object(object)), true) => Ok(object),

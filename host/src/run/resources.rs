@@ -64,8 +64,8 @@ impl PluginResources {
         workshop: Arc<LoaderContext>,
         namespace: &str,
     ) -> Result<Self, Failure> {
-        let fetcher = Fetcher::new(args.settings());
-        let fetcher = fetcher.or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
+        let fetcher = Fetcher::new(args.settings())
+            .or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
         let loader = Loader {
             cluster: cluster.clone(),
             context: workshop,

@@ -271,8 +271,9 @@ fn limits(plugin: &Served) -> Vec<(&'static str, f64)> {
     let usage = plugin
         .reconcilers
         .first()
-        .map(|reconciler| reconciler.usage());
-    let usage = usage.unwrap_or_default().into_iter();
+        .map(|reconciler| reconciler.usage())
+        .unwrap_or_default()
+        .into_iter();
     usage.map(|it| (it.limit, it.share.ratio())).collect()
 }
 

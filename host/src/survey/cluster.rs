@@ -30,8 +30,9 @@ pub(super) async fn survey(
     connection: &ConnectionArgs,
     patience: Duration,
 ) -> Result<Survey, Failure> {
-    let config = config::client_config(connection).await;
-    let mut config = config.or_fail(Exit::Usage, "failed to find the cluster")?;
+    let mut config = config::client_config(connection)
+        .await
+        .or_fail(Exit::Usage, "failed to find the cluster")?;
     config.connect_timeout = Some(patience);
     // The user waits at the terminal: report a failure at once instead of retrying.
     config.default_retry = false;
@@ -39,8 +40,9 @@ pub(super) async fn survey(
     found.survey.from = format!("cluster {}", config.cluster_url);
     let client = kube::Client::try_from(config)
         .or_fail(Exit::Failure, "failed to create a client of the API server")?;
-    let viewer = Viewer::open(client, patience).await;
-    let viewer = viewer.or_fail(Exit::Failure, ASK)?;
+    let viewer = Viewer::open(client, patience)
+        .await
+        .or_fail(Exit::Failure, ASK)?;
 
     let plugins = GroupKind::new(resource::GROUP, "Plugin");
     let all = Selector::default();

@@ -21,8 +21,11 @@ pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, 
         )
     };
     let url = format!("http://{address}/debug/state");
-    let answer = client.get(url).send().await;
-    let answer = answer.or_fail(Exit::Failure, no_host())?;
+    let answer = client
+        .get(url)
+        .send()
+        .await
+        .or_fail(Exit::Failure, no_host())?;
     let problem = match answer.status() {
         StatusCode::OK => None,
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Some(format!(

@@ -186,8 +186,10 @@ fn shown(cell: &str) -> &str {
 /// a terminal would execute escape sequences.
 fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
-        let words = text.split(|c: char| c.is_control() || c == ' ');
-        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> = text
+            .split(|c: char| c.is_control() || c == ' ')
+            .filter(|word| !word.is_empty())
+            .collect();
         Cow::Owned(words.join(" "))
     } else {
         Cow::Borrowed(text)

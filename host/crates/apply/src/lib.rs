@@ -114,8 +114,11 @@ impl Writer {
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();
             // Not more than the reader accepts: a proxy that answers without end must not fill the memory of the host.
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(kube::Error::Service)?.to_bytes();
+            let body = Limited::new(body, ANSWER_BYTES_MAX)
+                .collect()
+                .await
+                .map_err(kube::Error::Service)?
+                .to_bytes();
             #[cfg(feature = "failpoints")]
             fail::fail_point!("after-write", |_| std::process::abort());
             Ok::<_, kube::Error>(Some((parts, body)))

@@ -61,8 +61,10 @@ impl ServedKinds {
         let document: APIGroupDiscoveryList =
             serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         for group in document.items {
-            let name = group.metadata.and_then(|metadata| metadata.name);
-            let name = name.unwrap_or_default();
+            let name = group
+                .metadata
+                .and_then(|metadata| metadata.name)
+                .unwrap_or_default();
             for version in group.versions {
                 let number = version.version.unwrap_or_default();
                 if version.freshness.as_deref() == Some("Stale") {

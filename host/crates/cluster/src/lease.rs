@@ -60,8 +60,8 @@ fn parse(json: &str) -> Result<Lease, Malformed> {
         let number = spec(name).and_then(Value::as_u64).unwrap_or_default();
         u32::try_from(number).unwrap_or_default()
     };
-    let version = lease.pointer("/metadata/resourceVersion");
-    let version = version
+    let version = lease
+        .pointer("/metadata/resourceVersion")
         .and_then(Value::as_str)
         .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
     Ok(Lease {

@@ -380,8 +380,10 @@ impl CacheState {
         let Some(Subscriber { interest, held, .. }) = self.subscribers.get(&subscriber_id) else {
             return waiting;
         };
-        let children = held.children.iter();
-        let children = children.map(|(child, slot)| (slot, &child.kind, child.required));
+        let children = held
+            .children
+            .iter()
+            .map(|(child, slot)| (slot, &child.kind, child.required));
         let all = [(&held.parent, &interest.parent, true)];
         for (slot, kind, required) in all.into_iter().chain(children) {
             if let Some(slot) = self.slots.get(slot)

@@ -273,8 +273,9 @@ impl Wire {
         if let Some(tag) = tag {
             builder = builder.header(header::IF_NONE_MATCH, tag);
         }
-        let request = builder.body(Vec::new());
-        let request = request.map_err(kube::core::request::Error::BuildRequest)?;
+        let request = builder
+            .body(Vec::new())
+            .map_err(kube::core::request::Error::BuildRequest)?;
         let deadline = Instant::now() + self.options.request_timeout;
         let response = self.send(request, deadline).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
@@ -331,10 +332,14 @@ impl Wire {
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
-        let after = response.headers().get(header::RETRY_AFTER);
-        let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
-        let text = self.collect(response, deadline, ERROR_BYTES_MAX).await;
-        let text = text.unwrap_or_default();
+        let after = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = self
+            .collect(response, deadline, ERROR_BYTES_MAX)
+            .await
+            .unwrap_or_default();
         let mut failed: Status = serde_json::from_str(&text).unwrap_or_default();
         if failed.message.is_empty() {
             failed.message = text.trim().chars().take(256).collect();

@@ -61,8 +61,11 @@ pub async fn serve(
     let serving = loaded.serving(limits);
     crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
     if loaded.manifest().finalize {
-        let parents = loaded.manifest().parents.iter();
-        let parents = parents.map(|parent| parent.kind.clone());
+        let parents = loaded
+            .manifest()
+            .parents
+            .iter()
+            .map(|parent| parent.kind.clone());
         let recorded = shared.inventory.record_parents(&loaded.name, parents).await;
         recorded.map_err(|source| Error::RecordParents {
             plugin: loaded.name.clone(),

@@ -72,8 +72,9 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
 /// Returns the first rule that the object breaks.
 pub fn check_adoption(object: &Object, grants: &Grants) -> Result<(), Rejection> {
     let whole = Some(&object.json).filter(|_| object.form == Access::Full);
-    let fields = whole.and_then(|json| serde_json::from_str(json).ok());
-    let fields = fields.ok_or_else(|| Rejection::forbidden("its fields are not known"))?;
+    let fields = whole
+        .and_then(|json| serde_json::from_str(json).ok())
+        .ok_or_else(|| Rejection::forbidden("its fields are not known"))?;
     check_powers(&object.kind.group_kind(), &fields, grants)
 }
 

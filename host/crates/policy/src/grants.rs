@@ -114,34 +114,44 @@ impl Grants {
     /// Returns everything that the plugin requests, with the confirmations that privileged and built-in kinds need. Secrets
     /// are never parents, and built-in kinds have no definitions.
     pub fn requested(manifest: &Manifest) -> Self {
-        let parents = manifest.parents.iter().map(|one| one.kind.group_kind());
-        let parents = parents.filter(|kind| !is_secret(kind)).map(|kind| {
-            let grant = ParentGrant {
-                built_in: is_built_in(&kind),
-                privileged: is_privileged(&kind),
-            };
-            (kind, grant)
-        });
+        let parents = manifest
+            .parents
+            .iter()
+            .map(|one| one.kind.group_kind())
+            .filter(|kind| !is_secret(kind))
+            .map(|kind| {
+                let grant = ParentGrant {
+                    built_in: is_built_in(&kind),
+                    privileged: is_privileged(&kind),
+                };
+                (kind, grant)
+            });
         let parents: BTreeMap<_, _> = parents.collect();
-        let crds = manifest.crds.iter().filter_map(crd_kind);
-        let crds = crds.filter(|kind| !is_built_in(kind) && !parents.contains_key(kind));
-        let crds = crds.map(|kind| {
-            let privileged = is_privileged(&kind);
-            (kind, CrdGrant { privileged })
-        });
-        let children = manifest.children.iter().map(|one| one.kind.group_kind());
-        let children = children.map(|kind| {
-            let grant = ChildGrant {
-                depth: if manifest.reconciles(&kind) {
-                    DEPTH_MAX
-                } else {
-                    0
-                },
-                privileged: is_privileged(&kind),
-                ..ChildGrant::default()
-            };
-            (kind, grant)
-        });
+        let crds = manifest
+            .crds
+            .iter()
+            .filter_map(crd_kind)
+            .filter(|kind| !is_built_in(kind) && !parents.contains_key(kind))
+            .map(|kind| {
+                let privileged = is_privileged(&kind);
+                (kind, CrdGrant { privileged })
+            });
+        let children = manifest
+            .children
+            .iter()
+            .map(|one| one.kind.group_kind())
+            .map(|kind| {
+                let grant = ChildGrant {
+                    depth: if manifest.reconciles(&kind) {
+                        DEPTH_MAX
+                    } else {
+                        0
+                    },
+                    privileged: is_privileged(&kind),
+                    ..ChildGrant::default()
+                };
+                (kind, grant)
+            });
         let reads = manifest.reads.iter().map(|asked| {
             let kind = asked.kind.group_kind();
             ReadGrant {

@@ -287,8 +287,9 @@ fn restricted_user(security: &Node<'_>, violations: &mut Violations) {
 
 /// Returns the containers of all three lists of a Pod.
 fn containers<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let lists = lists.iter().map(|list| spec.at(list).items());
+    let lists = ["initContainers", "containers", "ephemeralContainers"]
+        .iter()
+        .map(|list| spec.at(list).items());
     lists.flatten().collect()
 }
 

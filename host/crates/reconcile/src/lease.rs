@@ -238,8 +238,10 @@ impl Election {
 
     /// Logs the holder that this process waits for, once.
     fn tell_holder(&mut self) {
-        let other = self.machine.other_holder();
-        let other = other.map(|(holder, duration_s)| (holder.to_owned(), duration_s));
+        let other = self
+            .machine
+            .other_holder()
+            .map(|(holder, duration_s)| (holder.to_owned(), duration_s));
         if let Some((holder, duration_s)) = &other
             && other != self.told
         {

@@ -54,8 +54,11 @@ impl Quota<'_> {
         if plan.operations.is_empty() {
             return None;
         }
-        let observed = self.observed.iter().map(|object| (object.id(), object));
-        let observed: BTreeMap<ObjectId, &Object> = observed.collect();
+        let observed: BTreeMap<ObjectId, &Object> = self
+            .observed
+            .iter()
+            .map(|object| (object.id(), object))
+            .collect();
         let mut present: BTreeMap<Arc<str>, Made> = BTreeMap::new();
         let mut retained = self.observed.iter().filter(|it| it.is_retained()).count();
         let mut first = None;

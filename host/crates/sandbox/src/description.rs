@@ -83,8 +83,11 @@ pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(),
 
 /// Returns the first field in which two descriptions differ.
 fn difference(embedded: &Value, executed: &Value) -> Option<String> {
-    let fields = [embedded, executed].map(Value::as_object);
-    let mut fields = fields.into_iter().flatten().flat_map(Map::keys);
+    let mut fields = [embedded, executed]
+        .map(Value::as_object)
+        .into_iter()
+        .flatten()
+        .flat_map(Map::keys);
     let field = fields.find(|field| embedded.get(field) != executed.get(field));
     field.cloned()
 }

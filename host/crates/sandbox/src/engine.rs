@@ -150,8 +150,10 @@ impl Engine {
     pub(super) fn look_after(&self, code: &Arc<Code>) {
         let mut codes = self.inner.codes.lock();
         codes.push(Arc::downgrade(code));
-        let earlier = codes.len().checked_sub(UNCALLED_MAX + 1);
-        let earlier = earlier.and_then(|at| codes.get(at)?.upgrade());
+        let earlier = codes
+            .len()
+            .checked_sub(UNCALLED_MAX + 1)
+            .and_then(|at| codes.get(at)?.upgrade());
         // Released first: unmapping code takes long, and every load and every sweep needs this lock.
         drop(codes);
         if let Some(earlier) = earlier {

@@ -160,8 +160,11 @@ impl CacheState {
     pub(crate) fn is_behind(&self, reader: &Reader) -> bool {
         let subscriber = self.subscribers.get(&reader.subscriber_id);
         subscriber.is_some_and(|subscriber| {
-            let expectations = subscriber.expectations.get(&reader.parent);
-            let mut expectations = expectations.into_iter().flatten();
+            let mut expectations = subscriber
+                .expectations
+                .get(&reader.parent)
+                .into_iter()
+                .flatten();
             expectations.any(|one| !subscriber.is_met(&self.slots, &reader.parent, one))
         })
     }

@@ -255,8 +255,10 @@ mod tests {
     #[track_caller]
     fn check(history: &History, expected: &[&str]) {
         let show = |entry: &HistoryEntry| {
-            let until = entry.served_until.as_ref();
-            let until = until.map_or_else(String::new, |until| until.0.as_second().to_string());
+            let until = entry
+                .served_until
+                .as_ref()
+                .map_or_else(String::new, |until| until.0.as_second().to_string());
             let of = entry.config["of"].as_str().unwrap();
             let from = entry.served_from.0.as_second();
             format!("{of} {from}-{until} {:?}", entry.verdict)

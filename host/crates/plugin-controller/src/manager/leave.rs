@@ -47,8 +47,11 @@ impl Manager {
             let written = writer.add_finalizer(target, &self.name).await;
             note(&self.registration, &id_of(name), &written.map_err(failed)?);
         }
-        let parents = plugin.manifest().parents.iter();
-        let parents = parents.map(|parent| parent.kind.clone());
+        let parents = plugin
+            .manifest()
+            .parents
+            .iter()
+            .map(|parent| parent.kind.clone());
         let inventory = &self.context.shared.inventory;
         inventory
             .record_parents(name, parents)

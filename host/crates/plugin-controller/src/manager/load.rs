@@ -139,12 +139,13 @@ impl Loader {
         let terms = declared.terms.clone();
         let place = self.places.local().await;
         blocking(move || {
-            let bytes = cache.kept(&digest, &context.artifact_limits);
-            let bytes = bytes.ok_or_else(|| {
-                not_kept(format!(
-                    "the cache directory does not hold the bytes {digest}"
-                ))
-            })?;
+            let bytes = cache
+                .kept(&digest, &context.artifact_limits)
+                .ok_or_else(|| {
+                    not_kept(format!(
+                        "the cache directory does not hold the bytes {digest}"
+                    ))
+                })?;
             let signature =
                 signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
             let described = compile(&context, &bytes, &terms)?;
@@ -247,10 +248,13 @@ impl Loader {
     async fn object(&self, kind: &str, name: &str) -> Result<Object, StageFailure> {
         let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
-        let found = self.cluster.live_get(&gvk, Some(namespace), name).await;
-        let found = found.map_err(|error| {
-            StageFailure::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
-        })?;
+        let found = self
+            .cluster
+            .live_get(&gvk, Some(namespace), name)
+            .await
+            .map_err(|error| {
+                StageFailure::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
+            })?;
         found.ok_or_else(|| {
             let message = format!("there is no {kind} {name} in the host's namespace {namespace}");
             StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
@@ -289,8 +293,10 @@ fn compile(
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
     }
-    let artifact = context.compiler.compile(engine, bytes, limits);
-    let artifact = artifact.map_err(not_compiled)?;
+    let artifact = context
+        .compiler
+        .compile(engine, bytes, limits)
+        .map_err(not_compiled)?;
     Described::load(engine, &artifact, &terms.limits).map_err(|error| {
         StageFailure::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
     })

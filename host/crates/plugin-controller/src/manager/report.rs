@@ -43,8 +43,10 @@ impl Manager {
             after.conditions.clone_from(&before.conditions);
             after.candidate.clone_from(&before.candidate);
         }
-        let conditions = after.conditions.iter();
-        let conditions = conditions.map(|one| (&*one.type_, one.status == "True"));
+        let conditions = after
+            .conditions
+            .iter()
+            .map(|one| (&*one.type_, one.status == "True"));
         let metrics = &self.context.shared.metrics;
         metrics.plugin_conditions(&object.name, conditions);
         if after != before
@@ -95,8 +97,13 @@ impl Manager {
 
     /// Returns every kind once, although children may have been made in several versions of it.
     fn child_kinds(&self, active: &ActiveRevision) -> Vec<ChildKindStatus> {
-        let kinds = self.context.shared.inventory.of(&active.served.name);
-        let kinds = kinds.into_iter().map(|kind| (kind.group_kind(), kind));
+        let kinds = self
+            .context
+            .shared
+            .inventory
+            .of(&active.served.name)
+            .into_iter()
+            .map(|kind| (kind.group_kind(), kind));
         let by_kind: BTreeMap<_, _> = kinds.collect();
         let kinds = by_kind.into_values();
         kinds

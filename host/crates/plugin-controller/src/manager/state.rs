@@ -135,8 +135,9 @@ impl PluginState {
     /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history.
     pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
         let status = status_of(object);
-        let history = key.map(|key| History::unsealed(&status, &object.uid, key));
-        let history = history.unwrap_or_default();
+        let history = key
+            .map(|key| History::unsealed(&status, &object.uid, key))
+            .unwrap_or_default();
         if history.0.is_empty() && !status.history.is_empty() {
             warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
         }
@@ -257,8 +258,11 @@ impl PluginState {
             return Some(StageFailure::new(stage, "RolledBack", message, retry));
         }
         // The loaded revision comes first; another refused one is the active revision under changed terms.
-        let refused = self.refused.get(plugin.revision()).into_iter();
-        let mut refused = refused.chain(self.refused.values());
+        let mut refused = self
+            .refused
+            .get(plugin.revision())
+            .into_iter()
+            .chain(self.refused.values());
         refused.next().map(|refused| refused.failure.clone())
     }
 
@@ -268,8 +272,10 @@ impl PluginState {
         declared: &Declared,
         digest: &Digest,
     ) -> Option<&VerifiedComponent> {
-        let attempt = self.attempt.as_ref();
-        let attempt = attempt.filter(|attempt| verifies_the_same(&attempt.declared, declared))?;
+        let attempt = self
+            .attempt
+            .as_ref()
+            .filter(|attempt| verifies_the_same(&attempt.declared, declared))?;
         let component = attempt.component.as_ref();
         component.filter(|component| component.digest() == digest)
     }
@@ -460,10 +466,17 @@ impl PluginState {
         let now = Instant::now();
         // The end of work that runs triggers a pass.
         let running = self.loading.as_ref().and_then(Loading::stage);
-        let attempt = self.attempt.as_ref().filter(|_| running.is_none());
-        let attempt = attempt.and_then(LoadAttempt::due);
-        let refused = self.refused.values().chain(self.lost.values());
-        let refused = refused.filter_map(|refused| refused.retry_at).min();
+        let attempt = self
+            .attempt
+            .as_ref()
+            .filter(|_| running.is_none())
+            .and_then(LoadAttempt::due);
+        let refused = self
+            .refused
+            .values()
+            .chain(self.lost.values())
+            .filter_map(|refused| refused.retry_at)
+            .min();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
         let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
         let dues = [attempt, refused, refresh, release];

@@ -94,14 +94,18 @@ impl Plugin {
             crds: spec.crds,
             suspend: spec.suspend,
         };
-        let keys = spec.verify.iter().flat_map(|verify| &verify.keys);
-        let keys = keys.enumerate().map(|(index, text)| {
-            let unusable = |error| {
-                let path = format!("spec.verify.keys[{index}]");
-                Error::field(path, format!("cannot be used: {error}"))
-            };
-            PublicKey::from_pem(text).map_err(unusable)
-        });
+        let keys = spec
+            .verify
+            .iter()
+            .flat_map(|verify| &verify.keys)
+            .enumerate()
+            .map(|(index, text)| {
+                let unusable = |error| {
+                    let path = format!("spec.verify.keys[{index}]");
+                    Error::field(path, format!("cannot be used: {error}"))
+                };
+                PublicKey::from_pem(text).map_err(unusable)
+            });
         let digest = spec.digest.as_ref().map(|text| text.parse::<Digest>());
         let created = self.metadata.creation_timestamp.as_ref();
         let origin = spec.source.origin();
@@ -230,8 +234,11 @@ impl GrantsSpec {
             };
             (child.group_kind(), grant)
         });
-        let reads = self.reads.iter().enumerate();
-        let reads = reads.map(|(index, read)| read.grant(&format!("{path}.reads[{index}]")));
+        let reads = self
+            .reads
+            .iter()
+            .enumerate()
+            .map(|(index, read)| read.grant(&format!("{path}.reads[{index}]")));
         Ok(Grants {
             parents: parents.collect(),
             crds: crds.collect(),

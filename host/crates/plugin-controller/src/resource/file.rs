@@ -26,8 +26,11 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
     let spec = json!({"source": {"file": {"path": "file.wasm"}}, "grants": grants});
     let admitted = admit("file", &spec)?.map_err(|causes| {
         // The other causes only say that not every rule was checked.
-        let causes = causes.iter().filter(|cause| cause.path.starts_with(PREFIX));
-        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        let causes: Vec<String> = causes
+            .iter()
+            .filter(|cause| cause.path.starts_with(PREFIX))
+            .map(ToString::to_string)
+            .collect();
         let causes = causes.join("; ").replace(PREFIX, "");
         Error::field(FILE, format!("break rules: {causes}"))
     })?;
@@ -50,8 +53,10 @@ pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
         ];
         entry(kind, &flags)
     });
-    let crds = grants.crds.iter();
-    let crds = crds.map(|(kind, grant)| entry(kind, &[("privileged", grant.privileged)]));
+    let crds = grants
+        .crds
+        .iter()
+        .map(|(kind, grant)| entry(kind, &[("privileged", grant.privileged)]));
     let children = grants.children.iter().map(|(kind, grant)| {
         let flags = [("adopt", grant.adopt), ("privileged", grant.privileged)];
         let mut entry = entry(kind, &flags);

@@ -21,11 +21,15 @@ pub struct Identity {
 impl VerifySpec {
     /// Returns the required identity; `path` is that of the spec.
     pub(super) fn identity(&self, path: &str) -> Result<Identity, Error> {
-        let version_min = self.min_version.as_deref().map(Version::parse);
-        let version_min = version_min.transpose().map_err(|error| {
-            let problem = format!("must be a semantic version, such as 1.4.0: {error}");
-            Error::field(format!("{path}.minVersion"), problem)
-        })?;
+        let version_min = self
+            .min_version
+            .as_deref()
+            .map(Version::parse)
+            .transpose()
+            .map_err(|error| {
+                let problem = format!("must be a semantic version, such as 1.4.0: {error}");
+                Error::field(format!("{path}.minVersion"), problem)
+            })?;
         Ok(Identity {
             repository: self.repository.clone(),
             name: self.name.clone(),

@@ -17,14 +17,16 @@ const CHARS_MAX: usize = 16_000;
 /// Returns the missing grants with the exact lines to add; none if none is missing.
 pub fn lines(assessment: &Assessment) -> Option<String> {
     let Assessment { missing, reduced } = assessment;
-    let parts = [
+    let parts: Vec<String> = [
         part("The plugin is not active without more grants.", missing),
         part(
             "The plugin runs with fewer grants than it asks for.",
             reduced,
         ),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let text = parts.join("\n");
     if text.chars().count() > CHARS_MAX {
         let kept: String = text.chars().take(CHARS_MAX).collect();

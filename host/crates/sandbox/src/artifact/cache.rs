@@ -254,8 +254,9 @@ impl Cache {
     ) {
         let path = self.path(engine, digest, VERDICT);
         let text = serde_json::to_vec(&(question_of(engine, bounds), verdict));
-        let written = text.map_err(io::Error::from);
-        let written = written.and_then(|text| self.write(&path, &text));
+        let written = text
+            .map_err(io::Error::from)
+            .and_then(|text| self.write(&path, &text));
         self.keep_within(Some(digest));
         if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "failed to remember that a plugin cannot be compiled");

@@ -107,8 +107,8 @@ pub(super) fn header(text: &[u8], asked: &str) -> Result<HeaderValue, Failure> {
     let answered: Value = serde_json::from_slice(text).unwrap_or_default();
     let token = ["token", "access_token"]
         .into_iter()
-        .find_map(|name| answered[name].as_str());
-    let token = token.ok_or_else(|| Failure::protocol(asked, "there is no token in its answer"))?;
+        .find_map(|name| answered[name].as_str())
+        .ok_or_else(|| Failure::protocol(asked, "there is no token in its answer"))?;
     authorization(&Credentials::Bearer(SecretString::from(token)))
 }
 
