@@ -161,7 +161,8 @@ impl Pool {
     }
 
     /// Runs the calls of a dry run in their order on one thread. All plugins with short deadlines together have one such
-    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends early, but after at least one call, and returns the remaining jobs.
+    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends
+    /// early, but after at least one call, and returns the remaining jobs.
     ///
     /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
     pub async fn dry_run<R: Reads + 'static>(

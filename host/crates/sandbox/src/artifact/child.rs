@@ -1,5 +1,5 @@
-//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes native
-//! code to standard output.
+//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes
+//! native code to standard output.
 //!
 //! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
 //! cache.

@@ -1,7 +1,7 @@
 //! The confinement of the compiling process: it reads its input, computes, and writes its output, and nothing else.
 //!
-//! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp refuses
-//! all system calls that compiling does not need.
+//! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp
+//! refuses all system calls that compiling does not need.
 //! The output is native code that a host runs, so a compiler that a component took over is stopped and not only refused.
 
 use std::{collections::BTreeMap, env::consts::ARCH, fmt, io, process};
@@ -148,8 +148,8 @@ pub enum Error {
     Seccomp(#[source] seccompiler::Error),
 }
 
-/// Refuses all files, TCP ports, and signals to other processes to this thread and those that it starts; the standard streams
-/// are open already. Returns the version that the kernel enforces.
+/// Refuses all files, TCP ports, and signals to other processes to this thread and those that it starts; the standard
+/// streams are open already. Returns the version that the kernel enforces.
 fn restrict_files() -> Result<Option<ABI>, RulesetError> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
