@@ -3,7 +3,8 @@
 //! Plain threads and not those of the asynchronous runtime: a guest computes for as long as its deadline allows.
 //! A plugin holds at most half of them, so that one that is slow cannot starve the others, and a single one from the
 //! moment that it exceeds its deadline until it answers again.
-//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only.
+//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only. Of
+//! the memory, the engine leaves them half.
 
 use std::{
     collections::VecDeque,
