@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::child::{Child, RemovalPolicy};
+use crate::child::Child;
 use crate::fault::Fault;
 use crate::hash::{Hashed, h8};
 
@@ -172,11 +172,8 @@ impl Children {
             let own = it.key.clone().filter(|key| taken.insert(key.clone()));
             let identity = format!("{}/{}/{}", it.api_version(), it.kind(), it.name());
             let key = own.unwrap_or_else(|| format!("held-{}", h8(&identity)));
-            let removal = match it.retained {
-                true => RemovalPolicy::Retain,
-                false => RemovalPolicy::Delete,
-            };
-            Child::new(key, &object).hold().removal(removal)
+            let child = Child::new(key, &object).hold();
+            if it.retained { child.retain() } else { child }
         };
         self.iter().map(held).collect()
     }

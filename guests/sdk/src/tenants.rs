@@ -179,7 +179,7 @@ pub fn check_pull_secrets(
     let path = "spec.imagePullSecrets";
     check_secrets(request, scope, found.objects())
         .map_err(|problem| format!("{path}: {problem}"))?;
-    let is_new = |name: &&str| !running.is_some_and(|it| it.names_secret(name));
+    let is_new = |name: &&str| running.is_none_or(|it| !it.names_secret(name));
     let missing: Vec<&str> = found.awaited_secrets(scope).filter(is_new).collect();
     if missing.is_empty() {
         return Ok(());

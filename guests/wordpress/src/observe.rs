@@ -159,18 +159,17 @@ impl Observation {
         if site.config.tenants.references != ReferenceScope::Shared {
             return false;
         }
-        let is_new = |workload: &Option<Workload>, name: &str| {
-            let mut workload = workload.iter();
-            !workload.any(|it| it.names_secret(name))
+        let is_new = |workload: Option<&Workload>, name: &str| {
+            workload.is_none_or(|it| !it.names_secret(name))
         };
+        let (web, database) = (self.web.as_ref(), self.database.as_ref());
         let mut for_site = self.awaited_secrets(site).into_iter();
         let mut for_database = self.awaited_by_database(site);
-        let mounted = self.web.as_ref();
         let existing = site.code.existing_claim.as_deref();
         let existing = existing.filter(|_| self.existing_claim.is_none());
-        for_site.any(|name| is_new(&self.web, name))
-            || site.managed.is_some() && for_database.any(|name| is_new(&self.database, name))
-            || existing.is_some_and(|name| !mounted.is_some_and(|it| it.names_claim(name)))
+        for_site.any(|name| is_new(web, name))
+            || site.managed.is_some() && for_database.any(|name| is_new(database, name))
+            || existing.is_some_and(|name| web.is_none_or(|it| !it.names_claim(name)))
             || self.sources.values().any(Option::is_none)
     }
 
