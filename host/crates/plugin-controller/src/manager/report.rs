@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::{Manager, PluginState, active::ActiveRevision};
 use crate::{
-    lifecycle::{StageFailure, dated},
+    lifecycle::{NextStep, StageFailure, dated},
     resource::{
         ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsStatus,
         ObjectName, Parents, PluginStatus, number, whole_seconds,
@@ -71,7 +71,10 @@ impl Manager {
         before: &PluginStatus,
     ) -> PluginStatus {
         let active = state.active.as_ref();
-        let conditions = state.conditions(declared, state.analysis().as_ref());
+        let analysis = state.analysis();
+        let conditions = state.conditions(declared, analysis.as_ref());
+        let step = declared.map(|declared| state.next_step(declared, analysis.as_ref()));
+        let rolls_back = matches!(step, Ok(NextStep::RollBack(_)));
         let now = (self.context.shared.now)();
         let engine = &self.context.loader.context.engine;
         let generation = object.generation;
@@ -83,7 +86,12 @@ impl Manager {
             candidate: state.candidate.clone(),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
-            faults: active.map(|active| faults(state, active, before)),
+            faults: match &before.faults {
+                // The write of the rollback counts them. A host that ends at each of its writes would otherwise count
+                // one more fault in each life, and never come to the rollback.
+                Some(before) if rolls_back => Some(before.clone()),
+                _ => active.map(|active| faults(state, active, before)),
+            },
             limits: active.map(|active| {
                 let limits = &active.terms.limits;
                 LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
