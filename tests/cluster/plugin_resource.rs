@@ -395,6 +395,38 @@ fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
     );
 }
 
+/// With `--plugin-selector` the labels decide which host serves a Plugin, with its grants.
+#[test]
+fn a_user_without_the_verb_grant_cannot_change_the_labels_of_a_plugin_with_grants() {
+    let stage = stage();
+    for (name, spec, is_free) in [
+        ("labelled", children("Pod"), false),
+        ("labelled-freely", json!({}), true),
+    ] {
+        let mut before = plugin(name, spec);
+        before["metadata"]["labels"] = json!({"host": "one"});
+        stage.granter.create(&before).unwrap();
+        for labels in [json!({"host": "other"}), json!({"more": "a"}), Value::Null] {
+            let change = json!({"metadata": {"labels": labels}});
+            let changed = stage.editor.merge(PLUGIN, name, &change);
+            if is_free {
+                assert!(changed.is_ok(), "{change}: {changed:?}");
+            } else {
+                let error = format!("{:#}", changed.expect_err("the policy accepts the change"));
+                assert!(
+                    error.contains("changing metadata.labels takes the verb"),
+                    "{error}"
+                );
+            }
+        }
+        let note = json!({"metadata": {"annotations": {"note": "a"}}});
+        stage.editor.merge(PLUGIN, name, &note).unwrap();
+        let change = json!({"metadata": {"labels": {"host": "other"}}});
+        stage.granter.merge(PLUGIN, name, &change).unwrap();
+        stage.editor.delete(PLUGIN, name).unwrap();
+    }
+}
+
 /// A pipeline that ships signed versions needs no right to grant: the signature proves the code.
 #[test]
 fn a_signature_by_a_key_and_a_name_replaces_the_verb_grant_for_the_source() {
