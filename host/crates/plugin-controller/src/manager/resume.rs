@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Digest, Object, ObjectId, Retry};
+use innkeeper_model::{Digest, Object, Retry};
 use innkeeper_sandbox::{Plugin, artifact::Needs};
 use tracing::{info, warn};
 
@@ -71,7 +71,8 @@ impl Manager {
     }
 
     /// Remembers if the Plugin gets a pass when a first pass ends, and the components that it needs.
-    pub(super) fn track(&self, id: &ObjectId, state: &PluginState) {
+    pub(super) fn track(&self, plugin: &Object, state: &PluginState) {
+        let id = &plugin.id();
         // Before the lock, because the analysis takes locks of the reconcilers.
         let is_on_trial = state.analysis().is_some();
         if is_on_trial {
@@ -83,12 +84,17 @@ impl Manager {
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
         let loaded = component.map(|component| component.digest().clone());
         let mut needs = state.history.needs();
+        if state.is_unverified {
+            let Needs { kept, spare } = needs_of(plugin);
+            needs.kept.extend(kept);
+            needs.spare.extend(spare);
+        }
         needs.kept.extend(loaded);
         self.context.loader.need(id, needs);
     }
 }
 
-/// Returns the components that a Plugin needs before its first pass in this process. Without a check of the seal: the
+/// Returns the components that a Plugin needs while its history is not read in this process. Without a check of the seal: the
 /// components are only kept.
 pub(super) fn needs_of(plugin: &Object) -> Needs {
     History(status_of(plugin).history).needs()

@@ -6,6 +6,7 @@ use innkeeper_apply::Target;
 use innkeeper_model::{Backoff, Digest, HashKey, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -13,13 +14,14 @@ use super::{
     active::ActiveRevision,
     load::{VerifiedComponent, configure},
     loading::Loading,
-    report::status_of,
+    report::{status_of, stored_status},
 };
 use crate::{
     finalizers::Finalizers,
     lifecycle::{
-        AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
-        StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
+        Activation, AnalysisVerdict, FirstPasses, History, Moment, NextStep, PastRevision,
+        RolloutAnalysis, Stage, StageFailure, has_the_same_component, loads_the_same,
+        verifies_the_same,
     },
     resource::{self, CandidateStatus, Declared, Terms},
 };
@@ -63,6 +65,8 @@ pub(super) struct PluginState {
     pub(super) lost: BTreeMap<Digest, RefusedRevision>,
     /// The revisions that have been active.
     pub(super) history: History,
+    /// True while the history in the status is not read, because the hash key is missing. The status keeps it.
+    pub(super) is_unverified: bool,
     /// The active revision of an earlier process by name, with the number of faults that it reported.
     pub(super) faults_before: Option<(String, i64)>,
     /// The generation of the Plugin's spec.
@@ -132,23 +136,46 @@ fn is_past(time: Option<Instant>) -> bool {
 }
 
 impl PluginState {
-    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history.
+    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history yet.
     pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
         let status = status_of(object);
-        let history = key
-            .map(|key| History::unsealed(&status, &object.uid, key))
-            .unwrap_or_default();
-        if history.0.is_empty() && !status.history.is_empty() {
-            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
-        }
-        Self {
+        let mut state = Self {
             uid: Some(object.uid.clone()),
             reported: status.observed_generation,
             faults_before: status
                 .revision
                 .zip(status.faults.map(|faults| faults.count)),
-            history,
+            is_unverified: true,
             ..Self::default()
+        };
+        if let Some(key) = key {
+            state.verify_history(object, key);
+        }
+        state
+    }
+
+    /// Takes over the history in the status if it has the seal for this key.
+    fn verify_history(&mut self, object: &Object, key: &HashKey) {
+        self.is_unverified = false;
+        let stored = stored_status(object);
+        self.history = History::unsealed(&stored, &object.uid, key);
+        if self.history.0.is_empty() && stored.contains_key("history") {
+            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
+        }
+    }
+
+    /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
+    /// source, is its latest entry then.
+    pub(super) fn meet_key(&mut self, object: &Object, key: Option<HashKey>, now: Timestamp) {
+        let Some(key) = key.filter(|_| self.is_unverified) else {
+            return;
+        };
+        self.verify_history(object, &key);
+        if let Some(active) = &self.active {
+            let generation = object.generation;
+            let past = PastRevision::of(&active.plugin);
+            self.history
+                .begin(&past, &Activation::Declared, Moment { now, generation });
         }
     }
 
@@ -479,7 +506,9 @@ impl PluginState {
             .min();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
         let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
-        let dues = [attempt, refused, refresh, release];
+        // No event triggers a pass when the hash key is restored.
+        let verify = self.is_unverified.then(|| now + REFRESH_PERIOD);
+        let dues = [attempt, refused, refresh, release, verify];
         dues.into_iter().flatten().min()
     }
 }
