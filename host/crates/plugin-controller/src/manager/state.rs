@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Digest, HashKey, Manifest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
-use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -14,14 +13,12 @@ use super::{
     active::ActiveRevision,
     load::{VerifiedComponent, configure},
     loading::Loading,
-    report::{status_of, stored_status},
 };
 use crate::{
     finalizers::Finalizers,
     lifecycle::{
-        Activation, AnalysisVerdict, FirstPasses, History, Moment, NextStep, PastRevision,
-        RolloutAnalysis, Stage, StageFailure, has_the_same_component, loads_the_same,
-        verifies_the_same,
+        AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
+        StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
     },
     resource::{self, CandidateStatus, Declared, Terms},
 };
@@ -136,49 +133,6 @@ fn is_past(time: Option<Instant>) -> bool {
 }
 
 impl PluginState {
-    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history yet.
-    pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
-        let status = status_of(object);
-        let mut state = Self {
-            uid: Some(object.uid.clone()),
-            reported: status.observed_generation,
-            faults_before: status
-                .revision
-                .zip(status.faults.map(|faults| faults.count)),
-            is_unverified: true,
-            ..Self::default()
-        };
-        if let Some(key) = key {
-            state.verify_history(object, key);
-        }
-        state
-    }
-
-    /// Takes over the history in the status if it has the seal for this key.
-    fn verify_history(&mut self, object: &Object, key: &HashKey) {
-        self.is_unverified = false;
-        let stored = stored_status(object);
-        self.history = History::unsealed(&stored, &object.uid, key);
-        if self.history.0.is_empty() && stored.contains_key("history") {
-            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
-        }
-    }
-
-    /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
-    /// source, is its latest entry then.
-    pub(super) fn meet_key(&mut self, object: &Object, key: Option<HashKey>, now: Timestamp) {
-        let Some(key) = key.filter(|_| self.is_unverified) else {
-            return;
-        };
-        self.verify_history(object, &key);
-        if let Some(active) = &self.active {
-            let generation = object.generation;
-            let past = PastRevision::of(&active.plugin);
-            self.history
-                .begin(&past, &Activation::Declared, Moment { now, generation });
-        }
-    }
-
     /// Returns true if this is the state of the object, and not of an earlier one of its name.
     pub(super) fn is_of(&self, object: &Object) -> bool {
         self.uid.as_ref() == Some(&object.uid)

@@ -504,7 +504,7 @@ fn the_limits_of_an_earlier_host_may_lack_new_ones() {
     let status = json!({"limits": {"memory": "64Mi"}});
     let limits = status_of(&with_status("one", 1, &status)).limits.unwrap();
     assert_eq!((&*limits.memory, limits.retained), ("64Mi", 0));
-    let definition = Value::Object(crate::resource::crd());
+    let definition = Value::Object(resource::crd());
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/limits";
     let limits = definition.pointer(schema).unwrap();
     assert_eq!(limits.get("required"), None, "{limits:#}");
