@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     active::ActiveRevision,
     loading::Reporter,
+    report::status_of,
     state::{LoadAttempt, NOT_GRANTED},
     *,
 };
@@ -457,7 +458,7 @@ fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
         "historySeal": history.seal(&plugin.uid, &key),
     });
     for (field, unreadable) in [
-        ("limits", json!({"memory": "64Mi"})),
+        ("limits", json!({"memory": 64})),
         (
             "candidate",
             json!({"revision": "a", "digest": "b", "verdict": "Pending"}),
@@ -495,6 +496,19 @@ fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
         let state = PluginState::of(&with_status(uid, 1, &status), key.as_ref());
         assert_eq!(state.next_step(&declared, None), step, "{uid} {key:?}");
     }
+}
+
+/// Otherwise a definition with a new limit refuses every other write of the status that an earlier host wrote.
+#[test]
+fn the_limits_of_an_earlier_host_may_lack_new_ones() {
+    let status = json!({"limits": {"memory": "64Mi"}});
+    let limits = status_of(&with_status("one", 1, &status)).limits.unwrap();
+    assert_eq!((&*limits.memory, limits.retained), ("64Mi", 0));
+    let definition = Value::Object(crate::resource::crd());
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/limits";
+    let limits = definition.pointer(schema).unwrap();
+    assert_eq!(limits.get("required"), None, "{limits:#}");
+    assert!(!limits.to_string().contains("\"default\""), "{limits:#}");
 }
 
 /// Bytes that were loaded without a signature must not become active after the Plugin requires one.

@@ -211,7 +211,8 @@ pub struct FaultReason {
 
 /// The limits in force: spec.limits with all defaults filled in, reduced to the limits of the host.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = crd::optional)]
 pub struct LimitsStatus {
     /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if the host
     /// limits the memory of all guests to less.
