@@ -75,7 +75,13 @@ impl Manager {
         let now = (self.context.shared.now)();
         let engine = &self.context.loader.context.engine;
         let generation = object.generation;
-        let key = self.context.shared.hash_key.get();
+        let (history, history_seal) = if state.is_unverified {
+            (before.history.clone(), before.history_seal.clone())
+        } else {
+            let key = self.context.shared.hash_key.get();
+            let seal = key.and_then(|key| state.history.seal(&object.uid, &key));
+            (state.history.0.clone(), seal)
+        };
         PluginStatus {
             observed_generation: generation,
             revision: active.map(ActiveRevision::name),
@@ -89,8 +95,8 @@ impl Manager {
                 LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
             }),
             usage: active.map_or_else(Vec::new, usage),
-            history: state.history.0.clone(),
-            history_seal: key.and_then(|key| state.history.seal(&object.uid, &key)),
+            history,
+            history_seal,
             conditions: dated(conditions, &before.conditions, generation, now),
         }
     }
@@ -125,9 +131,15 @@ impl Manager {
             return Ok(());
         };
         // Always an object: all of its fields have a form in JSON.
-        let Ok(Value::Object(status)) = serde_json::to_value(status) else {
+        let Ok(Value::Object(mut status)) = serde_json::to_value(status) else {
             return Ok(());
         };
+        // As it is stored: the seal is for it, and this version of the host may not know all of its fields.
+        if state.is_unverified
+            && let Some(stored) = stored_status(object).remove("history")
+        {
+            status.insert("history".to_owned(), stored);
+        }
         let write = StatusWrite {
             manager: MANAGER.to_owned(),
             status: Some(status),
@@ -152,15 +164,21 @@ impl Manager {
 }
 
 /// Reads the status alone, because a spec that another version of the host wrote may be unreadable.
-pub(super) fn status_of(object: &Object) -> PluginStatus {
+pub(super) fn stored_status(object: &Object) -> Map<String, Value> {
     #[derive(Default, Deserialize)]
     struct StatusOnly {
         #[serde(default)]
         status: Map<String, Value>,
     }
-    let StatusOnly { mut status } = serde_json::from_str(&object.json).unwrap_or_default();
+    let StatusOnly { status } = serde_json::from_str(&object.json).unwrap_or_default();
+    status
+}
+
+/// Returns the readable fields of the status.
+pub(super) fn status_of(object: &Object) -> PluginStatus {
+    let mut status = stored_status(object);
     let read = |status| serde_json::from_value::<PluginStatus>(Value::Object(status));
-    // A field that another version of the host wrote may be unreadable; the others, above all the history, count.
+    // A field that another version of the host wrote may be unreadable; the others count.
     status.retain(|field, value| read(Map::from_iter([(field.clone(), value.clone())])).is_ok());
     read(status).unwrap_or_default()
 }

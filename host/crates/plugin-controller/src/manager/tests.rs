@@ -504,11 +504,31 @@ fn the_limits_of_an_earlier_host_may_lack_new_ones() {
     let status = json!({"limits": {"memory": "64Mi"}});
     let limits = status_of(&with_status("one", 1, &status)).limits.unwrap();
     assert_eq!((&*limits.memory, limits.retained), ("64Mi", 0));
-    let definition = Value::Object(crate::resource::crd());
+    let definition = Value::Object(resource::crd());
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/limits";
     let limits = definition.pointer(schema).unwrap();
     assert_eq!(limits.get("required"), None, "{limits:#}");
     assert!(!limits.to_string().contains("\"default\""), "{limits:#}");
+}
+
+/// An entry that another version of the host wrote may have further fields: the seal is for the stored JSON.
+#[test]
+fn the_seal_holds_for_entries_with_further_fields() {
+    let key = HashKey::new([7; 32]);
+    let history = history(&["a"]);
+    let mut entries = json!(history.0);
+    entries[0]["later"] = json!({"z": 1, "a": 2});
+    let uid = object("one", 1).uid;
+    let hash = |usage: &str| key.hash(usage, &[&uid.0, &entries.to_string()]);
+    let found = |seal: String| {
+        let status = json!({"history": entries, "historySeal": seal});
+        PluginState::of(&with_status("one", 1, &status), Some(&key)).history
+    };
+    assert_eq!(found(format!("v1:{}", hash("history"))), history);
+    let none = History::default();
+    for wrong in [format!("v2:{}", hash("history")), hash("history"), hash("")] {
+        assert_eq!(found(wrong.clone()), none, "{wrong}");
+    }
 }
 
 /// Bytes that were loaded without a signature must not become active after the Plugin requires one.

@@ -75,7 +75,7 @@ pub struct PluginStatus {
     /// The keyed hash of the Plugin's UID and its history. A host that starts uses a history only with the hash of a host
     /// with the same hash key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 67))]
     pub history_seal: Option<String>,
     /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
     /// RolledBack.
