@@ -57,11 +57,14 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
 
 /// Compiles one plugin. The exit codes are those of the protocol with the host that started this process.
 fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
-    match artifact::child(args.into(), &mut io::stdin(), &mut io::stdout()) {
-        Ok(confinement) => {
-            streams.note(&confinement.to_string());
-            ExitCode::SUCCESS
-        }
+    let mut confined = |confinement: artifact::Confinement| streams.note(&confinement.to_string());
+    match artifact::child(
+        args.into(),
+        &mut io::stdin(),
+        &mut io::stdout(),
+        &mut confined,
+    ) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             streams.report(&error);
             error.exit_code().into()

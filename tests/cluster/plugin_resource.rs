@@ -471,7 +471,7 @@ fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
         &["grants"],
     );
     stage.editor.create(&plugin("new", json!({}))).unwrap();
-    // Labels and annotations are free.
+    // Annotations are free.
     let annotated = json!({"metadata": {"annotations": {"team": "web"}}});
     stage
         .granter

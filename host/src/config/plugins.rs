@@ -91,8 +91,8 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u16).range(i64::from(WORKERS_MIN)..=i64::from(WORKERS_MAX)).map(threads)
     )]
     pub workers: NonZeroUsize,
-    /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits
-    /// [default: half of the container's memory; without a container limit, the sum of the plugins' limits].
+    /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits, and none gets
+    /// more than half [default: half of the container's memory; without a container limit, the sum of the plugins' limits].
     #[arg(
         long = "guest-memory",
         value_name = "MIB",

@@ -265,6 +265,7 @@ fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Fa
     document::documents(&text(path, streams)?, &named(path))
 }
 
+/// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -60,7 +60,7 @@ pub struct EngineSettings {
     /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
     pub memory_bytes_max: usize,
     /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
-    /// need more than is left waits.
+    /// need more than is left waits. No call may have more than half of it.
     pub memory_together_bytes_max: Option<usize>,
     /// If true, the kernel is asked for the pages that a guest has touched, which makes wiping cheaper.
     /// Only where swap is off ([`swap_is_off`](crate::swap_is_off)): a touched page that was swapped out is not
@@ -103,6 +103,9 @@ struct Inner {
     describing: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
+    // One permit per byte that instances with long deadlines may have together: half, and no call may have more than the
+    // other half. So a call with a short deadline never waits for the end of a long one.
+    long_memory: Semaphore,
     /// Code that may be unmapped while it is idle.
     codes: Mutex<Vec<Weak<Code>>>,
     // Joined when the last clone goes.
@@ -118,6 +121,7 @@ impl Engine {
         let counting = engine.clone();
         let ticker = Ticker::start(settings.tick, move || counting.increment_epoch())
             .map_err(Error::StartThread)?;
+        let memory_bytes_max = settings.memory_together_bytes_max.unwrap_or(usize::MAX);
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
@@ -126,7 +130,8 @@ impl Engine {
                     usize::try_from(instances(settings)).unwrap_or(usize::MAX),
                 ),
                 describing: Semaphore::new(1),
-                memory: Semaphore::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
+                memory: Semaphore::new(memory_bytes_max),
+                long_memory: Semaphore::new(memory_bytes_max / 2),
                 codes: Mutex::default(),
                 ticker,
             }),
@@ -172,12 +177,17 @@ impl Engine {
     /// Returns the part of this much memory that one instance may have, in bytes.
     pub fn memory_bytes_max(&self, bytes: usize) -> usize {
         let pool = self.inner.settings.memory_bytes_max;
-        bytes.min(pool).min(self.inner.memory.permits_max())
+        bytes.min(pool).min(self.inner.long_memory.permits_max())
     }
 
-    /// Waits until instances leave this much memory.
-    pub(super) fn memory(&self, bytes: usize) -> Permits<'_> {
-        self.inner.memory.acquire(bytes)
+    /// Waits until instances leave this much memory; `long` is true for a call with a long deadline.
+    pub(super) fn memory(&self, bytes: usize, long: bool) -> ReservedMemory<'_> {
+        // First: a call that waits for the end of a long one must not stand before others in the order of `memory`.
+        let long = long.then(|| self.inner.long_memory.acquire(bytes));
+        ReservedMemory {
+            all: self.inner.memory.acquire(bytes),
+            long,
+        }
     }
 
     /// Waits until no other plugin describes itself.
@@ -190,6 +200,20 @@ impl Engine {
         // The permit first: a thread that waits for one keeps no epochs ticking.
         let permit = self.inner.instances.acquire(1);
         (permit, self.inner.ticker.keep_ticking())
+    }
+}
+
+/// Memory that an instance may have, released on drop.
+#[must_use = "the memory is released on drop"]
+pub(super) struct ReservedMemory<'a> {
+    all: Permits<'a>,
+    long: Option<Permits<'a>>,
+}
+
+impl ReservedMemory<'_> {
+    /// Returns true if other calls held the memory when this one asked.
+    pub(super) fn has_waited(&self) -> bool {
+        self.all.has_waited() || self.long.as_ref().is_some_and(Permits::has_waited)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Plain threads and not those of the asynchronous runtime: a guest computes for as long as its deadline allows.
 //! A plugin holds at most half of them, so that one that is slow cannot starve the others, and a single one from the
 //! moment that it exceeds its deadline until it answers again.
-//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only.
+//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only. Of
+//! the memory, the engine leaves them half.
 
 use std::{
     collections::VecDeque,
@@ -161,7 +162,8 @@ impl Pool {
     }
 
     /// Runs the calls of a dry run in their order on one thread. All plugins with short deadlines together have one such
-    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends early, but after at least one call, and returns the remaining jobs.
+    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends
+    /// early, but after at least one call, and returns the remaining jobs.
     ///
     /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
     pub async fn dry_run<R: Reads + 'static>(

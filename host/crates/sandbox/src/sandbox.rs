@@ -41,7 +41,7 @@ pub(super) fn run<T>(
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
-    let memory = engine.memory(memory_bytes_max);
+    let memory = engine.memory(memory_bytes_max, limits.has_long_deadline());
     let _slot = engine.slot();
     let settings = engine.settings();
     let watch = Stopwatch::start();

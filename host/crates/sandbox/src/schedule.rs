@@ -2,7 +2,8 @@
 //!
 //! A pure data structure: it starts nothing and waits for nothing.
 //! Clients with waiting calls take turns, so that a client with one call does not wait for all calls of another.
-//! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only.
+//! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only. The engine shares out the
+//! memory of calls in the same way, by their deadlines.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::{Manager, PluginState, active::ActiveRevision};
 use crate::{
-    lifecycle::{StageFailure, dated},
+    lifecycle::{NextStep, StageFailure, dated},
     resource::{
         ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsStatus,
         ObjectName, Parents, PluginStatus, number, whole_seconds,
@@ -71,7 +71,10 @@ impl Manager {
         before: &PluginStatus,
     ) -> PluginStatus {
         let active = state.active.as_ref();
-        let conditions = state.conditions(declared, state.analysis().as_ref());
+        let analysis = state.analysis();
+        let conditions = state.conditions(declared, analysis.as_ref());
+        let step = declared.map(|declared| state.next_step(declared, analysis.as_ref()));
+        let rolls_back = matches!(step, Ok(NextStep::RollBack(_)));
         let now = (self.context.shared.now)();
         let engine = &self.context.loader.context.engine;
         let generation = object.generation;
@@ -89,7 +92,12 @@ impl Manager {
             candidate: state.candidate.clone(),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
-            faults: active.map(|active| faults(state, active, before)),
+            faults: match &before.faults {
+                // The write of the rollback counts them. A host that ends at each of its writes would otherwise count
+                // one more fault in each life, and never come to the rollback.
+                Some(before) if rolls_back => Some(before.clone()),
+                _ => active.map(|active| faults(state, active, before)),
+            },
             limits: active.map(|active| {
                 let limits = &active.terms.limits;
                 LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
@@ -209,14 +217,16 @@ fn usage(active: &ActiveRevision) -> Vec<LimitUsage> {
     let all = reconciler
         .map(|reconciler| reconciler.usage())
         .unwrap_or_default();
-    let tens = |usage: &Usage| usage.share.percent() / 10 * 10;
-    let used = all.iter().filter(|usage| tens(usage) > 0);
-    used.map(|usage| LimitUsage {
-        limit: usage.limit.to_owned(),
-        namespace: (!usage.namespace.is_empty()).then(|| usage.namespace.to_string()),
-        percent: number(tens(usage)),
+    let used = |usage: &Usage| limit_usage(usage.limit, &usage.namespace, usage.share.percent());
+    all.iter().filter_map(used).collect()
+}
+
+fn limit_usage(limit: &str, namespace: &str, percent: u32) -> Option<LimitUsage> {
+    (percent >= 10).then(|| LimitUsage {
+        limit: limit.to_owned(),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        percent: number(percent / 10 * 10),
     })
-    .collect()
 }
 
 /// Counts one parent by the same reading of its conditions as `innkeeper status`.
@@ -256,5 +266,30 @@ fn fault_reason(fault: RecentFault) -> FaultReason {
         message: fault.message,
         parent: ObjectName::of(&fault.parent),
         time: whole_seconds(fault.time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_has_the_used_limits_in_tens_of_percent() {
+        let check = |namespace, percent, expected: Option<(Option<&str>, i32)>| {
+            let usage = limit_usage("objectsPerNamespace", namespace, percent);
+            let expected = expected.map(|(namespace, percent)| LimitUsage {
+                limit: "objectsPerNamespace".to_owned(),
+                namespace: namespace.map(str::to_owned),
+                percent,
+            });
+            assert_eq!(usage, expected, "{namespace:?} {percent}");
+        };
+        check("demo", 0, None);
+        check("demo", 9, None);
+        check("demo", 10, Some((Some("demo"), 10)));
+        check("demo", 99, Some((Some("demo"), 90)));
+        check("demo", 100, Some((Some("demo"), 100)));
+        // Cluster-scoped parents have no namespace.
+        check("", 55, Some((None, 50)));
     }
 }

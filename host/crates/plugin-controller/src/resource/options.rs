@@ -66,12 +66,13 @@ pub enum Crds {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default = "LimitsSpec::default")]
 pub struct LimitsSpec {
-    /// Memory of one running instance, summed over its memories and tables; at most 1Gi.
+    /// Memory of one running instance, summed over its memories and tables; at most 1Gi, and at most half of the memory that
+    /// the host has for all guests.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("64Ki", "1Gi"))]
     pub memory: String,
     /// CPU time of one pass; at most 30s. Plugins with more than 1s, and those whose last call exceeded its deadline, share
-    /// all guest threads of the host but one.
+    /// all guest threads of the host but one. Those with more than 1s share half of the memory for guests.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
     #[x_kube(validation = durations("1ms", "30s"))]
     pub deadline: String,

@@ -214,8 +214,8 @@ pub struct FaultReason {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = crd::optional)]
 pub struct LimitsStatus {
-    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if the host
-    /// limits the memory of all guests to less.
+    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if half
+    /// of the memory that the host has for all guests is less.
     pub memory: String,
     /// CPU time of one pass.
     pub deadline: String,

@@ -23,7 +23,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, bound::AllNeeds, verdict::CompileVerdict};
+use super::{CompileBounds, Error, bound::AllNeeds, confinement, verdict::CompileVerdict};
 use crate::{Engine, Metering};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -302,8 +302,8 @@ fn sum_of(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// Returns a hash of all that a verdict depends on beside the bytes: the engine with its settings, and the bounds. If
-/// another build of the host has another hash, it only compiles once more.
+/// Returns a hash of all that a verdict depends on beside the bytes: the engine with its settings, the bounds, and the rules
+/// of the confinement. If another build of the host has another hash, it only compiles once more.
 fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
     let mut question = DefaultHasher::new();
     let engine = engine.wasmtime().precompile_compatibility_hash();
@@ -317,6 +317,7 @@ fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
         retries_max: _,
     } = bounds;
     (memory_bytes_max, cpu_seconds_max, code_bytes_max).hash(&mut question);
+    confinement::RULES.hash(&mut question);
     question.finish()
 }
 

@@ -1,5 +1,5 @@
-//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes native
-//! code to standard output.
+//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes
+//! native code to standard output.
 //!
 //! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
 //! cache.
@@ -83,15 +83,19 @@ pub(super) fn is_refusal(code: i32) -> bool {
     code == i32::from(REFUSED)
 }
 
-/// Limits and confines this process, and compiles the component that `input` holds into native code for `output`. Must run
-/// before any other thread.
+/// Limits and confines this process, calls `confined`, and compiles the component that `input` holds into native code for
+/// `output`. Must run before any other thread.
+///
+/// The host needs the line of the confinement even if the process is stopped later: only a confined process has reached
+/// out because of its component.
 pub fn child(
     bounds: ChildBounds,
     input: &mut dyn Read,
     output: &mut dyn Write,
-) -> Result<Confinement, ChildError> {
+    confined: &mut dyn FnMut(Confinement),
+) -> Result<(), ChildError> {
     limit(&bounds).map_err(ChildError::Limit)?;
-    let confinement = Confinement::enforce()?;
+    confined(Confinement::enforce()?);
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
     let metering = if bounds.fuel {
@@ -108,8 +112,7 @@ pub fn child(
     output
         .write_all(&code)
         .and_then(|()| output.flush())
-        .map_err(ChildError::Write)?;
-    Ok(confinement)
+        .map_err(ChildError::Write)
 }
 
 fn limit(bounds: &ChildBounds) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The confinement of the compiling process: it reads its input, computes, and writes its output, and nothing else.
 //!
-//! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp refuses
-//! all system calls that compiling does not need.
+//! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp
+//! refuses all system calls that compiling does not need.
 //! The output is native code that a host runs, so a compiler that a component took over is stopped and not only refused.
 
 use std::{collections::BTreeMap, env::consts::ARCH, fmt, io, process};
@@ -106,13 +106,22 @@ const CLONE_FLAGS: i32 = libc::CLONE_THREAD
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS;
 
+/// The filters of a process that is confined in full.
+const FILTERS: usize = 2;
+
+/// The system calls that a filter names: a verdict on a component depends on them.
+pub(super) const RULES: (&[i64], &[i64], i32) = (&NEEDED, &REACHING, CLONE_FLAGS);
+
+/// The start of the line of a confined process: `confined: Landlock V7, seccomp`.
+pub(super) const CONFINED: &str = "confined: ";
+
 /// The restrictions that the kernel enforces on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
     /// The version of Landlock; none if the kernel lacks it.
     landlock: Option<ABI>,
-    /// True if system calls are filtered.
-    seccomp: bool,
+    /// The filters of system calls, of [`FILTERS`].
+    filters: usize,
 }
 
 impl Confinement {
@@ -120,26 +129,27 @@ impl Confinement {
     pub(super) fn enforce() -> Result<Self, Error> {
         Ok(Self {
             landlock: restrict_files().map_err(Error::Landlock)?,
-            seccomp: filter_calls().map_err(Error::Seccomp)?,
+            filters: filter_calls().map_err(Error::Seccomp)?,
         })
     }
 }
 
 impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CONFINED)?;
         match self.landlock {
             Some(version) => write!(f, "Landlock {version:?}")?,
             None => f.write_str("no Landlock")?,
         }
-        f.write_str(if self.seccomp {
-            ", seccomp"
-        } else {
-            ", no seccomp"
+        f.write_str(match self.filters {
+            0 => ", no seccomp",
+            FILTERS.. => ", seccomp",
+            _ => ", a part of seccomp",
         })
     }
 }
 
-/// An error of the confinement. A kernel that lacks a part of it is none.
+/// An error of the confinement. A kernel or a container without a part of it is none.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to refuse files and networks to this process")]
@@ -148,8 +158,8 @@ pub enum Error {
     Seccomp(#[source] seccompiler::Error),
 }
 
-/// Refuses all files, TCP ports, and signals to other processes to this thread and those that it starts; the standard streams
-/// are open already. Returns the version that the kernel enforces.
+/// Refuses all files, TCP ports, and signals to other processes to this thread and those that it starts; the standard
+/// streams are open already. Returns the version that the kernel enforces.
 fn restrict_files() -> Result<Option<ABI>, RulesetError> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
@@ -163,23 +173,29 @@ fn restrict_files() -> Result<Option<ABI>, RulesetError> {
     })
 }
 
-/// Filters the system calls of all threads of this process. Returns false if the kernel has no filters.
-fn filter_calls() -> Result<bool, seccompiler::Error> {
+/// Filters the system calls of all threads of this process. Returns the number of filters that the kernel took.
+fn filter_calls() -> Result<usize, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else {
-        return Ok(false);
+        return Ok(0);
     };
     // Of all filters that match, the strictest decides.
-    for filter in [reaching(arch)?, needed(arch)?] {
+    let filters: [_; FILTERS] = [reaching(arch)?, needed(arch)?];
+    for (applied, filter) in filters.into_iter().enumerate() {
         match seccompiler::apply_filter_all_threads(&BpfProgram::try_from(filter)?) {
-            Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => return Ok(false),
-            applied => applied?,
+            Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
+                return Ok(applied);
+            }
+            ended => ended?,
         }
     }
-    Ok(true)
+    Ok(FILTERS)
 }
 
+/// Returns true if the kernel has no filters, or if the seccomp profile of the container refuses them (EPERM).
 fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+    let unsupported = [libc::EINVAL, libc::ENOSYS, libc::EPERM];
+    let number = error.raw_os_error();
+    number.is_some_and(|number| unsupported.contains(&number))
 }
 
 /// Returns the filter that ends the process at a call that reaches out of it.

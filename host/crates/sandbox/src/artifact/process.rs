@@ -29,7 +29,8 @@ use rustix::{
 use tracing::{debug, info};
 
 use super::{
-    Artifact, Cache, Compiled, Error, Limits, child, compile_with, verdict::CompileVerdict,
+    Artifact, Cache, Compiled, Error, Limits, child, compile_with, confinement::CONFINED,
+    verdict::CompileVerdict,
 };
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
@@ -44,6 +45,10 @@ const WORDS_READ_MAX: u64 = 1 << 20;
 
 /// The messages for lack of memory: of the standard library before it aborts, and of the compiler.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "out of memory"];
+
+/// The cause if the kernel stopped a process before it was confined. It had not read the component, so the profile of the
+/// container forbids a call that it needs.
+const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the component: allow landlock_create_ruleset, landlock_restrict_self, prctl, prlimit64 and seccomp in the seccomp profile of the container";
 
 /// The exit code of a process after a panic in Rust.
 const PANICKED: i32 = 101;
@@ -207,15 +212,19 @@ impl Compiler {
                 "because it took more than {seconds} s"
             )));
         };
-        let said = last_words(&mut words).map_err(failed)?;
+        let words = words_of_process(&mut words).map_err(failed)?;
+        let confinement = confinement_of(&words);
         if status.success() {
-            let confinement = said;
+            let confinement = confinement.map(str::to_owned);
             return Ok(CompilerEnd::Compiled { code, confinement });
+        }
+        if status.signal() == Some(Signal::SYS.as_raw()) && confinement.is_none() {
+            return Err(failed(io::Error::other(STOPPED_BEFORE)));
         }
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
             return Err(failed(Errno::FBIG.into()));
         }
-        self.ended(status, said).map_err(failed)
+        self.ended(status, last_line(&words)).map_err(failed)
     }
 
     /// Returns the conclusion from the end of a process that wrote no code.
@@ -283,7 +292,7 @@ enum CompilerEnd {
     /// It wrote code to a file, and the restrictions that the kernel enforced on it.
     Compiled {
         code: tempfile::NamedTempFile,
-        confinement: String,
+        confinement: Option<String>,
     },
     /// It wrote no code, and would not another time.
     Found(CompileVerdict),
@@ -323,17 +332,31 @@ fn in_memory(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
 
-/// Returns the last line that a process wrote, without the prefix `error: `.
-fn last_words(words: &mut File) -> io::Result<String> {
+/// Returns the lines that a process wrote.
+fn words_of_process(words: &mut File) -> io::Result<String> {
     let mut said = Vec::new();
     words.rewind()?;
     words.take(WORDS_READ_MAX).read_to_end(&mut said)?;
-    let said = String::from_utf8_lossy(&said);
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Returns the restrictions of a process, which are its first line; none if it ended before it was confined.
+fn confinement_of(words: &str) -> Option<&str> {
+    words.lines().next()?.strip_prefix(CONFINED)
+}
+
+/// Returns the last line on the end of a process, without the prefix `error: `.
+fn last_line(words: &str) -> String {
     // The last line of a panic is advice on backtraces.
-    let says = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
-    let last = said.lines().rev().find(says).unwrap_or("it wrote nothing");
+    let says = |line: &&str| {
+        let is_other = ["note: ", CONFINED]
+            .iter()
+            .any(|start| line.starts_with(start));
+        !line.trim().is_empty() && !is_other
+    };
+    let last = words.lines().rev().find(says).unwrap_or("it wrote nothing");
     let last = last.strip_prefix("error: ").unwrap_or(last);
-    Ok(cut(last, WORDS_BYTES_MAX).to_owned())
+    cut(last, WORDS_BYTES_MAX).to_owned()
 }
 
 fn words_of(error: &wasmtime::Error) -> String {

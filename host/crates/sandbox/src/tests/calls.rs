@@ -225,7 +225,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     };
     let engine = Engine::new(&settings).unwrap();
     let limits = Limits {
-        memory_bytes_max: ALL * 3 / 4,
+        memory_bytes_max: ALL / 2,
         ..Limits::default()
     };
     let plugin = plugin_of(&engine, guest());
@@ -237,7 +237,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     };
     let alone = call(&limits);
     assert!(!alone.waited_for_memory, "{alone:?}");
-    let held = engine.memory(ALL / 2);
+    let held = engine.memory(ALL * 3 / 4, false);
     let together = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&limits));
         // It cannot end before.
@@ -246,7 +246,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     });
     assert_eq!(together.end, alone.end);
 
-    // No call gets more than the engine has.
+    // No call gets more than half of what the engine has.
     let growing = "(loop $again (drop (memory.grow (i32.const 1))) (br $again))";
     let growing = plugin_of(&engine, guest().doing(growing, &[]));
     let (called, _) = growing
@@ -257,7 +257,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
             &Limits::default(),
         )
         .unwrap();
-    let limit_bytes = ALL;
+    let limit_bytes = ALL / 2;
     let exceeded = End::Faulted(CallFault::MemoryExceeded { limit_bytes });
     assert_eq!(called.end, exceeded);
 }

@@ -200,9 +200,24 @@ fn what_breaks_the_compiler_is_remembered() {
 #[test]
 fn what_makes_the_compiler_reach_out_of_its_process_is_remembered() {
     check_found(
-        "kill -SYS $$",
+        "echo 'confined: seccomp' >&2; kill -SYS $$",
         "the compiler was stopped because it reached out of its process, which no harmless component causes: do not run the component, and report it to the maintainers of Innkeeper",
     );
+}
+
+/// A profile of the container that ends a process at a call of its confinement.
+#[test]
+fn a_process_that_is_stopped_before_it_is_confined_is_no_verdict() {
+    let case = Case::new();
+    let error = case
+        .compile("echo 'unconfined: seccomp' >&2; kill -SYS $$")
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::RunCompiler(_)), "{error}");
+    assert_eq!(error.retry(), Retry::Backoff);
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("landlock_create_ruleset"), "{source}");
+    assert_eq!(case.kept(), <[&str; 0]>::default());
 }
 
 #[test]

@@ -42,6 +42,10 @@ impl Reads for SlowReads {
 }
 
 fn named(name: &str, instructions: &str) -> Arc<Plugin> {
+    named_in(&ENGINE, name, instructions)
+}
+
+fn named_in(engine: &Engine, name: &str, instructions: &str) -> Arc<Plugin> {
     let description = Description {
         name: name.to_owned(),
         ..Description::default()
@@ -49,7 +53,7 @@ fn named(name: &str, instructions: &str) -> Arc<Plugin> {
     let guest = guest()
         .describing(description)
         .doing(instructions, &["v1", "Secret"]);
-    Arc::new(plugin(guest))
+    Arc::new(plugin_of(engine, guest))
 }
 
 fn job<R>(reads: R, deadline: Duration) -> Job<R> {
@@ -198,21 +202,31 @@ async fn a_looping_plugin_does_not_starve_another() {
     }
 }
 
-/// Q4: three plugins that spin ask for all threads at once. Each of them has several calls, so that a thread which ends one
-/// finds the next.
-async fn check_neighbour_is_served(threads: usize) {
+/// Q4: three plugins that spin ask for all threads and for this much memory at once. Each of them has several calls, so that
+/// a thread which ends one finds the next.
+async fn check_neighbour_is_served(engine: &Engine, threads: usize, memory_bytes_max: usize) {
     let deadline = SHORT_DEADLINE_MAX + Duration::from_millis(1);
+    let job = |deadline, memory_bytes_max| Job {
+        limits: Arc::new(Limits {
+            deadline,
+            memory_bytes_max,
+            ..Limits::default()
+        }),
+        ..job(FakeReads::default(), deadline)
+    };
     let pool = pool(threads);
-    let spinning = ["one", "two", "three"].map(|name| named(name, "(loop $again (br $again))"));
-    let fine = named("fine", "");
+    let spinning =
+        ["one", "two", "three"].map(|name| named_in(engine, name, "(loop $again (br $again))"));
+    let fine = named_in(engine, "fine", "");
     let loops = (0..9).map(|turn| {
-        let job = job(FakeReads::default(), deadline);
+        let job = job(deadline, memory_bytes_max);
         call(&pool, &spinning[turn % 3], job)
     });
     let looped = std::pin::pin!(futures::future::select_all(loops.map(Box::pin)));
     let served = std::pin::pin!(async {
-        for _ in 0..20 {
-            let job = job(FakeReads::default(), SHORT_DEADLINE_MAX);
+        for turn in 1..=20 {
+            // From a twentieth of it to all.
+            let job = job(SHORT_DEADLINE_MAX, memory_bytes_max / 20 * turn);
             let (report, _) = call(&pool, &fine, job).await.unwrap();
             assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
             assert_eq!(report.pace, Pace::Prompt);
@@ -230,7 +244,22 @@ async fn check_neighbour_is_served(threads: usize) {
 #[tokio::test]
 async fn q4_plugins_with_long_deadlines_leave_a_thread_to_the_others() {
     for threads in 2..=4 {
-        check_neighbour_is_served(threads).await;
+        check_neighbour_is_served(&ENGINE, threads, Limits::default().memory_bytes_max).await;
+    }
+}
+
+#[tokio::test]
+async fn q4_plugins_with_long_deadlines_leave_memory_to_the_others() {
+    // As much as one call asks for; a twentieth is enough for the guest.
+    const ALL: usize = 20 << 20;
+
+    let settings = EngineSettings {
+        memory_together_bytes_max: Some(ALL),
+        ..EngineSettings::new(4.try_into().unwrap())
+    };
+    let engine = Engine::new(&settings).unwrap();
+    for threads in 2..=4 {
+        check_neighbour_is_served(&engine, threads, ALL).await;
     }
 }
 

@@ -58,7 +58,13 @@ impl Read for Attempt {
 
 /// The compiling process makes the attempt where it reads its input.
 fn attempt(attempt: fn() -> io::Result<()>) {
-    match child(BOUNDS, &mut Attempt(attempt), &mut io::sink()) {
+    let mut confined = |confinement| println!("{confinement}");
+    match child(
+        BOUNDS,
+        &mut Attempt(attempt),
+        &mut io::sink(),
+        &mut confined,
+    ) {
         Err(ChildError::Read(error)) => println!("refused: {error}"),
         ended => println!("not refused: {ended:?}"),
     }
@@ -72,8 +78,25 @@ fn attempt_under_landlock(attempt: fn() -> io::Result<()>) {
 
 fn compile() {
     let mut code = Vec::new();
-    let confinement = child(BOUNDS, &mut guest().build().as_slice(), &mut code);
-    println!("{} {}", confinement.unwrap(), !code.is_empty());
+    let mut confined = |confinement| println!("{confinement}");
+    child(
+        BOUNDS,
+        &mut guest().build().as_slice(),
+        &mut code,
+        &mut confined,
+    )
+    .unwrap();
+    println!("compiled: {}", !code.is_empty());
+}
+
+/// Compiles under the profile of a container that answers a call in this way.
+fn compile_under(call: i64, answer: SeccompAction) {
+    let arch = TargetArch::try_from(ARCH).unwrap();
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let profile = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch).unwrap();
+    let profile = BpfProgram::try_from(profile).unwrap();
+    seccompiler::apply_filter_all_threads(&profile).unwrap();
+    compile();
 }
 
 /// The other tests run this one in a process of its own, and it does nothing otherwise.
@@ -88,6 +111,16 @@ fn inside() {
         Some("file under Landlock") => attempt_under_landlock(opens_a_file),
         Some("connection under Landlock") => attempt_under_landlock(connects),
         Some("compile") => compile(),
+        Some("compile without seccomp") => {
+            let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+            compile_under(libc::SYS_seccomp, refused);
+        }
+        Some("compile where Landlock kills") => {
+            compile_under(
+                libc::SYS_landlock_create_ruleset,
+                SeccompAction::KillProcess,
+            );
+        }
         _ => {}
     }
 }
@@ -115,8 +148,38 @@ fn landlock() -> Option<u32> {
 #[test]
 fn a_confined_process_compiles() {
     let output = run("compile");
-    assert!(said(&output).contains(", seccomp true"), "{output:?}");
+    assert!(
+        said(&output).contains(", seccomp\ncompiled: true"),
+        "{output:?}"
+    );
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_part_of_the_filters_is_told_apart_from_none() {
+    let expected = [", no seccomp", ", a part of seccomp", ", seccomp"];
+    for (filters, expected) in expected.into_iter().enumerate() {
+        let landlock = None;
+        let told = Confinement { landlock, filters }.to_string();
+        assert_eq!(told, format!("confined: no Landlock{expected}"));
+    }
+}
+
+#[test]
+fn a_process_compiles_where_a_profile_refuses_filters() {
+    let output = run("compile without seccomp");
+    let expected = ", no seccomp\ncompiled: true";
+    assert!(said(&output).contains(expected), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Its end is told apart from that of a process which reached out.
+#[test]
+fn a_process_that_is_killed_while_it_confines_itself_does_not_claim_to_be_confined() {
+    let output = run("compile where Landlock kills");
+    let stopped = Some(Signal::SYS.as_raw());
+    assert_eq!(output.status.signal(), stopped, "{output:?}");
+    assert!(!said(&output).contains(CONFINED), "{output:?}");
 }
 
 #[test]
@@ -132,6 +195,8 @@ fn a_process_that_reaches_out_is_stopped() {
         let output = run(attempt);
         let stopped = Some(Signal::SYS.as_raw());
         assert_eq!(output.status.signal(), stopped, "{attempt}: {output:?}");
+        // The host takes it for the fault of the component.
+        assert!(said(&output).contains(CONFINED), "{attempt}: {output:?}");
     }
 }
 
