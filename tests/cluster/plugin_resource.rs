@@ -471,13 +471,13 @@ fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
         &["grants"],
     );
     stage.editor.create(&plugin("new", json!({}))).unwrap();
-    // Labels and annotations are free.
-    let labelled = json!({"metadata": {"labels": {"team": "web"}}});
+    // Annotations are free.
+    let annotated = json!({"metadata": {"annotations": {"team": "web"}}});
     stage
         .granter
         .merge(PLUGIN, "new", &patch(children("Pod")))
         .unwrap();
-    stage.editor.merge(PLUGIN, "new", &labelled).unwrap();
+    stage.editor.merge(PLUGIN, "new", &annotated).unwrap();
     stage.plane.user().delete(PLUGIN, "new").unwrap();
 }
 
