@@ -191,6 +191,35 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
 }
 
+// The parent is blocked, so the plugin states the observed CronJob again.
+#[test]
+fn a_suspended_schedule_stops_although_a_secret_is_missing() {
+    let (site, _) = files("backup-stop");
+    let secret = json!([{ "name": "none" }]);
+    site.merge(FILES, &json!({ "spec": { "imagePullSecrets": secret } }));
+    site.wait("the missing Secret is reported", FILES, |parent| {
+        reason(parent, "Ready") == "SecretNotFound"
+    });
+    let before = site.get(FILES_SCHEDULE);
+    let mark = site.settle();
+    site.merge(FILES, &json!({ "spec": { "suspend": true } }));
+    let stopped = site.wait("the schedule stops", FILES_SCHEDULE, |schedule| {
+        schedule["spec"]["suspend"] == true
+    });
+    assert_eq!(
+        stopped["spec"]["jobTemplate"],
+        before["spec"]["jobTemplate"]
+    );
+    site.settle();
+    site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
+    let edit = json!({ "spec": { "suspend": false, "imagePullSecrets": [] } });
+    site.merge(FILES, &edit);
+    site.wait("the schedule runs again", FILES_SCHEDULE, |schedule| {
+        schedule["spec"]["suspend"] == false
+    });
+    site.wait_ready(FILES);
+}
+
 // A Backup without a schedule runs once.
 #[test]
 fn a_removed_schedule_is_pruned() {

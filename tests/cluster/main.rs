@@ -15,6 +15,7 @@ mod conflicts;
 mod control_plane;
 mod crash;
 mod delays;
+mod dev;
 mod distortions;
 mod etcd;
 mod examples;

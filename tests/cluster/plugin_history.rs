@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use innkeeper_tests::{eventually, manifest::condition};
+use innkeeper_tests::{eventually, manifest::condition, user::Kind};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -11,8 +11,10 @@ use crate::{
     moody::{API, MoodyFixture, NAME, config_map, good, guest, mood, name},
     plugin_priority::next_second,
     plugins::{PLUGIN, marked},
-    stage::{Stage, is_applied, lines, wait_logged},
+    stage::{Stage, is_applied, is_synced, lines, wait_logged},
 };
+
+const HASH_KEY: &str = "innkeeper-hash-key";
 
 pub(crate) const ROLLED_BACK: [&str; 4] = [
     "Described=True/Described",
@@ -273,6 +275,53 @@ fn l4_a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back()
     fixture.wait_healthy(&host);
     fixture.check_reconciles(&host, "after");
     fixture.wait_verdicts(&host, &["Good"]);
+    Stage::stop(host);
+}
+
+/// Without the hash key no pass may write, but the parents must say so. The history, which the host cannot verify then,
+/// must outlive the gap, and bring the last revision back once the key is restored.
+#[test]
+fn l4_a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
+    let fixture = MoodyFixture::new(1);
+    let host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    let first = fixture.status();
+    let user = fixture.site.stage.plane.user();
+    let secret = Kind::new("v1", "Secret", "innkeeper-system");
+    let key = user.get(secret, HASH_KEY).unwrap().unwrap();
+    user.delete(secret, HASH_KEY).unwrap();
+
+    let host = fixture.crash(host);
+    fixture.wait_healthy(&host);
+    fixture.put(0, &json!({"note": "keyless"}));
+    let (namespace, parent) = (&fixture.site.namespace, name(0));
+    let parent = (API, "Moody", &*parent);
+    fixture.site.stage.wait(&host, namespace, parent, |parent| {
+        is_synced(parent, "False", "HashKeyMissing")
+    });
+    let unsealed = fixture.status();
+    for field in ["revision", "history", "historySeal"] {
+        assert_eq!(unsealed[field], first[field], "{field}");
+    }
+
+    // Only a verified history brings a revision back.
+    fixture.web.set_down(true);
+    let host = fixture.crash(host);
+    let failed = ["Fetched=False/Unreachable", "Serving=False/NotLoaded"];
+    fixture.wait(&host, &failed);
+    let restored = json!({
+        "apiVersion": "v1", "kind": "Secret", "data": key["data"],
+        "metadata": {"name": HASH_KEY, "namespace": "innkeeper-system"},
+    });
+    user.create(&restored).unwrap();
+    let key_known = "the hash key was restored";
+    wait_logged(&host, "the host has found the key", key_known);
+    let served = ["Fetched=False/Unreachable", "Serving=True/Serving"];
+    let status = fixture.wait(&host, &served);
+    for field in ["revision", "history", "historySeal"] {
+        assert_eq!(status[field], first[field], "{field}");
+    }
+    fixture.check_reconciles(&host, "restored");
     Stage::stop(host);
 }
 

@@ -294,6 +294,8 @@ fn fields() -> Vec<(&'static str, Value, Value, bool)> {
     let selector = |team: &str| json!({"labelSelector": {"matchLabels": {"team": team}}});
     let digest = |byte: &str| json!(format!("sha256:{}", byte.repeat(32)));
     let file = |path: &str| json!({"file": {"path": path}});
+    let deadline = |time: &str| json!({"deadline": time});
+    let image = |name: &str| json!({"image": name});
     vec![
         ("source", file("a.wasm"), file("b.wasm"), false),
         ("digest", digest("0a"), digest("0b"), false),
@@ -302,18 +304,8 @@ fn fields() -> Vec<(&'static str, Value, Value, bool)> {
         ("parents", selector("web"), selector("shop"), false),
         ("grants", grants("Pod"), grants("Secret"), false),
         // A longer deadline keeps a thread of the host busy.
-        (
-            "limits",
-            json!({"deadline": "1s"}),
-            json!({"deadline": "30s"}),
-            false,
-        ),
-        (
-            "config",
-            json!({"image": "a"}),
-            json!({"image": "b"}),
-            false,
-        ),
+        ("limits", deadline("1s"), deadline("30s"), false),
+        ("config", image("a"), image("b"), false),
         ("crds", json!("Ignore"), json!("Install"), false),
         // An approval replaces the bound of deletes.
         (
@@ -395,6 +387,22 @@ fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
     );
 }
 
+/// With `--plugin-selector` the labels decide which host serves a Plugin, with its grants.
+#[test]
+fn a_user_without_the_verb_grant_cannot_change_the_labels_of_a_plugin_with_grants() {
+    let (stage, name) = (stage(), "labelled");
+    stage
+        .granter
+        .create(&plugin(name, children("Pod")))
+        .unwrap();
+    let merge = |user: &User, field: &str| {
+        user.merge(PLUGIN, name, &json!({"metadata": {field: {"a": "b"}}}))
+    };
+    merge(&stage.editor, "annotations").unwrap();
+    denied(merge(&stage.editor, "labels"), &[]);
+    merge(&stage.granter, "labels").unwrap();
+}
+
 /// A pipeline that ships signed versions needs no right to grant: the signature proves the code.
 #[test]
 fn a_signature_by_a_key_and_a_name_replaces_the_verb_grant_for_the_source() {
@@ -463,13 +471,13 @@ fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
         &["grants"],
     );
     stage.editor.create(&plugin("new", json!({}))).unwrap();
-    // Labels and annotations are free.
-    let labelled = json!({"metadata": {"labels": {"team": "web"}}});
+    // Annotations are free.
+    let annotated = json!({"metadata": {"annotations": {"team": "web"}}});
     stage
         .granter
         .merge(PLUGIN, "new", &patch(children("Pod")))
         .unwrap();
-    stage.editor.merge(PLUGIN, "new", &labelled).unwrap();
+    stage.editor.merge(PLUGIN, "new", &annotated).unwrap();
     stage.plane.user().delete(PLUGIN, "new").unwrap();
 }
 

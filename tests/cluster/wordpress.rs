@@ -328,6 +328,37 @@ fn the_deletion_policy_can_delete_everything_with_the_parent() {
     }
 }
 
+// The data would go with a parent that is deleted while its changes wait.
+#[test]
+fn a_waiting_change_does_not_delay_the_removal_policy() {
+    let (site, _) = article("wordpress-held");
+    site.merge(PARENT, &json!({ "spec": { "deletionPolicy": "Delete" } }));
+    for target in RETAINED {
+        site.wait("a child is owned", target, |child| {
+            child["metadata"]["ownerReferences"].is_array()
+        });
+    }
+    let secret = json!([{ "name": "none" }]);
+    let edit = json!({ "spec": { "deletionPolicy": "Retain", "imagePullSecrets": secret } });
+    site.merge(PARENT, &edit);
+    for target in RETAINED {
+        site.wait("a child outlives the parent", target, |child| {
+            child["metadata"]["ownerReferences"].is_null()
+        });
+    }
+    site.wait("the change waits", PARENT, |parent| {
+        reason(parent, "Ready") == "SecretNotFound"
+    });
+    site.settle();
+    site.delete(PARENT);
+    site.wait_gone(PARENT);
+    site.settle();
+    for target in RETAINED {
+        let metadata = &site.get(target)["metadata"];
+        assert!(metadata["deletionTimestamp"].is_null(), "{target:?}");
+    }
+}
+
 // A site that names the passwords of a site that does not exist yet would start with them, if its Pods
 // waited for the Secret: the kubelet is faster than a pass that refuses it.
 #[test]

@@ -35,23 +35,19 @@ struct Case {
     phase: Phase,
 }
 
-fn answer(input: &[u8]) {
-    let Ok(input) = serde_json::from_slice::<Value>(input) else {
-        return;
-    };
-    let Some(case) = Case::read(&input) else {
-        return;
-    };
+/// Reaches the plan of children, the same plans applied, and a fault.
+fn answer(input: &[u8]) -> [bool; 3] {
+    judged(input).unwrap_or_default()
+}
+
+fn judged(input: &[u8]) -> Option<[bool; 3]> {
+    let input: Value = serde_json::from_slice(input).ok()?;
+    let case = Case::read(&input)?;
     let limits = Limits::default();
-    let Some(Ok(converted)) = testing::converted(&input["answer"], case.phase, &limits) else {
-        return;
-    };
+    let converted = testing::converted(&input["answer"], case.phase, &limits)?.ok()?;
     let outcome = match converted {
-        Ok(outcome) => check(outcome, &case.rules(&limits)),
-        Err(fault) => return drop(check_fault(fault)),
-    };
-    let Ok(outcome) = outcome else {
-        return;
+        Ok(outcome) => check(outcome, &case.rules(&limits)).ok()?,
+        Err(fault) => return Some([false, false, check_fault(fault).is_ok()]),
     };
     let children = children(&outcome);
     assert!(children.len() <= limits.children_max);
@@ -69,9 +65,12 @@ fn answer(input: &[u8]) {
     for operation in &first.operations {
         check_operation(operation, &ids, &case.parent);
     }
-    if children.iter().all(is_understood) {
+    let is_understood = children.iter().all(is_understood);
+    if is_understood {
         case.converge(&outcome);
     }
+    let has_children = !children.is_empty();
+    Some([has_children, has_children && is_understood, false])
 }
 
 fn children(outcome: &Checked<Outcome>) -> &[Child] {

@@ -1,7 +1,7 @@
 //! The bytes of a component: the check before it is compiled, its imports, its embedded description.
 
 use innkeeper_model::error_chain;
-use innkeeper_policy::Grants;
+use innkeeper_policy::{Grants, is_secret};
 use innkeeper_sandbox::{artifact, description, testing};
 
 use super::{corpus::Seed, run::run_with};
@@ -15,9 +15,12 @@ fn bytes_of_a_component_are_refused_or_safe_to_compile() {
     run_with("artifact", check, vec![plugin]);
 }
 
-fn check(bytes: &[u8]) {
+/// Reaches the checks of a component that may be compiled, and those of an embedded description.
+fn check(bytes: &[u8]) -> [bool; 2] {
     let inspection = artifact::inspect(bytes);
-    match artifact::check(bytes, &artifact::Limits::default()) {
+    let checked = artifact::check(bytes, &artifact::Limits::default());
+    let is_plugin = checked.is_ok();
+    match checked {
         Ok(checked) => {
             assert_eq!(checked, inspection);
             let is_ours = |name: &String| name.starts_with("innkeeper:plugin/");
@@ -34,12 +37,21 @@ fn check(bytes: &[u8]) {
             assert!(length <= REFUSAL_BYTES_MAX, "a refusal of {length} bytes");
         }
     }
-    if let Some(manifest) = description::embedded_manifest(bytes) {
-        assert!(inspection.description.is_some());
-        // What is granted as requested is granted, or never can be.
-        let assessment = Grants::requested(&manifest).assess(&manifest);
-        assert!(assessment.serves() || !assessment.missing.is_empty());
-        let again = description::embed(b"\0asm\x0d\0\x01\0", &manifest);
-        assert_eq!(description::embedded_manifest(&again), Some(manifest));
-    }
+    let Some(manifest) = description::embedded_manifest(bytes) else {
+        return [is_plugin, false];
+    };
+    assert!(inspection.description.is_some());
+    // Only parents that are Secrets are never granted.
+    let mut parents = manifest.parents.iter();
+    let is_grantable = !parents.any(|parent| is_secret(&parent.kind.group_kind()));
+    let assessment = Grants::requested(&manifest).assess(&manifest);
+    assert_eq!(
+        assessment.serves(),
+        is_grantable,
+        "{:?}",
+        assessment.missing
+    );
+    let again = description::embed(b"\0asm\x0d\0\x01\0", &manifest);
+    assert_eq!(description::embedded_manifest(&again), Some(manifest));
+    [is_plugin, true]
 }

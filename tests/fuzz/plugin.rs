@@ -1,5 +1,7 @@
 //! The spec of a Plugin and a file of grants: JSON as the API server or a user may send it.
 
+use std::time::Duration;
+
 use innkeeper_plugin_controller::resource::{Plugin, file_of_grants, grants_of_file};
 use innkeeper_policy::Grants;
 use serde_json::{Map, Value};
@@ -11,19 +13,17 @@ fn a_plugin_spec_is_refused_or_within_the_rules() {
     run("plugin", check);
 }
 
-fn check(input: &[u8]) {
-    let Ok(text) = str::from_utf8(input) else {
-        return;
-    };
-    if let Ok(grants) = serde_json::from_str::<Map<String, Value>>(text) {
-        check_grants_file(&grants);
-    }
-    let Ok(plugin) = Plugin::read(text) else {
-        return;
-    };
-    let Ok(declared) = plugin.declared() else {
-        return;
-    };
+/// Reaches the checks of a Plugin, and those of a file of grants.
+fn check(input: &[u8]) -> [bool; 2] {
+    let text = str::from_utf8(input).ok();
+    let plugin = text.and_then(check_plugin);
+    let grants = text.and_then(check_grants_file);
+    [plugin.is_some(), grants.is_some()]
+}
+
+fn check_plugin(text: &str) -> Option<()> {
+    let plugin = Plugin::read(text).ok()?;
+    let declared = plugin.declared().ok()?;
     let name = declared.name.as_str();
     assert!((1..=40).contains(&name.len()), "{name}");
     let terms = &declared.terms;
@@ -31,20 +31,24 @@ fn check(input: &[u8]) {
     let is_own = *manager == declared.name.field_manager();
     assert!(is_own || !manager.starts_with("innkeeper:"), "{manager}");
     let limits = &terms.limits;
-    assert!(limits.deadline.as_secs() <= 60 && !limits.deadline.is_zero());
-    assert!(limits.memory_bytes_max <= 4 << 30 && limits.children_max > 0);
-    assert!(limits.concurrency_max > 0 && limits.output_bytes_max > 0);
+    // The rules of the definition, which the API server checks as well.
+    assert!((Duration::from_millis(1)..=Duration::from_secs(30)).contains(&limits.deadline));
+    assert!((64 << 10..=1 << 30).contains(&limits.memory_bytes_max));
+    assert!((1 << 10..=64 << 20).contains(&limits.output_bytes_max));
+    assert!((1 << 10..=1536 << 10).contains(&limits.object_bytes_max));
+    assert!((1..=10_000).contains(&limits.children_max));
+    assert!((1..=64).contains(&limits.concurrency_max));
     check_grants(&terms.grants);
     // The same rules hold for what the host would write.
     let again = serde_json::to_string(&plugin).unwrap();
     let again = Plugin::read(&again).unwrap().declared().unwrap();
     assert_eq!(again, declared);
+    Some(())
 }
 
-fn check_grants_file(grants: &Map<String, Value>) {
-    let Ok(read) = grants_of_file(grants) else {
-        return;
-    };
+fn check_grants_file(text: &str) -> Option<()> {
+    let grants: Map<String, Value> = serde_json::from_str(text).ok()?;
+    let read = grants_of_file(&grants).ok()?;
     check_grants(&read);
     let again = grants_of_file(&file_of_grants(&read)).unwrap();
     // The level of Pods is left out where no granted kind makes any.
@@ -53,6 +57,7 @@ fn check_grants_file(grants: &Map<String, Value>) {
         ..read
     };
     assert_eq!(again, expected);
+    Some(())
 }
 
 /// A kind with power over the cluster needs its confirmation, and no plugin has Secrets as parents.

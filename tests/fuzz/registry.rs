@@ -3,16 +3,23 @@
 use std::sync::LazyLock;
 
 use innkeeper_model::{Digest, error_chain};
-use innkeeper_source::{DockerConfig, Expectation, PublicKey, Reference, hostile, tests::P256_PUB};
+use innkeeper_source::{
+    DockerConfig, Expectation, PublicKey, Reference, SigningKey, hostile, tests::P256_KEY,
+};
+use serde_json::Value;
 
 use super::run::run;
 
 /// The longest text of a refusal, in bytes: the server chose a part of it, and it goes into a condition.
 const REFUSAL_BYTES_MAX: usize = 8 << 10;
 
-/// A key that signed nothing of the corpus, and the digest of no manifest in it.
+/// The manifest that the signatures of the corpus name; none of them is by the key.
+const MANIFEST: &[u8] = b"another manifest";
+
+static KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_pem(P256_KEY).unwrap());
+
 static EXPECTATION: LazyLock<Expectation> = LazyLock::new(|| Expectation {
-    keys: vec![PublicKey::from_pem(P256_PUB).unwrap()],
+    keys: vec![KEY.public()],
     ..Expectation::default()
 });
 
@@ -21,34 +28,65 @@ fn an_answer_of_a_registry_is_refused_or_safe_to_use() {
     run("registry", check);
 }
 
-fn check(input: &[u8]) {
-    short(hostile::plugin_of_manifest(input));
-    short(hostile::token(input));
-    short(DockerConfig::from_json(input));
-    let manifest = Digest::of(b"another manifest");
+/// Reaches what follows a manifest, a token, credentials, a signature, a reference, a challenge and a key.
+fn check(input: &[u8]) -> [bool; 7] {
+    let plugin = short(hostile::plugin_of_manifest(input));
+    let token = short(hostile::token(input));
+    let login = short(DockerConfig::from_json(input));
+    let signed = check_signed(input);
+    let manifest = Digest::of(MANIFEST);
     for judged in hostile::signatures(input, "AAAA", &manifest, &EXPECTATION) {
         assert_eq!(short(judged), None, "a signature without a key");
     }
-    let Ok(text) = str::from_utf8(input) else {
-        return;
-    };
+    let text = str::from_utf8(input).unwrap_or_default();
+    let (mut reference, mut challenge) = (false, false);
     for line in text.lines() {
-        check_line(line);
+        let reached = check_line(line);
+        reference |= reached.0;
+        challenge |= reached.1;
     }
-    short(PublicKey::from_pem(text));
+    let key = short(PublicKey::from_pem(text));
+    [
+        plugin.is_some(),
+        token.is_some(),
+        login.is_some(),
+        signed,
+        reference,
+        challenge,
+        key.is_some(),
+    ]
 }
 
-fn check_line(line: &str) {
-    if let Ok(reference) = line.parse::<Reference>() {
+/// Signs a document: it must name the manifest to be accepted. Returns true if it is.
+fn check_signed(document: &[u8]) -> bool {
+    let signature = KEY.sign(document).unwrap();
+    let manifest = Digest::of(MANIFEST);
+    let [_, judged] = hostile::signatures(document, &signature, &manifest, &EXPECTATION);
+    let accepted = short(judged).is_some();
+    let is_named = || {
+        let document: Value = serde_json::from_slice(document).unwrap();
+        document.to_string().contains(&manifest.to_hex())
+    };
+    assert!(!accepted || is_named(), "a signature of other content");
+    accepted
+}
+
+/// Returns true for a reference, and true for a challenge that asks for a token.
+fn check_line(line: &str) -> (bool, bool) {
+    let reference = line.parse::<Reference>();
+    if let Ok(reference) = &reference {
         assert_eq!(reference.to_string(), line);
         let mut parts = reference.repository().split('/');
         assert!(!parts.any(|part| part == ".."), "{line}");
     }
+    let mut is_challenge = false;
     for insecure in [false, true] {
         if let Some(Some(address)) = short(hostile::token_address(line, insecure)) {
             assert!(insecure || address.starts_with("https://"), "{address}");
+            is_challenge = true;
         }
     }
+    (reference.is_ok(), is_challenge)
 }
 
 /// Returns the value, or checks that the refusal is short.

@@ -20,19 +20,31 @@ const INPUTS: u32 = 1000;
 
 /// Runs a target on its corpus and on generated inputs: a thousand, or those of the time that
 /// `INNKEEPER_FUZZ_SECONDS` gives to each target.
-pub(super) fn run(target: &str, check: fn(&[u8])) {
+pub(super) fn run<const N: usize>(target: &str, check: fn(&[u8]) -> [bool; N]) {
     run_with(target, check, Vec::new());
 }
 
-/// Runs a target on more inputs than those of its corpus.
-pub(super) fn run_with(target: &str, check: fn(&[u8]), more: Vec<Seed>) {
+/// Runs a target on more inputs than those of its corpus. Fails if these inputs leave a part of the checks unreached.
+pub(super) fn run_with<const N: usize>(
+    target: &str,
+    check: fn(&[u8]) -> [bool; N],
+    more: Vec<Seed>,
+) {
     let mut seeds = corpus::of(target);
     seeds.extend(more);
     let worker = Worker::start(check);
+    let mut reached = [false; N];
     for seed in &seeds {
         let judged = worker.check(&seed.bytes);
-        judged.unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
+        let judged = judged.unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
+        for (reached, now) in reached.iter_mut().zip(judged) {
+            *reached |= now;
+        }
     }
+    assert_eq!(
+        reached, [true; N],
+        "no input of {target} reaches the end of a check"
+    );
     let edits = Edits::of(seeds);
     let time = process::fuzz_seconds().map(Duration::from_secs);
     let begun = Instant::now();
@@ -51,7 +63,7 @@ pub(super) fn run_with(target: &str, check: fn(&[u8]), more: Vec<Seed>) {
 }
 
 /// Runs one round; fails with the file that has the reduced input.
-fn generated(target: &str, worker: &Worker, edits: &Edits, seed: u64) {
+fn generated<const N: usize>(target: &str, worker: &Worker<N>, edits: &Edits, seed: u64) {
     let config = Config {
         cases: INPUTS,
         failure_persistence: None,
@@ -63,7 +75,7 @@ fn generated(target: &str, worker: &Worker, edits: &Edits, seed: u64) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let ended = TestRunner::new_with_rng(config, rng).run(&strategy(), |chosen| {
         let judged = worker.check(&edits.input(&chosen));
-        judged.map_err(TestCaseError::fail)
+        judged.map(drop).map_err(TestCaseError::fail)
     });
     match ended {
         Ok(()) => {}
@@ -77,4 +89,10 @@ fn generated(target: &str, worker: &Worker, edits: &Edits, seed: u64) {
             );
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "no input of plugin reaches the end of a check")]
+fn a_target_whose_corpus_leaves_a_check_unreached_fails() {
+    run("plugin", |_| [true, false]);
 }

@@ -50,7 +50,8 @@ fn kind(name: &str) -> Gvk {
     }
 }
 
-fn check(input: &[u8]) {
+/// Reaches the view of a child, and that of a Secret.
+fn check(input: &[u8]) -> [bool; 2] {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (list, lines) = input.split_at(end.map_or(input.len(), |end| end + 1));
     let server = Arc::new(Server {
@@ -63,11 +64,11 @@ fn check(input: &[u8]) {
         .enable_time()
         .build()
         .unwrap();
-    runtime.block_on(observe(server));
+    runtime.block_on(observe(server))
 }
 
 /// Lets the cache read everything, and checks the view of a guest.
-async fn observe(server: Arc<Server>) {
+async fn observe(server: Arc<Server>) -> [bool; 2] {
     let answering = Arc::clone(&server);
     let service = service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&answering);
@@ -92,7 +93,7 @@ async fn observe(server: Arc<Server>) {
         died = driver.run(|| {}) => panic!("{:?}", died.err()),
         () = read => {}
     }
-    check_view(&registration).await;
+    check_view(&registration).await
 }
 
 fn interest() -> Interest {
@@ -119,10 +120,10 @@ fn secrets() -> ReadKind {
     }
 }
 
-async fn check_view(registration: &Registration) {
+async fn check_view(registration: &Registration) -> [bool; 2] {
     let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
     let Observed::Ready(observation) = registration.observe(&parent).await else {
-        return;
+        return [false; 2];
     };
     for child in &observation.children {
         check_object(&child.json);
@@ -134,13 +135,15 @@ async fn check_view(registration: &Registration) {
         namespace: None,
         label_selector: None,
     };
-    for secret in reads.list(&all).unwrap_or_default() {
-        let secret = check_object(&secret);
+    let secrets = reads.list(&all).unwrap_or_default();
+    for secret in &secrets {
+        let secret = check_object(secret);
         for field in ["data", "stringData"] {
             let shown = secret.get(field).map(Value::to_string).unwrap_or_default();
             assert!(!shown.contains(SECRET), "a guest sees a value: {shown}");
         }
     }
+    [!observation.children.is_empty(), !secrets.is_empty()]
 }
 
 /// Checks that a child belongs to the parent or is retained for it.

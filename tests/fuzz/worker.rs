@@ -5,6 +5,7 @@ use std::{
     fs,
     panic::catch_unwind,
     sync::{
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
@@ -20,16 +21,19 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The most memory that one input of at most [`BYTES_MAX`](super::edits::BYTES_MAX) bytes may add to the process.
 const GROWTH_MAX: u64 = 256 << 20;
 
-/// A thread with a target.
-pub(super) struct Worker {
+/// Held while an input is judged: the targets are threads of one process, whose memory is measured.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A thread with a target. The target returns the parts of its checks that the input reached.
+pub(super) struct Worker<const N: usize> {
     inputs: Sender<Vec<u8>>,
-    verdicts: Receiver<Result<(), String>>,
+    verdicts: Receiver<Result<[bool; N], String>>,
     hangs: AtomicBool,
 }
 
-impl Worker {
+impl<const N: usize> Worker<N> {
     /// Starts the thread.
-    pub(super) fn start(target: fn(&[u8])) -> Self {
+    pub(super) fn start(target: fn(&[u8]) -> [bool; N]) -> Self {
         let (inputs, received) = mpsc::channel::<Vec<u8>>();
         let (verdict, verdicts) = mpsc::channel();
         thread::spawn(move || {
@@ -47,10 +51,11 @@ impl Worker {
     }
 
     /// Runs the target on an input. After an input that hangs, every other input passes, so that the first one is kept.
-    pub(super) fn check(&self, input: &[u8]) -> Result<(), String> {
+    pub(super) fn check(&self, input: &[u8]) -> Result<[bool; N], String> {
         if self.hangs.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok([true; N]);
         }
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = self.inputs.send(input.to_vec());
         sent.map_err(|error| error.to_string())?;
         match self.verdicts.recv_timeout(PATIENCE) {
@@ -64,9 +69,14 @@ impl Worker {
     }
 }
 
-fn judge(target: fn(&[u8]), input: &[u8]) -> Result<(), String> {
+fn judge<const N: usize>(
+    target: fn(&[u8]) -> [bool; N],
+    input: &[u8],
+) -> Result<[bool; N], String> {
+    forget_peak();
     let (begun, before) = (Instant::now(), peak_bytes());
-    catch_unwind(|| target(input)).map_err(|panic| format!("a panic: {}", message(&*panic)))?;
+    let reached =
+        catch_unwind(|| target(input)).map_err(|panic| format!("a panic: {}", message(&*panic)))?;
     let (took, grew) = (begun.elapsed(), peak_bytes().saturating_sub(before));
     if took > TIME_MAX {
         return Err(format!("{} bytes took {took:?}", input.len()));
@@ -74,7 +84,7 @@ fn judge(target: fn(&[u8]), input: &[u8]) -> Result<(), String> {
     if grew > GROWTH_MAX {
         return Err(format!("{} bytes took {grew} bytes", input.len()));
     }
-    Ok(())
+    Ok(reached)
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
@@ -83,10 +93,24 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// The largest resident memory of this process so far.
+/// Lowers the peak to the present use, where the kernel allows it; elsewhere an earlier peak hides smaller ones.
+fn forget_peak() {
+    drop(fs::write("/proc/self/clear_refs", "5"));
+}
+
+/// The largest resident memory of this process since the peak was lowered.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap() << 10
+}
+
+#[test]
+fn an_earlier_input_does_not_hide_the_memory_of_a_later_one() {
+    let worker = Worker::start(|_| [std::hint::black_box(vec![1_u8; 300 << 20]).len() > 1]);
+    for _ in 0..2 {
+        let problem = worker.check(b"input").unwrap_err();
+        assert!(problem.starts_with("5 bytes took 3"), "{problem}");
+    }
 }

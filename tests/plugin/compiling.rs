@@ -284,6 +284,28 @@ fn children(parent: u32) -> Vec<u32> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
+/// The kernel sends no signal for a death before the process has asked for it.
+#[test]
+fn l4_a_compiler_whose_host_ended_before_its_start_ends() {
+    let another = std::process::id() + 1;
+    let mut command = Command::new(host());
+    command
+        .args(["compile", MEMORY, CPU, CODE])
+        .arg(format!("--host-process={another}"));
+    // Its input never comes.
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut ended = command.spawn().unwrap();
+    let status = eventually("it ends", || ended.try_wait().unwrap().ok_or("it runs"));
+    let mut stderr = String::new();
+    let mut words = ended.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut words, &mut stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("the host that started this process has ended"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn l4_a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
     let case = Case::of(&astray::wants_time());

@@ -19,9 +19,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
+use serde_json::json;
 
 use crate::{
-    plan::{CONFIG_FILE, Plan},
+    api::Parent,
+    plan::{CONFIG_FILE, Plan, labels},
     pod,
     render::Origin,
     runs::History,
@@ -54,6 +56,29 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         .chain(job)
         .chain(claims)
         .collect()
+}
+
+/// The children as they are but for the CronJob, which is suspended; none unless the parent is suspended
+/// and the CronJob is not.
+///
+/// The observed spec is stated again, because a refused parent has no plan.
+pub(crate) fn stopped(request: &Request, parent: &Parent) -> Option<Vec<Child>> {
+    let observed = request.children.find::<CronJob>(request.name())?;
+    let mut spec = observed.object().get("spec")?.clone();
+    if !parent.is_suspended() || spec["suspend"] == true {
+        return None;
+    }
+    spec["suspend"] = json!(true);
+    let metadata = metadata(request.name(), &labels(request, parent.kind, "schedule"));
+    let object = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
+    });
+    let children = request.children.held().into_iter();
+    let children = children.map(|child| match child.kind() {
+        "CronJob" => Child::new(child.key, &object),
+        _ => child,
+    });
+    Some(children.collect())
 }
 
 fn secret(plan: &Plan<'_>) -> Secret {

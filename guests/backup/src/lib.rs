@@ -99,7 +99,11 @@ impl Reconciler for Plugin {
             Err(Stop::Blocked { reason, message }) => {
                 let message = &message;
                 let blocked = Blocked { reason, message };
-                Ok(Outcome::keep(reporter.report(None, Some(blocked))))
+                let report = reporter.report(None, Some(blocked));
+                Ok(match children::stopped(request, &parent) {
+                    Some(children) => Outcome::desired(children, report),
+                    None => Outcome::keep(report),
+                })
             }
             Err(Stop::Invalid(problem)) => {
                 Err(Fault::invalid(problem).with_report(reporter.report(None, None)))

@@ -50,14 +50,17 @@ printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
 /// The beginning of the script: it fails if a credential has several lines, because gobackup expands
 /// credentials before it parses the configuration. A further line would be a further setting, which can be
 /// a script. A line feed at the end is harmless. The last three characters are line breaks of YAML too.
+///
+/// It also fails if a credential has white space where gobackup splits the command line: a further word
+/// would be a further argument, such as an option that loads code.
 fn guard(plan: &Plan<'_>) -> String {
     let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
-    let names: Vec<&str> = credentials.map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = credentials.clone().map(|it| it.name.as_str()).collect();
     if names.is_empty() {
         return String::new();
     }
     let names = names.join(" ");
-    format!(
+    let lines = format!(
         r#"feed='
 '
 for name in {names}; do
@@ -68,6 +71,23 @@ for name in {names}; do
     *"$break"*) echo "$name has several lines" >&2; exit 1 ;;
     esac
   done
+done
+"#
+    );
+    let words: Vec<&str> = credentials
+        .filter(|it| it.is_word)
+        .map(|it| it.name.as_str())
+        .collect();
+    if words.is_empty() {
+        return lines;
+    }
+    let words = words.join(" ");
+    format!(
+        r#"{lines}for name in {words}; do
+  eval "value=\$$name"
+  case ${{value%"$feed"}} in
+  *[[:space:]]*) echo "$name has white space" >&2; exit 1 ;;
+  esac
 done
 "#
     )

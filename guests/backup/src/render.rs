@@ -29,6 +29,9 @@ pub(crate) struct Credential {
     /// The credential is mounted as a file. One of several lines cannot be a variable, because the
     /// block that holds a variable in the configuration would end at the first line.
     pub(crate) is_file: bool,
+    /// gobackup splits the command line with the credential at white space, so what follows would be
+    /// further arguments.
+    pub(crate) is_word: bool,
 }
 
 /// The origin of a credential.
@@ -232,6 +235,7 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
         name,
         origin,
         is_file: false,
+        is_word: false,
     });
     if let Some(salt) = given.salt {
         map.push(("salt".to_owned(), Node::Plain(salt.to_string())));

@@ -85,24 +85,52 @@ pub(crate) fn check_local<'a>(
 /// The keys of a database whose values are scripts.
 const DATABASE_SCRIPTS: [&str; 3] = ["after_script", "before_script", "on_exit"];
 
-/// The starts of options with which openssl and the client programs of MySQL load code, or settings that
-/// load code. MySQL accepts a shortened option, so these are short.
-const LOADING_OPTIONS: [&str; 6] = [
-    "default-a",
+/// The starts of options with which openssl and the client programs of MySQL and MariaDB load code, or
+/// settings that load code.
+const LOADING_OPTIONS: [&str; 7] = [
+    "default-auth",
     "defaults",
     "engine",
-    "login-p",
-    "plug",
+    "login-path",
+    "plugin",
     "provider",
+    "xtrabackup-plugin",
 ];
 
-/// True if arguments have an option that loads code.
-fn loads_code(arguments: &str) -> bool {
+/// The prefixes of MySQL and MariaDB that an option may have besides its name.
+const OPTION_PREFIXES: [&str; 6] = [
+    "autoset-", "disable-", "enable-", "loose-", "maximum-", "skip-",
+];
+
+/// True if arguments have an option that loads code; with `shortens`, also a shortened one.
+fn loads_code(arguments: &str, shortens: bool) -> bool {
     let plain = arguments.replace(['\'', '"', '\\'], "").replace('_', "-");
-    plain.split_whitespace().any(|word| {
-        let option = word.trim_start_matches('-');
-        option.len() < word.len() && LOADING_OPTIONS.iter().any(|it| option.starts_with(it))
-    })
+    plain.split_whitespace().any(|it| is_loading(it, shortens))
+}
+
+/// True if an argument is an option that loads code. With `shortens`, the program accepts each beginning
+/// of a long option that fits no other.
+fn is_loading(argument: &str, shortens: bool) -> bool {
+    let option = argument.trim_start_matches('-');
+    if option.len() == argument.len() {
+        return false;
+    }
+    let mut name = option.split('=').next().unwrap_or_default();
+    while let Some(rest) = OPTION_PREFIXES.iter().find_map(|it| name.strip_prefix(it)) {
+        name = rest;
+    }
+    let is_short = shortens && argument.starts_with("--") && !name.is_empty();
+    let mut loading = LOADING_OPTIONS.iter();
+    loading.any(|it| name.starts_with(it) || is_short && it.starts_with(name))
+}
+
+/// True if arguments of a client of PostgreSQL have a connection string that can load code: it names the
+/// engine of a key, a service whose settings do, or is a URI, which can encode both.
+fn connects_with_code(arguments: &str) -> bool {
+    let is_plain = |it: &char| !it.is_whitespace() && !matches!(it, '\'' | '"' | '\\');
+    let plain: String = arguments.chars().filter(is_plain).collect();
+    let parts = ["://", "service=", "servicefile=", "sslkey="];
+    parts.iter().any(|part| plain.contains(part))
 }
 
 /// Removes scripts that may not run, also those in arguments of programs, and returns a warning that
@@ -131,7 +159,7 @@ pub(crate) fn remove_scripts(
         removed.push("compressWith.args".to_owned());
     }
     if let Some(given) = &mut settings.encode_with
-        && given.args.take_if(|text| loads_code(text)).is_some()
+        && given.args.take_if(|text| loads_code(text, false)).is_some()
     {
         removed.push("encodeWith.args".to_owned());
     }
@@ -142,7 +170,12 @@ pub(crate) fn remove_scripts(
             }
         }
         let arguments = database.config.get("args").and_then(Value::as_str);
-        if arguments.is_some_and(loads_code) {
+        let type_ = database.type_.name;
+        let loads = |given: &str| {
+            loads_code(given, matches!(type_, "mysql" | "mariadb"))
+                || type_ == "postgresql" && connects_with_code(given)
+        };
+        if arguments.is_some_and(loads) {
             database.config.remove("args");
             removed.push(database.path("args"));
         }

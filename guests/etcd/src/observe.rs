@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use innkeeper_sdk::{
     prelude::*,
     references::{Found, References},
+    workload::Workload,
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -39,6 +40,8 @@ pub(crate) struct Observation {
     pub(crate) can_grow: bool,
     /// The Secrets for pulling images.
     pub(crate) pull_secrets: Found,
+    /// The StatefulSet with the names in its Pod template.
+    pub(crate) running: Option<Workload>,
 }
 
 /// A claim of a member.
@@ -87,6 +90,7 @@ impl Observation {
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
+            running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
         })
     }
 

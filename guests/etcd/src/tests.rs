@@ -453,6 +453,29 @@ fn pull_secrets_of_other_parents_are_invalid() {
 }
 
 #[test]
+fn a_missing_pull_secret_stops_a_running_cluster_only_if_it_is_new() {
+    let secret = |name: &str| json!([{ "name": name }]);
+    let stateful_set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": { "name": "demo", "namespace": "default" },
+        "spec": {
+            "replicas": 1,
+            "template": { "spec": { "imagePullSecrets": secret("registry") } },
+        },
+    });
+    let reconcile = |name: &str| {
+        let parent = parent(json!({ "imagePullSecrets": secret(name) }));
+        let request = TestRequest::new(&parent).child("members", &stateful_set);
+        Plugin::reconcile(&request.build(), &host())
+            .map(|_| ())
+            .map_err(|fault| fault.message)
+    };
+    assert_eq!(reconcile("registry"), Ok(()));
+    let missing = "spec.imagePullSecrets: Secret not found: other";
+    assert_eq!(reconcile("other").unwrap_err(), missing);
+}
+
+#[test]
 fn claims_of_other_parents_are_not_adopted() {
     let adopting =
         parent(json!({ "size": 3, "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));

@@ -19,7 +19,8 @@ pub(crate) fn spec(
         check_image("spec.image", image, &limits.images)?;
     }
     options(cluster)?;
-    check_pull_secrets(request, limits.references, &observation.pull_secrets)?;
+    let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
+    check_pull_secrets(request, limits.references, secrets, running)?;
     claims(request, cluster, observation)?;
     let size = &cluster.spec.storage.size.0;
     if Amount::parse(size).is_none() {

@@ -47,11 +47,19 @@ impl Reconciler for Plugin {
         let config: Config = request.config()?;
         let pool = Pool::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &pool)?;
-        let report = observation.report(request, &pool);
         let pull_secrets = References::new()
             .pull_secrets(&parent.spec.image_pull_secrets)
             .read(request, host)?;
-        match validate::spec(request, &parent.spec, &config.tenants, &pull_secrets) {
+        let running = observation.workload.as_ref();
+        let valid = validate::spec(
+            request,
+            &parent.spec,
+            &config.tenants,
+            &pull_secrets,
+            running,
+        );
+        let report = observation.report(request, &pool);
+        match valid {
             Ok(()) => Ok(Outcome::desired(pool.children(), report)),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }

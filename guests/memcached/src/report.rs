@@ -15,7 +15,7 @@ use crate::{api::MemcachedStatus, children::Pool};
 /// The observed state of one parent's pool.
 pub(crate) struct Observation {
     /// The Deployment; none before it is created.
-    workload: Option<Workload>,
+    pub(crate) workload: Option<Workload>,
     nodes: Vec<String>,
 }
 

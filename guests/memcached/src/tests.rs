@@ -374,3 +374,23 @@ fn pull_secrets_of_other_parents_are_invalid() {
         "spec.imagePullSecrets: Secret not found: registry",
     );
 }
+
+#[test]
+fn a_missing_pull_secret_stops_a_running_pool_only_if_it_is_new() {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "registry", "namespace": "default" },
+    });
+    let spec = |name: &str| parent(json!({ "imagePullSecrets": [{ "name": name }] }));
+    let first = TestRequest::new(&spec("registry")).build();
+    let before = Plugin::reconcile(&first, &host().object(&secret)).unwrap();
+    let next = |name: &str| {
+        let request = TestRequest::new(&spec(name)).answered(&before);
+        Plugin::reconcile(&request.build(), &host())
+            .map(|outcome| outcome.children().len())
+            .map_err(|fault| fault.message)
+    };
+    assert_eq!(next("registry"), Ok(before.children().len()));
+    let missing = "spec.imagePullSecrets: Secret not found: other";
+    assert_eq!(next("other").unwrap_err(), missing);
+}

@@ -6,6 +6,7 @@ use innkeeper_sdk::{
     quantity::check_resources,
     references::Found,
     tenants::{check_image, check_listed, check_pull_secrets},
+    workload::Workload,
 };
 
 use crate::{api::MemcachedSpec, config::Tenants};
@@ -16,11 +17,12 @@ pub(crate) fn spec(
     spec: &MemcachedSpec,
     limits: &Tenants,
     pull_secrets: &Found,
+    running: Option<&Workload>,
 ) -> Result<(), String> {
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images)?;
     }
-    check_pull_secrets(request, limits.references, pull_secrets)?;
+    check_pull_secrets(request, limits.references, pull_secrets, running)?;
     if let Some(service) = &spec.service {
         let path = "spec.service.annotations";
         check_annotations(path, &service.annotations)?;

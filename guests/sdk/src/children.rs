@@ -1,15 +1,17 @@
 //! The children of a parent as the host observed them in the cluster.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::child::Child;
 use crate::fault::Fault;
-use crate::hash::Hashed;
+use crate::hash::{Hashed, h8};
 
 /// A child as the host observed it; its JSON is parsed on first use.
 #[derive(Clone, Debug)]
@@ -155,6 +157,25 @@ impl Children {
     /// The child that an earlier answer stated under this key; the first one of several.
     pub fn by_key(&self, key: &str) -> Option<&Observed> {
         self.iter().find(|child| child.key.as_deref() == Some(key))
+    }
+
+    /// The children as they are, for an answer that changes none of them.
+    ///
+    /// Unlike `Outcome::keep`, such an answer can change some of them after all.
+    pub fn held(&self) -> Vec<Child> {
+        let mut taken = BTreeSet::new();
+        let held = |it: &Observed| {
+            let metadata = json!({ "name": it.name() });
+            let object = json!({
+                "apiVersion": it.api_version(), "kind": it.kind(), "metadata": metadata,
+            });
+            let own = it.key.clone().filter(|key| taken.insert(key.clone()));
+            let identity = format!("{}/{}/{}", it.api_version(), it.kind(), it.name());
+            let key = own.unwrap_or_else(|| format!("held-{}", h8(&identity)));
+            let child = Child::new(key, &object).hold();
+            if it.retained { child.retain() } else { child }
+        };
+        self.iter().map(held).collect()
     }
 
     /// The child of this kind and name.

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hashed;
 use crate::references::Found;
 use crate::request::Request;
+use crate::workload::Workload;
 
 mod code;
 
@@ -160,21 +161,26 @@ pub fn check_secrets<'a>(
         .try_for_each(|object| check_reference(request, scope, &object.kind, &object.metadata))
 }
 
-/// Checks Secrets for pulling images as [`check_reference`] does, and that they exist, as
-/// [`Found::awaited_secrets`] requires.
+/// Checks Secrets for pulling images as [`check_reference`] does, and that those exist which
+/// [`Found::awaited_secrets`] requires and the running workload does not name yet.
+///
+/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
+/// protect nothing and stop its workload from following it.
 ///
 /// # Errors
 ///
-/// `spec.imagePullSecrets: ...`, for a refused Secret or for all missing ones.
+/// `spec.imagePullSecrets: ...`, for a refused Secret or for all missing ones that are new.
 pub fn check_pull_secrets(
     request: &Request,
     scope: ReferenceScope,
     found: &Found,
+    running: Option<&Workload>,
 ) -> Result<(), String> {
     let path = "spec.imagePullSecrets";
     check_secrets(request, scope, found.objects())
         .map_err(|problem| format!("{path}: {problem}"))?;
-    let missing: Vec<&str> = found.awaited_secrets(scope).collect();
+    let is_new = |name: &&str| running.is_none_or(|it| !it.names_secret(name));
+    let missing: Vec<&str> = found.awaited_secrets(scope).filter(is_new).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -342,7 +348,8 @@ mod tests {
             });
             let host = FakeHost::new().objects(secrets);
             let references = References::new().pull_secrets(&named);
-            check_pull_secrets(&request, scope, &references.read(&request, &host).unwrap())
+            let found = references.read(&request, &host).unwrap();
+            check_pull_secrets(&request, scope, &found, None)
         };
         let secret = |labels: Value| {
             json!({

@@ -82,14 +82,50 @@ struct TemplateMetadata {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct TemplateSpec {
-    containers: Vec<ContainerImage>,
+    containers: Vec<TemplateContainer>,
+    #[serde(rename = "imagePullSecrets")]
+    pull_secrets: Vec<Named>,
+    volumes: Vec<TemplateVolume>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct ContainerImage {
+struct TemplateContainer {
     name: String,
     image: String,
+    env: Vec<TemplateVariable>,
+    #[serde(rename = "envFrom")]
+    env_from: Vec<VariableSource>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateVariable {
+    #[serde(rename = "valueFrom")]
+    value_from: Option<VariableSource>,
+}
+
+/// A source of a variable, or one of `envFrom`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct VariableSource {
+    #[serde(alias = "secretKeyRef", alias = "secretRef")]
+    secret: Option<Named>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateVolume {
+    secret: Option<Named>,
+    #[serde(rename = "persistentVolumeClaim")]
+    claim: Option<Named>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    #[serde(alias = "secretName", alias = "claimName")]
+    name: String,
 }
 
 impl Workload {
@@ -132,6 +168,31 @@ impl Workload {
         let found = containers.iter().find(|it| it.name == container)?;
         Some(&found.image)
     }
+
+    /// True if the Pod template names this Secret: for pulling images, in a variable or as a volume. Init
+    /// containers and projected volumes are not searched.
+    ///
+    /// The Pods take up such a Secret when it appears, whatever the next answer states.
+    pub fn names_secret(&self, name: &str) -> bool {
+        let pod = &self.spec.template.spec;
+        let variables = pod.containers.iter().flat_map(|it| {
+            let single = it.env.iter().filter_map(|it| it.value_from.as_ref());
+            single.chain(&it.env_from)
+        });
+        let volumes = pod.volumes.iter().filter_map(|it| it.secret.as_ref());
+        variables
+            .filter_map(|it| it.secret.as_ref())
+            .chain(volumes)
+            .chain(&pod.pull_secrets)
+            .any(|it| it.name == name)
+    }
+
+    /// True if a volume of the Pod template is this claim.
+    pub fn names_claim(&self, name: &str) -> bool {
+        let volumes = self.spec.template.spec.volumes.iter();
+        let mut claims = volumes.filter_map(|it| it.claim.as_ref());
+        claims.any(|it| it.name == name)
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +228,43 @@ mod tests {
         assert_eq!(workload.replicas(), 1);
         assert_eq!(workload.image("web"), None);
         assert_eq!(workload.annotation("hash"), None);
+    }
+
+    #[test]
+    fn names_the_secrets_and_claims_of_its_pods() {
+        let pod = json!({
+            "imagePullSecrets": [{"name": "pull"}],
+            "containers": [
+                {"name": "a", "image": "i"},
+                {
+                    "name": "b",
+                    "env": [
+                        {"name": "A", "value": "value"},
+                        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "env", "key": "key"}}},
+                        {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "k"}}},
+                    ],
+                    "envFrom": [
+                        {"secretRef": {"name": "all"}},
+                        {"configMapRef": {"name": "maps"}},
+                    ],
+                },
+            ],
+            "volumes": [
+                {"name": "v", "secret": {"secretName": "mounted"}},
+                {"name": "w", "persistentVolumeClaim": {"claimName": "claim"}},
+            ],
+        });
+        let spec = json!({"template": {"spec": pod}});
+        let workload = find(&stateful_set(json!({}), spec, json!({}))).unwrap();
+        for name in ["pull", "env", "all", "mounted"] {
+            assert!(workload.names_secret(name), "{name}");
+            assert!(!workload.names_claim(name), "{name}");
+        }
+        for name in ["value", "key", "map", "maps", "claim", "v", ""] {
+            assert!(!workload.names_secret(name), "{name}");
+        }
+        assert!(workload.names_claim("claim"));
+        assert!(!workload.names_claim("w"));
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Reconciler for Plugin {
         let observation = Observation::read(request, host, &site)?;
         let report = report::report(request, &site, &observation);
         match validate::site(request, &site, &observation) {
-            Ok(()) if observation.is_incomplete(&site) => Ok(Outcome::keep(report)),
+            Ok(()) if observation.is_held(&site) => Ok(children::held(request, &site, report)),
             Ok(()) => Ok(Outcome::desired(
                 children::children(&site, &observation),
                 report,

@@ -121,19 +121,21 @@ impl Observation {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
     }
 
-    /// The Secrets without which no child may be made or changed, by name; see
-    /// [`Found::awaited_secrets`]. The Secret of `tlsSecretRef` is none of them: its certificate is
-    /// often issued for the Ingress.
-    pub(crate) fn awaited_secrets(&self, site: &Site<'_>) -> BTreeSet<String> {
+    /// The Secrets that the Pods of the site wait for, by name; see [`Found::awaited_secrets`]. The Secret
+    /// of `tlsSecretRef` is none of them: its certificate is often issued for the Ingress.
+    pub(crate) fn awaited_secrets<'a>(&'a self, site: &'a Site<'_>) -> BTreeSet<&'a str> {
+        let scope = site.config.tenants.references;
+        let own = self.references.awaited_secrets(scope);
+        own.chain(self.awaited_by_database(site)).collect()
+    }
+
+    /// The Secrets that the Pods of a managed database wait for; those of the site wait for them too.
+    fn awaited_by_database<'a>(&'a self, site: &'a Site<'_>) -> impl Iterator<Item = &'a str> {
         let scope = site.config.tenants.references;
         let given = self.credentials.is_none() && !site.credentials.is_generated;
         let credentials = given.then_some(&*site.credentials.secret);
-        self.references
-            .awaited_secrets(scope)
-            .chain(self.pull_secrets.awaited_secrets(scope))
-            .chain(credentials)
-            .map(ToOwned::to_owned)
-            .collect()
+        let pull_secrets = self.pull_secrets.awaited_secrets(scope);
+        pull_secrets.chain(credentials)
     }
 
     /// The claims that the spec names and that do not exist.
@@ -149,12 +151,26 @@ impl Observation {
             .chain(sources.map(|(name, _)| name.as_str()))
     }
 
-    /// True if the site names an object that any later parent could make: Pods and claims that wait for
-    /// it would take it up before a pass could refuse it.
-    pub(crate) fn is_incomplete(&self, site: &Site<'_>) -> bool {
-        site.config.tenants.references == ReferenceScope::Shared
-            && (!self.awaited_secrets(site).is_empty()
-                || self.missing_claims(site).next().is_some())
+    /// True if Pods or a claim would be made or changed so that they wait for an object that any later
+    /// parent could make: they would take it up before a pass could refuse it.
+    ///
+    /// Pods whose template names the object already would do so anyway.
+    pub(crate) fn is_held(&self, site: &Site<'_>) -> bool {
+        if site.config.tenants.references != ReferenceScope::Shared {
+            return false;
+        }
+        let is_new = |workload: Option<&Workload>, name: &str| {
+            workload.is_none_or(|it| !it.names_secret(name))
+        };
+        let (web, database) = (self.web.as_ref(), self.database.as_ref());
+        let mut for_site = self.awaited_secrets(site).into_iter();
+        let mut for_database = self.awaited_by_database(site);
+        let existing = site.code.existing_claim.as_deref();
+        let existing = existing.filter(|_| self.existing_claim.is_none());
+        for_site.any(|name| is_new(web, name))
+            || site.managed.is_some() && for_database.any(|name| is_new(database, name))
+            || existing.is_some_and(|name| web.is_none_or(|it| !it.names_claim(name)))
+            || self.sources.values().any(Option::is_none)
     }
 
     /// True if there is data whose generated passwords are gone.

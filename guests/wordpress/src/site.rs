@@ -188,13 +188,17 @@ impl<'a> Site<'a> {
 
     /// The type of the site's Service.
     pub(crate) fn service_type(&self) -> ServiceType {
-        let default = if self.spec.routes.is_empty() {
+        let given = self.spec.service.as_ref().and_then(|it| it.type_);
+        given.unwrap_or_else(|| self.default_service_type())
+    }
+
+    /// The type of a Service whose type is absent.
+    pub(crate) const fn default_service_type(&self) -> ServiceType {
+        if self.spec.routes.is_empty() {
             ServiceType::NodePort
         } else {
             ServiceType::ClusterIp
-        };
-        let given = self.spec.service.as_ref().and_then(|it| it.type_);
-        given.unwrap_or(default)
+        }
     }
 
     /// True if the site has an Ingress.

@@ -11,7 +11,6 @@ use innkeeper_sdk::{
 
 use crate::{
     api::{ServiceOptions, ServiceType},
-    config::Tenants,
     observe::Observation,
     site::Site,
 };
@@ -59,7 +58,7 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
         given.check("spec.podMetadata", &limits.pod_metadata)?;
     }
     if let Some(given) = &site.spec.service {
-        service(given, limits)?;
+        service(given, site)?;
     }
     if let Some(given) = &site.spec.ingress {
         let path = "spec.ingress.annotations";
@@ -70,17 +69,20 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the options of the Service: load balancers and ports of nodes reach beyond the cluster, and
-/// controllers of clouds obey annotations.
-fn service(given: &ServiceOptions, limits: &Tenants) -> Result<(), String> {
+/// Checks the options of the Service: load balancers and chosen ports of nodes reach beyond the cluster,
+/// and controllers of clouds obey annotations. The type that an absent one stands for is free.
+fn service(given: &ServiceOptions, site: &Site<'_>) -> Result<(), String> {
+    let limits = &site.config.tenants;
     let path = "spec.service.annotations";
     labels::check_annotations(path, &given.annotations)?;
     let (list, keys) = ("tenants.serviceAnnotations", given.annotations.keys());
     check_listed(path, list, keys, &limits.service_annotations)?;
     let named = |type_: &ServiceType| type_.as_str().to_owned();
     let listed: Vec<String> = limits.service_types.iter().map(named).collect();
-    let stated = given.type_.filter(|type_| *type_ != ServiceType::ClusterIp);
-    let stated = stated.as_ref().map(named);
+    let type_ = site.service_type();
+    let is_default = type_ == site.default_service_type() && given.node_port.is_none();
+    let is_free = type_ == ServiceType::ClusterIp || is_default;
+    let stated = (!is_free).then(|| named(&type_));
     check_listed(
         "spec.service.type",
         "tenants.serviceTypes",

@@ -22,6 +22,9 @@ pub struct CompileArgs {
     /// Compile for an engine that counts fuel
     #[arg(long)]
     fuel: bool,
+    /// Process ID of the host, without which this process ends
+    #[arg(long, value_name = "PID")]
+    host_process: Option<u32>,
 }
 
 impl From<CompileArgs> for ChildBounds {
@@ -32,6 +35,7 @@ impl From<CompileArgs> for ChildBounds {
             code_bytes_max: args.code_bytes_max,
             threads: args.threads,
             fuel: args.fuel,
+            host_process: args.host_process,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use expect_test::expect;
 use innkeeper_model::Digest;
-use innkeeper_sandbox::testing::guest;
+use innkeeper_sandbox::testing::{Description, guest};
 use innkeeper_source::{Package, tests::shared::TestRegistry};
 
 use super::*;
@@ -78,6 +78,30 @@ fn describes_any_other_file_as_json() {
     expect![[r#"
         error: failed to load the file as a plugin: this is not WebAssembly: it starts with "apiVersion: v1"; give the .wasm file that the build made
     "#]].assert_eq(&err);
+}
+
+#[test]
+fn says_in_plain_words_the_power_that_a_plugin_asks_for() {
+    let kinds = [["v1", "Service"], ["apps/v1", "Deployment"]];
+    let description = Description {
+        children: kinds.map(|kind| kind.map(str::to_owned)).to_vec(),
+        reads: vec![["v1", "Secret", ""].map(str::to_owned)],
+        ..Description::default()
+    };
+    let bytes = guest().describing(description).build();
+    let (exit, out, err) = inspect(&bytes, ResultFormat::Text);
+    assert_eq!(exit, Exit::Success, "{err}");
+    let (_, powers) = out.split_once("amounts to    ").unwrap();
+    let (powers, _) = powers.split_once("finalizes").unwrap();
+    let powers: Vec<&str> = powers.lines().map(str::trim).collect();
+    expect![[r"
+        can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps
+        can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
+        can redirect or block network traffic, through Service
+        can read the values of all objects of Secret in the namespaces of its parents"]].assert_eq(&powers.join("\n"));
+    let (_, out, _) = inspect(&bytes, ResultFormat::Json);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["plugin"]["amountsTo"], json!(powers));
 }
 
 #[test]

@@ -59,8 +59,9 @@ pub(super) async fn obtain(
     if !may_create {
         error!(
             "the Secret {namespace}/{SECRET} is missing although plugins have created children: nothing is reconciled \
-            until it is restored; to use a new key, which changes every hash that plugins have used and leaves \
-            retained children to adoption, delete the ConfigMap {namespace}/{INVENTORY} and restart"
+            until it is restored; to use a new key, which changes every hash that plugins have used, leaves \
+            retained children to adoption, and makes hosts forget every status.history and load all Plugins from their \
+            sources, delete the ConfigMap {namespace}/{INVENTORY} and restart"
         );
         return Ok(None);
     }

@@ -247,7 +247,7 @@ pub(super) const DISTORTIONS: [Distortion; 25] = [
         WRITE,
         Provoke::Edit,
         |_| replaced(&page()),
-        "failed to read the API server's answer",
+        "answer cannot be read",
     ),
     row(
         "a write is answered without end",

@@ -104,7 +104,7 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
         if let Some(key) = source.type_.key_of_twin(name) {
             if let Ok(secret) = serde_json::from_value::<SecretKey>(value.clone()) {
                 let origin = Origin::Secret(secret);
-                let (name, node) = credential(key, origin, prefix, rendered);
+                let (name, node) = credential(source, key, origin, prefix, rendered);
                 members.insert(name, node);
             }
         } else if let Some(key) = source.type_.key(name) {
@@ -144,7 +144,8 @@ fn member(
                 source.path(key.name)
             ),
         ));
-        return credential(key, Origin::Clear(clear.to_owned()), prefix, rendered);
+        let origin = Origin::Clear(clear.to_owned());
+        return credential(source, key, origin, prefix, rendered);
     }
     let node = match value {
         Value::String(text) => Node::Text(text.clone()),
@@ -163,13 +164,20 @@ fn is_path(key: &Key, text: &str) -> bool {
 }
 
 /// Adds a credential to the list, and returns the key and the node that refer to it.
-fn credential(key: &Key, origin: Origin, prefix: &str, rendered: &mut Rendered) -> (String, Node) {
+fn credential(
+    source: &Source,
+    key: &Key,
+    origin: Origin,
+    prefix: &str,
+    rendered: &mut Rendered,
+) -> (String, Node) {
     let name = format!("{prefix}_{}", key.name.to_uppercase());
     let is_file = matches!(key.name, "private_key" | "credentials");
     rendered.credentials.push(Credential {
         name: name.clone(),
         origin,
         is_file,
+        is_word: source.type_.splits_command,
     });
     if !is_file {
         return (key.name.to_owned(), Node::Variable(name));

@@ -2,6 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
+use innkeeper_sdk::testing::TestRequest;
+
 use super::*;
 
 fn check_refused(spec: Value, tenants: &Value, message: &str) {
@@ -184,6 +186,74 @@ fn arguments_that_run_programs_are_left_out() {
 }
 
 #[test]
+fn options_of_each_spelling_that_load_code_are_left_out() {
+    let arguments = |type_: &str, args: &str| {
+        let mut objects = around();
+        let config = json!({ "database": "shop", "args": args });
+        objects[0] = related("Database", "pg", json!({ "type": type_, "config": config }));
+        let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+        configuration(&outcome).contains("args:")
+    };
+    for (type_, args) in [
+        ("mysql", "--plugin-dir=/v"),
+        ("mysql", "--plugin_dir /v"),
+        ("mysql", "--pl=/v"),
+        ("mysql", "--p=/v"),
+        ("mysql", "--loose-plugin-dir=/v"),
+        ("mysql", "--loose_plugin_dir=/v"),
+        ("mysql", "--skip-loose-pl=/v"),
+        ("mysql", "--disable-plugin-dir=/v"),
+        ("mysql", "--enable-plugin-dir=/v"),
+        ("mysql", "--maximum-plugin-dir=/v"),
+        ("mysql", "--loose-default-au=x"),
+        ("mysql", "--defaults-e=/v"),
+        ("mysql", "--login=x"),
+        ("mariadb", "--loose-plugin-dir=/v"),
+        ("mariadb", "--autoset-plugin-dir=/v"),
+        ("mariadb", "--xtrabackup-plugin-dir=/v"),
+        ("mariadb", "--xtrabackup-pl=/v"),
+        ("postgresql", "--dbname=sslkey=/v/x.so:k"),
+        ("postgresql", "-d 'sslkey = /v/x.so:k'"),
+        ("postgresql", "-d service=x"),
+        ("postgresql", "postgresql://h/shop?ssl%6bey=/v/x.so:k"),
+    ] {
+        assert!(!arguments(type_, args), "{type_}: {args}");
+    }
+    for (type_, args) in [
+        ("mysql", "--single-transaction --quick --skip-lock-tables"),
+        ("mysql", "--default-character-set=utf8mb4 --no-defaults"),
+        ("mysql", "-e -l -d --events --protocol=tcp --port=1 --"),
+        (
+            "mysql",
+            "--enable-cleartext-plugin --disable-keys --skip-ssl",
+        ),
+        ("mariadb", "--parallel=4 --datadir=/data"),
+        ("postgresql", "--no-owner --table=service -d shop"),
+    ] {
+        assert!(arguments(type_, args), "{type_}: {args}");
+    }
+}
+
+#[test]
+fn a_connection_string_is_no_database() {
+    for database in [
+        "sslkey=/v/x.so:k dbname=shop",
+        "postgres://h/shop",
+        "postgresql://h/shop",
+    ] {
+        let mut objects = around();
+        objects[0]["spec"]["config"]["database"] = json!(database);
+        let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+        assert_eq!(
+            condition(outcome.report(), "Ready"),
+            "False/InvalidReference: Database pg: config.database is a connection string; name the \
+             database alone",
+        );
+        assert_eq!(outcome.children(), []);
+    }
+}
+
+#[test]
 fn texts_for_the_shell_of_pg_dumpall() {
     let ready = |key: &str, value: &str| {
         let mut objects = around();
@@ -228,6 +298,10 @@ fn values_that_are_options() {
 
 /// Runs the script of a run with a program `gobackup` that only says that it ran.
 fn run(outcome: &Outcome, password: &[u8]) -> String {
+    run_with(outcome, password, "user")
+}
+
+fn run_with(outcome: &Outcome, password: &[u8], username: &str) -> String {
     let container =
         &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
     let script = container["args"][0].as_str().unwrap();
@@ -235,6 +309,7 @@ fn run(outcome: &Outcome, password: &[u8]) -> String {
     let output = std::process::Command::new("/bin/sh")
         .args(["-c", &format!("{guard}echo gobackup runs")])
         .env("DB0_PASSWORD", std::ffi::OsStr::from_bytes(password))
+        .env("DB0_USERNAME", username)
         .env("ST0_ACCESS_KEY_ID", "id")
         .env("ST0_SECRET_ACCESS_KEY", "key")
         .output()
@@ -268,6 +343,40 @@ fn a_credential_of_several_lines_ends_the_run() {
         let expected = "DB0_PASSWORD has several lines\n";
         assert_eq!(run(&outcome, password.as_bytes()), expected, "{password:?}");
     }
+}
+
+#[test]
+fn a_credential_with_white_space_ends_the_run_where_command_lines_are_split() {
+    let outcome = |type_: &str| {
+        let mut objects = around();
+        let config = json!({
+            "database": "shop",
+            "username_ref": { "name": "keys", "key": "id" },
+            "password_ref": { "name": "keys", "key": "pg" },
+        });
+        objects[0] = related("Database", "pg", json!({ "type": type_, "config": config }));
+        reconcile(&backup(json!({})), &objects).unwrap()
+    };
+    for type_ in ["mysql", "mariadb"] {
+        let outcome = outcome(type_);
+        assert_eq!(run(&outcome, b"one-word\n"), "gobackup runs\n");
+        for password in [
+            "a --plugin-dir=/v",
+            "a\tb",
+            " a",
+            "a ",
+            "a\u{b}b",
+            "a\u{c}b",
+        ] {
+            let expected = "DB0_PASSWORD has white space\n";
+            assert_eq!(run(&outcome, password.as_bytes()), expected, "{password:?}");
+        }
+        assert_eq!(
+            run_with(&outcome, b"p", "root --plugin-dir=/v"),
+            "DB0_USERNAME has white space\n",
+        );
+    }
+    assert_eq!(run(&outcome("postgresql"), b"two words"), "gobackup runs\n");
 }
 
 #[test]
@@ -385,6 +494,53 @@ fn claims_of_other_parents() {
         json!({ "localVolume": { "claimName": "x" } }),
     ] {
         check_reference(spec, "claim", claim("x"));
+    }
+}
+
+#[test]
+fn a_suspended_schedule_stops_although_a_reference_is_refused() {
+    let cron_backup = |suspend: bool| {
+        let mut parent = backup(json!({
+            "schedule": { "cron": "0 3 * * *" }, "suspend": suspend,
+        }));
+        parent["spec"]["imagePullSecrets"] = json!([{ "name": "x" }]);
+        parent
+    };
+    let mut objects = around();
+    objects.push(secret("x", &["k"]));
+    let before = reconcile(&cron_backup(false), &objects).unwrap();
+    let next = |suspend: bool, objects: &[Value], before: &Outcome| {
+        let request = TestRequest::new(&cron_backup(suspend)).answered(before);
+        Plugin::reconcile(&request.build(), &host(objects)).unwrap()
+    };
+    let taken = of_another(objects[3].clone());
+    for (problem, reason) in [
+        (Some(taken), "ReferenceNotAllowed"),
+        (None, "SecretNotFound"),
+    ] {
+        let mut objects = around();
+        objects.extend(problem);
+        let active = next(false, &objects, &before);
+        assert!(matches!(active, Outcome::Keep(_)));
+        let stopped = next(true, &objects, &before);
+        let ready = condition(stopped.report(), "Ready");
+        assert!(ready.starts_with(&format!("False/{reason}")), "{ready}");
+        let schedule = stopped.child("schedule").unwrap();
+        let mut expected = before.child("schedule").unwrap().object["spec"].clone();
+        expected["suspend"] = json!(true);
+        assert_eq!(schedule.apply, ApplyPolicy::Always);
+        assert_eq!(schedule.object["spec"], expected);
+        let kept: Vec<_> = names(&before);
+        let mut stated = names(&stopped);
+        stated.sort_by_key(|name| kept.iter().position(|it| it == name));
+        assert_eq!(stated, kept);
+        let others = stopped.children().iter().filter(|it| it.key != "schedule");
+        for child in others {
+            assert_eq!(child.apply, ApplyPolicy::Hold);
+        }
+        let request = TestRequest::new(&cron_backup(true)).answered(&before);
+        let again = Plugin::reconcile(&request.answered(&stopped).build(), &host(&objects));
+        assert!(matches!(again.unwrap(), Outcome::Keep(_)));
     }
 }
 

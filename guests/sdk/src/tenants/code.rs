@@ -10,9 +10,12 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 /// Variables that name code, or options with which a program runs code. An entry that ends with `*`
 /// stands for all that start with it.
 ///
-/// The loaders of glibc and musl, shells, interpreters, TLS and database libraries with plugins, and
-/// programs for archives, transfers and version control.
+/// The loaders of glibc and musl, shells, interpreters, TLS and database libraries with plugins,
+/// libraries of clouds that ask a program for credentials, and programs for archives, transfers and
+/// version control.
 const CODE_VARIABLES: &[&str] = &[
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
     "BASHOPTS",
     "BASH_*",
     "CDPATH",
@@ -25,6 +28,7 @@ const CODE_VARIABLES: &[&str] = &[
     "GETCONF_DIR",
     "GIT_*",
     "GLIBC_TUNABLES",
+    "GOOGLE_EXTERNAL_ACCOUNT_*",
     "GZIP",
     "HOME",
     "IFS",
@@ -36,7 +40,9 @@ const CODE_VARIABLES: &[&str] = &[
     "LOCPATH",
     "LUA_*",
     "MAGIC",
+    "MARIADB_*",
     "MYSQL_HOME",
+    "MYSQL_TEST_LOGIN_FILE",
     "NLSPATH",
     "NODE_*",
     "ODBC*",
@@ -44,6 +50,8 @@ const CODE_VARIABLES: &[&str] = &[
     "PAGER",
     "PATH",
     "PERL*",
+    "PGSERVICE*",
+    "PGSSLKEY",
     "PGSYSCONFDIR",
     "PHPRC",
     "PHP_*",
@@ -186,6 +194,15 @@ mod tests {
             "TAR_OPTIONS",
             "OPENSSL_CONF",
             "LIBMYSQL_PLUGIN_DIR",
+            "MARIADB_PLUGIN_DIR",
+            "MARIADB_HOME",
+            "MYSQL_TEST_LOGIN_FILE",
+            "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
+            "AWS_CONFIG_FILE",
+            "AWS_SHARED_CREDENTIALS_FILE",
+            "PGSSLKEY",
+            "PGSERVICE",
+            "PGSERVICEFILE",
         ] {
             assert_eq!(
                 check(name).unwrap_err(),
@@ -195,7 +212,17 @@ mod tests {
                 ),
             );
         }
-        for name in ["LOG_LEVEL", "MY_PATH", "PATHS", "PGPASSWORD", "TZ", "path"] {
+        for name in [
+            "AWS_REGION",
+            "LOG_LEVEL",
+            "MYSQL_PWD",
+            "MY_PATH",
+            "PATHS",
+            "PGPASSWORD",
+            "PGSSLMODE",
+            "TZ",
+            "path",
+        ] {
             assert_eq!(check(name), Ok(()), "{name}");
         }
     }
@@ -216,6 +243,8 @@ mod tests {
             Some("LD_"),
             Some("LD_PRE"),
             Some("PYTHON"),
+            Some("PG"),
+            Some("MYSQL_"),
         ] {
             let text = prefix.unwrap_or_default();
             assert_eq!(

@@ -115,6 +115,10 @@ impl<'a> View<'a> {
     }
 
     fn ready(&self, degraded: &Condition) -> Condition {
+        if self.observation.is_held(self.site) {
+            let message = format!("changes wait: {}", degraded.message);
+            return Condition::new("Ready", false, &degraded.reason, message);
+        }
         let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
         let message = if self.wanted == 0 {
             "zero replicas are requested".to_owned()
@@ -192,10 +196,9 @@ impl<'a> View<'a> {
             return Some(lost);
         }
         let mut missing = self.observation.awaited_secrets(self.site);
-        let tls = self.observation.tls.missing_secrets();
-        missing.extend(tls.map(ToOwned::to_owned));
+        missing.extend(self.observation.tls.missing_secrets());
         if !missing.is_empty() {
-            let missing: Vec<String> = missing.into_iter().collect();
+            let missing: Vec<&str> = missing.into_iter().collect();
             return Some(not_found(&missing.join(", ")));
         }
         if let Some(problem) = self.missing_credentials_key() {

@@ -74,9 +74,23 @@ fn labels_and_annotations_that_other_controllers_obey() {
 
 #[test]
 fn types_of_services_that_reach_beyond_the_cluster() {
-    for type_ in ["LoadBalancer", "NodePort"] {
+    let routes = json!([{ "domain": "a.org" }]);
+    for (spec, type_) in [
+        (
+            json!({ "service": { "type": "LoadBalancer" } }),
+            "LoadBalancer",
+        ),
+        (
+            json!({ "service": { "type": "NodePort" }, "routes": routes }),
+            "NodePort",
+        ),
+        (
+            json!({ "service": { "type": "NodePort", "nodePort": 30080 } }),
+            "NodePort",
+        ),
+    ] {
         check_switch(
-            &json!({ "service": { "type": type_ } }),
+            &spec,
             &json!({ "serviceTypes": [type_] }),
             &format!(
                 "spec.service.type: tenants.serviceTypes of the plugin's configuration does not list \
@@ -84,10 +98,11 @@ fn types_of_services_that_reach_beyond_the_cluster() {
             ),
         );
     }
-    pass(&TestRequest::new(&parent(
-        "shop",
-        &json!({ "service": { "type": "ClusterIP" } }),
-    )));
+    // Without routes, an absent type stands for NodePort.
+    for type_ in ["ClusterIP", "NodePort"] {
+        let spec = json!({ "service": { "type": type_ } });
+        pass(&TestRequest::new(&parent("shop", &spec)));
+    }
     pass(&TestRequest::new(&parent(
         "shop",
         &json!({ "sqlrootpassword": "abc" }),
@@ -192,6 +207,76 @@ fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
         let namespace = json!({ "tenants": { "references": "namespace" } });
         let waiting = pass(&request.config(&namespace));
         assert!(waiting.child("web").is_some(), "{spec}");
+    }
+}
+
+/// The next pass of a site whose children exist, after an edit of its spec.
+fn edited(before: &TestRequest, spec: &Value) -> TestRequest {
+    let children = before.clone().build().children;
+    let request = TestRequest::new(&parent("shop", spec));
+    children.iter().fold(request, |request, it| {
+        request.observed(it.key.as_deref(), it.retained, it.object())
+    })
+}
+
+#[test]
+fn a_site_whose_pods_name_a_missing_object_already_follows_its_spec() {
+    for (mut spec, object, reported) in named() {
+        if spec.to_string().contains("dataSource") {
+            continue;
+        }
+        spec["deletionPolicy"] = json!("Delete");
+        let mut found = object.clone();
+        found["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+        let before = running_with(&parent("shop", &spec), &host().object(&found));
+        spec["deletionPolicy"] = json!("Retain");
+        spec["image"] = json!("wordpress:9");
+        let outcome = pass(&edited(&before, &spec));
+        assert_eq!(condition(&outcome, "Degraded"), reported, "{spec}");
+        assert_eq!(container(&outcome, "web")["image"], "wordpress:9", "{spec}");
+        let salts = outcome.child("salts").unwrap();
+        assert_eq!(salts.removal, RemovalPolicy::Retain, "{spec}");
+    }
+}
+
+#[test]
+fn an_edit_that_names_a_missing_object_waits_and_data_follows_the_removal_policy() {
+    for (spec, object, _) in named() {
+        if spec.to_string().contains("dataSource") {
+            continue;
+        }
+        let name = object["kind"].as_str().unwrap();
+        let delete = json!({ "deletionPolicy": "Delete" });
+        let external = spec["database"]["external"].is_object();
+        let start = if external {
+            let other = json!({
+                "host": "db", "databaseName": "d", "credentialsSecretRef": { "name": "y" },
+            });
+            json!({ "deletionPolicy": "Delete", "database": { "external": other } })
+        } else {
+            delete
+        };
+        let keys = ["username", "password"];
+        let other = host().object(&secret("y", &keys));
+        let before = running_with(&parent("shop", &start), &other);
+        let mut spec = spec;
+        spec["image"] = json!("wordpress:9");
+        let outcome = pass_with(&edited(&before, &spec), &other);
+        let children = before.clone().build().children;
+        assert_eq!(outcome.children().len(), children.len(), "{spec}");
+        for child in outcome.children() {
+            assert_eq!(child.apply, ApplyPolicy::Hold, "{spec}");
+            let is_data = matches!(child.kind(), "Secret" | "PersistentVolumeClaim");
+            assert_eq!(child.removal == RemovalPolicy::Retain, is_data, "{spec}");
+        }
+        let (reason, text) = match name {
+            "Secret" => ("SecretNotFound", "Secret not found: x"),
+            _ => ("ClaimNotFound", "claim not found: x"),
+        };
+        assert_eq!(
+            condition(&outcome, "Ready"),
+            format!("Ready=False/{reason}: changes wait: {text}"),
+        );
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn built_in(group: &str, version: &str, kind: &str, plural: &str) -> 
     Resource {
         kind: Gvk::new(group, version, kind),
         plural: plural.into(),
-        // No address depends on it.
+        // Also right for cluster-scoped kinds: their objects are addressed without a namespace.
         scope: Scope::Namespaced,
     }
 }

@@ -253,12 +253,8 @@ impl CacheState {
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
         if self.hash_key != key {
             self.hash_key = key;
-            // Children may be retained, which only the key proves.
-            let depends = |slot: &WatchSlot| {
-                slot.form() == Access::Hash || slot.users().any(|(_, role)| role == Role::Child)
-            };
-            let slots = self.slots.iter().filter(|(_, slot)| depends(slot));
-            let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
+            // All: children may be retained, which only the key proves, and any watch may get children later.
+            let ids: Vec<SlotId> = self.slots.keys().copied().collect();
             for id in ids {
                 self.restart(id, now);
             }

@@ -220,8 +220,9 @@ pub(super) fn check_asked(
         return Ok(());
     }
     let (stated, namespace) = (stated.unwrap_or_default(), namespace.unwrap_or_default());
+    let found = format!("{stated} {}/{}", found.namespace, found.name);
     Err(Malformed::Foreign {
-        found: format!("{stated} {}/{}", found.namespace, found.name),
+        found: found.chars().take(256).collect(),
         asked: format!("{kind} {namespace}/{}", name.unwrap_or("*")),
     })
 }

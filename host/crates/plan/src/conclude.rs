@@ -123,7 +123,7 @@ fn refused(child: &PlannedChild) -> Option<WriteFailure> {
         Progress::NotOwned { unproven: true } => (
             reason::CHILD_NOT_OWNED,
             format!(
-                "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: delete the object, or remove the annotation and adopt the object"
+                "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: remove the annotation and adopt the object, which may be retained data from before a change of the hash key, or delete it"
             ),
         ),
         Progress::NotAllowed { rule } => (

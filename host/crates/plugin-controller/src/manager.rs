@@ -263,11 +263,6 @@ impl Manager {
 
     /// Returns the state of a Plugin at its first pass in this process.
     async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
-        let key = self.context.shared.hash_key.get();
-        // The history cannot be checked, and no parent has a pass. The missing key is logged.
-        if key.is_none() && !plugin.is_deleting() {
-            return None;
-        }
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
         if let (Some(_), Ok(name)) = (&self.context.selector, PluginName::new(&plugin.name)) {
             let inventory = &self.context.shared.inventory;
@@ -276,6 +271,7 @@ impl Manager {
                 return None;
             }
         }
+        let key = self.context.shared.hash_key.get();
         Some(PluginState::of(plugin, key.as_ref()))
     }
 }
@@ -320,9 +316,11 @@ impl Work for Manager {
             return Next::Backoff;
         };
         state.change = attempt.changed;
+        let Shared { hash_key, now, .. } = &*self.context.shared;
+        state.meet_key(plugin, hash_key.get(), now());
         let next = self.reconcile(plugin, &mut state).await;
         self.narrow_claims(&id, &state);
-        self.track(&id, &state);
+        self.track(plugin, &state);
         self.states.lock().insert(id, state);
         next
     }

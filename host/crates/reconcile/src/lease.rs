@@ -136,7 +136,7 @@ pub struct Election {
     /// The error of the last attempt, so that an error that repeats is logged once.
     failure: Option<String>,
     /// The other holder and its stated duration as they were logged last.
-    told: Option<(String, u32)>,
+    told: Option<(String, u64)>,
 }
 
 impl Election {
@@ -246,11 +246,13 @@ impl Election {
             && other != self.told
         {
             let lease = format!("{}/{}", self.parts.namespace, self.parts.name);
+            let holder = if holder.is_empty() { "unknown" } else { holder };
             info!(
                 lease,
                 holder,
                 duration_s,
-                "waiting for the lease: it is free when its holder releases it or does not renew it for its duration"
+                "waiting for the lease: it is free when its holder releases it or does not renew it for this duration; \
+                or delete the Lease if the holder does not exist"
             );
         }
         self.told = other;

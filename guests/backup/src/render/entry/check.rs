@@ -54,6 +54,16 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "must begin with gzip, lz4 or zstd",
         ));
     }
+    // A connection string can name the engine of a key, which is code.
+    if source.type_.name == "postgresql"
+        && text(config, "database").is_some_and(|it| it.contains('=') || it.contains("://"))
+    {
+        return Err(error(
+            source,
+            "database",
+            "is a connection string; name the database alone",
+        ));
+    }
     if source.type_.name == "postgresql" && flag(config, "all_databases") {
         no_shell_characters(source, config)?;
     }

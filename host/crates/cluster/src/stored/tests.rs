@@ -151,4 +151,6 @@ fn w4_an_object_of_another_kind_or_place_than_asked_for_is_refused() {
         check(Some("SecretList"), "", here).unwrap(),
         "the API server answered with Secret demo/a instead of v1 ConfigMap demo/a"
     );
+    let huge = format!(r#""kind": "{}","#, "x".repeat(10_000));
+    assert!(check(None, &huge, here).unwrap().len() < 400);
 }

@@ -4,11 +4,11 @@
 //! started has no other record of earlier revisions.
 
 use innkeeper_model::{Digest, HashKey, Uid};
-use innkeeper_sandbox::{artifact::Needs, revision_of};
+use innkeeper_sandbox::{Plugin, artifact::Needs, revision_of};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::resource::{HistoryEntry, HistoryVerdict, PluginStatus, revision_name, whole_seconds};
+use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
 
 /// The number of revisions that are kept, as many as a Deployment keeps by default.
 const ENTRIES_MAX: usize = 10;
@@ -58,25 +58,37 @@ pub(crate) struct Moment {
     pub(crate) generation: Option<i64>,
 }
 
+impl PastRevision {
+    pub(crate) fn of(plugin: &Plugin) -> Self {
+        Self {
+            revision: plugin.revision().clone(),
+            digest: plugin.digest().clone(),
+            // Never fails: the text was made from such a map.
+            config: serde_json::from_str(plugin.config()).unwrap_or_default(),
+        }
+    }
+}
+
 impl History {
-    /// Returns the history of a Plugin from its status, if a host with this key sealed it; otherwise an empty one.
+    /// Returns the history of a Plugin from its stored status, if a host with this key sealed it; otherwise an empty one.
     ///
     /// The entries name components of the cache directory, with configurations. Without the seal, a user who may write the
     /// status could have the host serve any component of any Plugin, with any configuration and the grants of this one.
-    pub(crate) fn unsealed(status: &PluginStatus, plugin: &Uid, key: &HashKey) -> Self {
-        let history = Self(status.history.clone());
-        if history.seal(plugin, key) == status.history_seal {
-            history
-        } else {
-            Self::default()
-        }
+    pub(crate) fn unsealed(status: &Map<String, Value>, plugin: &Uid, key: &HashKey) -> Self {
+        let found = status.get("history").and_then(|entries| {
+            let seal = status.get("historySeal").and_then(Value::as_str)?;
+            // The stored JSON, because another version of the host may have written fields that this one does not know.
+            let is_sealed = seal == seal_of(entries, plugin, key);
+            is_sealed.then(|| serde_json::from_value(entries.clone()).ok())?
+        });
+        Self(found.unwrap_or_default())
     }
 
     /// Returns the seal for the status; none without entries.
     pub(crate) fn seal(&self, plugin: &Uid, key: &HashKey) -> Option<String> {
-        // Never fails: entries are plain data, and the maps in them are sorted.
-        let entries = serde_json::to_string(&self.0).ok()?;
-        (!self.0.is_empty()).then(|| key.hash("history", &[&plugin.0, &entries]))
+        // Never fails: entries are plain data.
+        let entries = serde_json::to_value(&self.0).ok()?;
+        (!self.0.is_empty()).then(|| seal_of(&entries, plugin, key))
     }
 
     /// Returns the revisions that may be resumed, the latest first: those that were not rolled back.
@@ -181,6 +193,12 @@ impl History {
     }
 }
 
+/// Returns the seal for entries: the version of its format, and the keyed hash of their JSON, whose maps are sorted.
+fn seal_of(entries: &Value, plugin: &Uid, key: &HashKey) -> String {
+    let hash = key.hash("history", &[&plugin.0, &entries.to_string()]);
+    format!("v1:{hash}")
+}
+
 fn begun(past: &PastRevision, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
     HistoryEntry {
         revision: revision_name(&past.revision),
@@ -227,6 +245,7 @@ fn rollback(entry: &HistoryEntry, generation: Option<i64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::PluginStatus;
 
     fn past_of(text: &str) -> PastRevision {
         let digest = Digest::of(text.as_bytes());
@@ -372,12 +391,16 @@ mod tests {
             history_seal: history.seal(&plugin, &key),
             ..PluginStatus::default()
         };
-        assert_eq!(History::unsealed(&status, &plugin, &key), history);
+        let unsealed = |status: &PluginStatus, plugin, key| {
+            let stored = serde_json::to_value(status).unwrap();
+            History::unsealed(stored.as_object().unwrap(), plugin, key)
+        };
+        assert_eq!(unsealed(&status, &plugin, &key), history);
         let empty = History::default();
         assert_eq!(empty.seal(&plugin, &key), None);
 
-        assert_eq!(History::unsealed(&status, &other, &key), empty);
-        assert_eq!(History::unsealed(&status, &plugin, &foreign), empty);
+        assert_eq!(unsealed(&status, &other, &key), empty);
+        assert_eq!(unsealed(&status, &plugin, &foreign), empty);
         let edits: [fn(&mut PluginStatus); 8] = [
             |status| status.history_seal = None,
             |status| status.history.swap(0, 1),
@@ -398,8 +421,7 @@ mod tests {
             let mut edited = status.clone();
             edit(&mut edited);
             assert_ne!(edited, status, "{number}");
-            let found = History::unsealed(&edited, &plugin, &key);
-            assert_eq!(found, empty, "{number}");
+            assert_eq!(unsealed(&edited, &plugin, &key), empty, "{number}");
         }
     }
 

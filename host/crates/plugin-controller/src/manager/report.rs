@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::{Manager, PluginState, active::ActiveRevision};
 use crate::{
-    lifecycle::{StageFailure, dated},
+    lifecycle::{NextStep, StageFailure, dated},
     resource::{
         ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsStatus,
         ObjectName, Parents, PluginStatus, number, whole_seconds,
@@ -71,11 +71,20 @@ impl Manager {
         before: &PluginStatus,
     ) -> PluginStatus {
         let active = state.active.as_ref();
-        let conditions = state.conditions(declared, state.analysis().as_ref());
+        let analysis = state.analysis();
+        let conditions = state.conditions(declared, analysis.as_ref());
+        let step = declared.map(|declared| state.next_step(declared, analysis.as_ref()));
+        let rolls_back = matches!(step, Ok(NextStep::RollBack(_)));
         let now = (self.context.shared.now)();
         let engine = &self.context.loader.context.engine;
         let generation = object.generation;
-        let key = self.context.shared.hash_key.get();
+        let (history, history_seal) = if state.is_unverified {
+            (before.history.clone(), before.history_seal.clone())
+        } else {
+            let key = self.context.shared.hash_key.get();
+            let seal = key.and_then(|key| state.history.seal(&object.uid, &key));
+            (state.history.0.clone(), seal)
+        };
         PluginStatus {
             observed_generation: generation,
             revision: active.map(ActiveRevision::name),
@@ -83,14 +92,19 @@ impl Manager {
             candidate: state.candidate.clone(),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
-            faults: active.map(|active| faults(state, active, before)),
+            faults: match &before.faults {
+                // The write of the rollback counts them. A host that ends at each of its writes would otherwise count
+                // one more fault in each life, and never come to the rollback.
+                Some(before) if rolls_back => Some(before.clone()),
+                _ => active.map(|active| faults(state, active, before)),
+            },
             limits: active.map(|active| {
                 let limits = &active.terms.limits;
                 LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
             }),
             usage: active.map_or_else(Vec::new, usage),
-            history: state.history.0.clone(),
-            history_seal: key.and_then(|key| state.history.seal(&object.uid, &key)),
+            history,
+            history_seal,
             conditions: dated(conditions, &before.conditions, generation, now),
         }
     }
@@ -125,9 +139,15 @@ impl Manager {
             return Ok(());
         };
         // Always an object: all of its fields have a form in JSON.
-        let Ok(Value::Object(status)) = serde_json::to_value(status) else {
+        let Ok(Value::Object(mut status)) = serde_json::to_value(status) else {
             return Ok(());
         };
+        // As it is stored: the seal is for it, and this version of the host may not know all of its fields.
+        if state.is_unverified
+            && let Some(stored) = stored_status(object).remove("history")
+        {
+            status.insert("history".to_owned(), stored);
+        }
         let write = StatusWrite {
             manager: MANAGER.to_owned(),
             status: Some(status),
@@ -152,15 +172,21 @@ impl Manager {
 }
 
 /// Reads the status alone, because a spec that another version of the host wrote may be unreadable.
-pub(super) fn status_of(object: &Object) -> PluginStatus {
+pub(super) fn stored_status(object: &Object) -> Map<String, Value> {
     #[derive(Default, Deserialize)]
     struct StatusOnly {
         #[serde(default)]
         status: Map<String, Value>,
     }
-    let StatusOnly { mut status } = serde_json::from_str(&object.json).unwrap_or_default();
+    let StatusOnly { status } = serde_json::from_str(&object.json).unwrap_or_default();
+    status
+}
+
+/// Returns the readable fields of the status.
+pub(super) fn status_of(object: &Object) -> PluginStatus {
+    let mut status = stored_status(object);
     let read = |status| serde_json::from_value::<PluginStatus>(Value::Object(status));
-    // A field that another version of the host wrote may be unreadable; the others, above all the history, count.
+    // A field that another version of the host wrote may be unreadable; the others count.
     status.retain(|field, value| read(Map::from_iter([(field.clone(), value.clone())])).is_ok());
     read(status).unwrap_or_default()
 }
@@ -191,14 +217,16 @@ fn usage(active: &ActiveRevision) -> Vec<LimitUsage> {
     let all = reconciler
         .map(|reconciler| reconciler.usage())
         .unwrap_or_default();
-    let tens = |usage: &Usage| usage.share.percent() / 10 * 10;
-    let used = all.iter().filter(|usage| tens(usage) > 0);
-    used.map(|usage| LimitUsage {
-        limit: usage.limit.to_owned(),
-        namespace: (!usage.namespace.is_empty()).then(|| usage.namespace.to_string()),
-        percent: number(tens(usage)),
+    let used = |usage: &Usage| limit_usage(usage.limit, &usage.namespace, usage.share.percent());
+    all.iter().filter_map(used).collect()
+}
+
+fn limit_usage(limit: &str, namespace: &str, percent: u32) -> Option<LimitUsage> {
+    (percent >= 10).then(|| LimitUsage {
+        limit: limit.to_owned(),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        percent: number(percent / 10 * 10),
     })
-    .collect()
 }
 
 /// Counts one parent by the same reading of its conditions as `innkeeper status`.
@@ -238,5 +266,30 @@ fn fault_reason(fault: RecentFault) -> FaultReason {
         message: fault.message,
         parent: ObjectName::of(&fault.parent),
         time: whole_seconds(fault.time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_has_the_used_limits_in_tens_of_percent() {
+        let check = |namespace, percent, expected: Option<(Option<&str>, i32)>| {
+            let usage = limit_usage("objectsPerNamespace", namespace, percent);
+            let expected = expected.map(|(namespace, percent)| LimitUsage {
+                limit: "objectsPerNamespace".to_owned(),
+                namespace: namespace.map(str::to_owned),
+                percent,
+            });
+            assert_eq!(usage, expected, "{namespace:?} {percent}");
+        };
+        check("demo", 0, None);
+        check("demo", 9, None);
+        check("demo", 10, Some((Some("demo"), 10)));
+        check("demo", 99, Some((Some("demo"), 90)));
+        check("demo", 100, Some((Some("demo"), 100)));
+        // Cluster-scoped parents have no namespace.
+        check("", 55, Some((None, 50)));
     }
 }

@@ -4,15 +4,66 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Digest, Object, ObjectId, Retry};
+use innkeeper_model::{Digest, HashKey, Object, Retry};
 use innkeeper_sandbox::{Plugin, artifact::Needs};
+use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::{Manager, PluginState, load::configure, report::status_of, state::granted};
+use super::{
+    Manager, PluginState,
+    load::configure,
+    report::{status_of, stored_status},
+    state::granted,
+};
 use crate::{
-    lifecycle::{Activation, History, Stage, StageFailure},
+    lifecycle::{Activation, History, Moment, PastRevision, Stage, StageFailure},
     resource::{Declared, revision_name},
 };
+
+impl PluginState {
+    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history yet.
+    pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
+        let status = status_of(object);
+        let mut state = Self {
+            uid: Some(object.uid.clone()),
+            reported: status.observed_generation,
+            faults_before: status
+                .revision
+                .zip(status.faults.map(|faults| faults.count)),
+            is_unverified: true,
+            ..Self::default()
+        };
+        if let Some(key) = key {
+            state.verify_history(object, key);
+        }
+        state
+    }
+
+    /// Takes over the history in the status if it has the seal for this key.
+    fn verify_history(&mut self, object: &Object, key: &HashKey) {
+        self.is_unverified = false;
+        let stored = stored_status(object);
+        self.history = History::unsealed(&stored, &object.uid, key);
+        if self.history.0.is_empty() && stored.contains_key("history") {
+            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
+        }
+    }
+
+    /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
+    /// source, is its latest entry then.
+    pub(super) fn meet_key(&mut self, object: &Object, key: Option<HashKey>, now: Timestamp) {
+        let Some(key) = key.filter(|_| self.is_unverified) else {
+            return;
+        };
+        self.verify_history(object, &key);
+        if let Some(active) = &self.active {
+            let generation = object.generation;
+            let past = PastRevision::of(&active.plugin);
+            self.history
+                .begin(&past, &Activation::Declared, Moment { now, generation });
+        }
+    }
+}
 
 impl Manager {
     /// Activates an earlier revision; on failure the active one stays. Returns false while its component is being
@@ -71,7 +122,8 @@ impl Manager {
     }
 
     /// Remembers if the Plugin gets a pass when a first pass ends, and the components that it needs.
-    pub(super) fn track(&self, id: &ObjectId, state: &PluginState) {
+    pub(super) fn track(&self, plugin: &Object, state: &PluginState) {
+        let id = &plugin.id();
         // Before the lock, because the analysis takes locks of the reconcilers.
         let is_on_trial = state.analysis().is_some();
         if is_on_trial {
@@ -83,12 +135,17 @@ impl Manager {
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
         let loaded = component.map(|component| component.digest().clone());
         let mut needs = state.history.needs();
+        if state.is_unverified {
+            let Needs { kept, spare } = needs_of(plugin);
+            needs.kept.extend(kept);
+            needs.spare.extend(spare);
+        }
         needs.kept.extend(loaded);
         self.context.loader.need(id, needs);
     }
 }
 
-/// Returns the components that a Plugin needs before its first pass in this process. Without a check of the seal: the
+/// Returns the components that a Plugin needs while its history is not read in this process. Without a check of the seal: the
 /// components are only kept.
 pub(super) fn needs_of(plugin: &Object) -> Needs {
     History(status_of(plugin).history).needs()

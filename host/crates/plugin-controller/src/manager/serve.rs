@@ -190,12 +190,7 @@ impl Manager {
 
     /// Writes the activation of a revision into the history.
     fn note(&self, state: &mut PluginState, plugin: &Plugin, activation: &Activation) {
-        let past = PastRevision {
-            revision: plugin.revision().clone(),
-            digest: plugin.digest().clone(),
-            // Never fails: the text was made from such a map.
-            config: serde_json::from_str(plugin.config()).unwrap_or_default(),
-        };
+        let past = PastRevision::of(plugin);
         state.history.begin(&past, activation, self.moment(state));
     }
 

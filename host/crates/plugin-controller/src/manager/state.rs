@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Digest, HashKey, Manifest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -13,7 +13,6 @@ use super::{
     active::ActiveRevision,
     load::{VerifiedComponent, configure},
     loading::Loading,
-    report::status_of,
 };
 use crate::{
     finalizers::Finalizers,
@@ -63,6 +62,8 @@ pub(super) struct PluginState {
     pub(super) lost: BTreeMap<Digest, RefusedRevision>,
     /// The revisions that have been active.
     pub(super) history: History,
+    /// True while the history in the status is not read, because the hash key is missing. The status keeps it.
+    pub(super) is_unverified: bool,
     /// The active revision of an earlier process by name, with the number of faults that it reported.
     pub(super) faults_before: Option<(String, i64)>,
     /// The generation of the Plugin's spec.
@@ -132,26 +133,6 @@ fn is_past(time: Option<Instant>) -> bool {
 }
 
 impl PluginState {
-    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history.
-    pub(super) fn of(object: &Object, key: Option<&HashKey>) -> Self {
-        let status = status_of(object);
-        let history = key
-            .map(|key| History::unsealed(&status, &object.uid, key))
-            .unwrap_or_default();
-        if history.0.is_empty() && !status.history.is_empty() {
-            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
-        }
-        Self {
-            uid: Some(object.uid.clone()),
-            reported: status.observed_generation,
-            faults_before: status
-                .revision
-                .zip(status.faults.map(|faults| faults.count)),
-            history,
-            ..Self::default()
-        }
-    }
-
     /// Returns true if this is the state of the object, and not of an earlier one of its name.
     pub(super) fn is_of(&self, object: &Object) -> bool {
         self.uid.as_ref() == Some(&object.uid)
@@ -479,7 +460,9 @@ impl PluginState {
             .min();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
         let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
-        let dues = [attempt, refused, refresh, release];
+        // No event triggers a pass when the hash key is restored.
+        let verify = self.is_unverified.then(|| now + REFRESH_PERIOD);
+        let dues = [attempt, refused, refresh, release, verify];
         dues.into_iter().flatten().min()
     }
 }

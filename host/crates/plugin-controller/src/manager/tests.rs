@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     active::ActiveRevision,
     loading::Reporter,
+    report::status_of,
     state::{LoadAttempt, NOT_GRANTED},
     *,
 };
@@ -457,7 +458,7 @@ fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
         "historySeal": history.seal(&plugin.uid, &key),
     });
     for (field, unreadable) in [
-        ("limits", json!({"memory": "64Mi"})),
+        ("limits", json!({"memory": 64})),
         (
             "candidate",
             json!({"revision": "a", "digest": "b", "verdict": "Pending"}),
@@ -494,6 +495,39 @@ fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
     ] {
         let state = PluginState::of(&with_status(uid, 1, &status), key.as_ref());
         assert_eq!(state.next_step(&declared, None), step, "{uid} {key:?}");
+    }
+}
+
+/// Otherwise a definition with a new limit refuses every other write of the status that an earlier host wrote.
+#[test]
+fn the_limits_of_an_earlier_host_may_lack_new_ones() {
+    let status = json!({"limits": {"memory": "64Mi"}});
+    let limits = status_of(&with_status("one", 1, &status)).limits.unwrap();
+    assert_eq!((&*limits.memory, limits.retained), ("64Mi", 0));
+    let definition = Value::Object(resource::crd());
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/limits";
+    let limits = definition.pointer(schema).unwrap();
+    assert_eq!(limits.get("required"), None, "{limits:#}");
+    assert!(!limits.to_string().contains("\"default\""), "{limits:#}");
+}
+
+/// An entry that another version of the host wrote may have further fields: the seal is for the stored JSON.
+#[test]
+fn the_seal_holds_for_entries_with_further_fields() {
+    let key = HashKey::new([7; 32]);
+    let history = history(&["a"]);
+    let mut entries = json!(history.0);
+    entries[0]["later"] = json!({"z": 1, "a": 2});
+    let uid = object("one", 1).uid;
+    let hash = |usage: &str| key.hash(usage, &[&uid.0, &entries.to_string()]);
+    let found = |seal: String| {
+        let status = json!({"history": entries, "historySeal": seal});
+        PluginState::of(&with_status("one", 1, &status), Some(&key)).history
+    };
+    assert_eq!(found(format!("v1:{}", hash("history"))), history);
+    let none = History::default();
+    for wrong in [format!("v2:{}", hash("history")), hash("history"), hash("")] {
+        assert_eq!(found(wrong.clone()), none, "{wrong}");
     }
 }
 

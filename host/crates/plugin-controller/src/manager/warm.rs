@@ -92,26 +92,21 @@ impl Warmer {
         let Some(component) = component else {
             return;
         };
-        let watches = match component.and_then(|component| self.watch(&declared, &component)) {
-            Ok(watches) => {
+        let watches = component.and_then(|component| self.watch(&declared, &component));
+        match &watches {
+            Ok(_) => {
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
-                watches
             }
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
-                if !helps_only_a_change(failure.retry) {
-                    return;
-                }
-                Vec::new()
             }
-        };
-        let ready = Ready {
-            declared,
-            digest,
-            watches,
-        };
-        self.ready.lock().insert(name, ready);
+        }
+        let mut all = self.ready.lock();
+        let before = all.remove(&name);
+        if let Some(ready) = prepared(declared, digest, watches, before) {
+            all.insert(name, ready);
+        }
     }
 
     fn watch(
@@ -134,6 +129,29 @@ impl Warmer {
             }
         }
     }
+}
+
+/// Returns the plugin after an attempt to load it.
+///
+/// After a failure the watches are those of the revision that could be loaded last: it is still active on the other host.
+fn prepared(
+    declared: Declared,
+    digest: Option<String>,
+    watches: Result<Vec<Registration>, StageFailure>,
+    before: Option<Ready>,
+) -> Option<Ready> {
+    let watches = match watches {
+        Ok(watches) => watches,
+        Err(failure) if helps_only_a_change(failure.retry) => {
+            before.map_or_else(Vec::new, |before| before.watches)
+        }
+        Err(_) => return before,
+    };
+    Some(Ready {
+        declared,
+        digest,
+        watches,
+    })
 }
 
 /// Returns true if a failed load is not tried again before the Plugin changes, or the component that the active host serves.

@@ -38,6 +38,17 @@ fn without_nullable(value: Value) -> Value {
     }
 }
 
+/// Makes all properties of an object optional, without defaults: a status of another version of the host may lack some.
+pub(super) fn optional(object: &mut Schema) {
+    object.remove("required");
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(Map::values_mut) {
+        if let Some(property) = property.as_object_mut() {
+            property.remove("default");
+        }
+    }
+}
+
 /// Returns the schema of an object with any members, which the API server stores unchanged.
 pub(super) fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})

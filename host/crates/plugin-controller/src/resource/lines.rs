@@ -40,8 +40,15 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
         return None;
     }
     let mut lacking: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    let mut never = Vec::new();
+    let (mut never, mut changes) = (Vec::new(), Vec::new());
     for shortfall in shortfalls {
+        // The kind is granted, and the list has one entry for each kind.
+        if let Shortfall::Depth(kind) = shortfall {
+            changes.push(format!(
+                "Set in the entry of spec.grants.children for {kind}: depth: 1."
+            ));
+            continue;
+        }
         let Some((list, entry)) = entry(shortfall) else {
             never.push(shortfall.to_string());
             continue;
@@ -56,6 +63,7 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
     if !never.is_empty() {
         parts.push(format!("It asks for {}.", never.join(", ")));
     }
+    parts.extend(changes);
     if !lacking.is_empty() {
         let lines = yaml::write(&[json!(lacking)]).unwrap_or_default();
         parts.push(format!("Add to spec.grants:\n{lines}"));
@@ -68,6 +76,7 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
     let (list, kind, mut entry) = match shortfall {
         Shortfall::Parent(kind) if is_secret(kind) => return None,
         Shortfall::Crd(kind) if is_built_in(kind) => return None,
+        Shortfall::Depth(_) => return None,
         Shortfall::Parent(kind) if is_built_in(kind) => {
             let builtin = ("builtin".to_owned(), Value::Bool(true));
             ("parents", kind.clone(), Map::from_iter([builtin]))
@@ -75,10 +84,6 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
         Shortfall::Parent(kind) => ("parents", kind.clone(), Map::new()),
         Shortfall::Crd(kind) => ("crds", kind.clone(), Map::new()),
         Shortfall::Child(kind) => ("children", kind.clone(), Map::new()),
-        Shortfall::Depth(kind) => {
-            let depth = ("depth".to_owned(), json!(1));
-            ("children", kind.clone(), Map::from_iter([depth]))
-        }
         Shortfall::Read { asked, .. } => ("reads", asked.kind.group_kind(), read(asked)),
     };
     entry.insert("group".to_owned(), json!(&*kind.group));

@@ -75,7 +75,7 @@ pub struct PluginStatus {
     /// The keyed hash of the Plugin's UID and its history. A host that starts uses a history only with the hash of a host
     /// with the same hash key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 67))]
     pub history_seal: Option<String>,
     /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
     /// RolledBack.
@@ -211,7 +211,8 @@ pub struct FaultReason {
 
 /// The limits in force: spec.limits with all defaults filled in, reduced to the limits of the host.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = crd::optional)]
 pub struct LimitsStatus {
     /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if half
     /// of the memory that the host has for all guests is less.

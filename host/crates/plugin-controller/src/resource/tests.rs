@@ -741,6 +741,33 @@ fn the_lines_grant_all_that_is_missing() {
     assert_eq!(granted.reads_for(&manifest), manifest.reads);
 }
 
+/// The list of children is keyed by kind, so a second entry of the kind is refused.
+#[test]
+fn a_missing_depth_belongs_into_the_entry_that_exists() {
+    let mut manifest = manifest();
+    manifest.children.truncate(2);
+    manifest.children[0].kind = manifest.parents[0].kind.clone();
+    manifest.reads.clear();
+    manifest.crds.clear();
+    let own = json!([{"group": "cache.example.com", "kind": "Memcached"}]);
+    let mut namespaces = own.as_array().unwrap().clone();
+    namespaces.push(json!({"kind": "Namespace", "privileged": true}));
+    let text = |children: Value| {
+        let grants = object(json!({"parents": own, "children": children}));
+        lines(&grants_of_file(&grants).unwrap().assess(&manifest)).unwrap()
+    };
+    expect!["The plugin runs with fewer grants than it asks for. Set in the entry of spec.grants.children for Memcached.cache.example.com: depth: 1."].assert_eq(&text(json!(namespaces)));
+    let both = text(own.clone());
+    assert!(
+        both.contains("Add to spec.grants:\nchildren:\n- group: \"\""),
+        "{both}"
+    );
+    assert!(
+        both.contains("Memcached.cache.example.com: depth: 1."),
+        "{both}"
+    );
+}
+
 #[test]
 fn a_secret_as_a_parent_is_never_granted() {
     let mut manifest = manifest();

@@ -97,10 +97,18 @@ impl Machine {
         }
     }
 
-    /// Returns the holder and the stated duration of a lease that this process waits for.
-    pub(super) fn other_holder(&self) -> Option<(&str, u32)> {
+    /// Returns the holder of a lease that this process waits for, and the duration that counts, in seconds.
+    pub(super) fn other_holder(&self) -> Option<(&str, u64)> {
         let record = &self.seen.as_ref()?.record;
-        (!self.is_holder()).then_some((&record.holder, record.duration_s))
+        (!self.is_holder()).then(|| (&*record.holder, self.duration(record).as_secs()))
+    }
+
+    /// Returns the duration of a lease that counts: a holder with a longer duration keeps it; a shorter one, for example
+    /// after an edit, does not count.
+    fn duration(&self, record: &LeaseRecord) -> Duration {
+        let is_unheld = record.holder.is_empty();
+        let stated = if is_unheld { 0 } else { record.duration_s };
+        Duration::from_secs(stated.into()).max(self.times.duration)
     }
 
     /// Returns true if this process has held the lease; the claim may have lapsed since.
@@ -220,16 +228,12 @@ impl Machine {
         };
         // An edit can remove the holder or name this process, while the last holder still believes in its claim until its
         // next renewal.
-        let is_unheld = record.holder.is_empty();
-        let is_released = is_unheld && record.duration_s == RELEASED_S;
+        let is_released = record.holder.is_empty() && record.duration_s == RELEASED_S;
         let is_mine = record.holder == self.identity && self.asked == Some(term(record));
         if self.is_holder() || is_released || is_mine {
             return false;
         }
-        // A holder with a longer duration keeps it; a shorter one, for example after an edit, does not count.
-        let stated = if is_unheld { 0 } else { record.duration_s };
-        let duration = Duration::from_secs(stated.into()).max(self.times.duration);
-        now.saturating_sub(*since) < duration
+        now.saturating_sub(*since) < self.duration(record)
     }
 
     /// Returns the write that makes this process the holder.

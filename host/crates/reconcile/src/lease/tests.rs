@@ -194,6 +194,11 @@ fn l2_f15_an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
         assert_eq!(waiting.decide(held, s(0), wall(1)), Decision::Wait);
         let mut edited = lease(2, holder, 1);
         edited.record.duration_s = duration_s;
+        assert_eq!(
+            waiting.decide(Some(edited.clone()), s(20), wall(1)),
+            Decision::Wait
+        );
+        assert_eq!(waiting.other_holder(), Some((holder, 15)), "{duration_s}");
         let mut at = |seconds| waiting.decide(Some(edited.clone()), s(seconds), wall(1));
         assert_eq!(at(20), Decision::Wait, "{holder:?} {duration_s}");
         assert_eq!(at(34), Decision::Wait, "{holder:?} {duration_s}");

@@ -12,7 +12,9 @@ use std::{
 
 use rayon::ThreadPoolBuilder;
 use rustix::{
-    process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit},
+    process::{
+        Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+    },
     thread::set_no_new_privs,
 };
 
@@ -46,6 +48,8 @@ pub struct ChildBounds {
     pub threads: NonZeroUsize,
     /// True if the engine of the compiled code counts fuel.
     pub fuel: bool,
+    /// The process ID of the host, without which this process ends.
+    pub host_process: Option<u32>,
 }
 
 /// An error of the compiling process.
@@ -54,6 +58,8 @@ pub struct ChildBounds {
 pub enum ChildError {
     #[error("failed to set the limits of this process")]
     Limit(#[source] io::Error),
+    #[error("the host that started this process has ended")]
+    Orphaned,
     #[error(transparent)]
     Confine(#[from] confinement::Error),
     #[error("failed to read the component from standard input")]
@@ -95,6 +101,11 @@ pub fn child(
     confined: &mut dyn FnMut(Confinement),
 ) -> Result<(), ChildError> {
     limit(&bounds).map_err(ChildError::Limit)?;
+    // The host may have died before this process asked for the signal of its death: then it never comes.
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
+    if bounds.host_process.is_some_and(|host| parent != Some(host)) {
+        return Err(ChildError::Orphaned);
+    }
     confined(Confinement::enforce()?);
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
@@ -122,6 +133,7 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
         code_bytes_max: code,
         threads: _,
         fuel: _,
+        host_process: _,
     } = *bounds;
     // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the kernel
     // ends the largest process, which is a compiler that needs too much; so the error is ignored.

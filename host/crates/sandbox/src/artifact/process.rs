@@ -278,6 +278,7 @@ impl Compiler {
             .arg(format!("--code-bytes-max={code_bytes_max}"))
             .arg(format!("--threads={threads}"))
             .args(fuel.then_some("--fuel"))
+            .arg(format!("--host-process={}", std::process::id()))
             // The environment of the host may hold credentials.
             .env_clear()
             .current_dir("/")

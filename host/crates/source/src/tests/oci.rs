@@ -180,6 +180,34 @@ async fn a_registry_that_does_not_let_us_in_is_told() {
 }
 
 #[tokio::test]
+async fn the_texts_of_registries_and_token_servers_are_not_shown() {
+    const TEXT: &str = "hunter2 of another tenant";
+
+    let error = json!({"errors": [{"code": TEXT, "message": TEXT, "detail": TEXT}]}).to_string();
+    let token = json!({"error": TEXT, "error_description": TEXT, "details": TEXT}).to_string();
+    let mut cases = Vec::new();
+    for status in [400, 401, 403, 404, 429, 500, 503] {
+        for path in ["/manifests/", "/blobs/", "/token"] {
+            for text in [TEXT, &error, &token] {
+                cases.push((path, status, text));
+            }
+        }
+    }
+    cases.extend([("/token", 200, TEXT), ("/token", 200, &token)]);
+    for (path, status, text) in cases {
+        let registry = Registry::start(SignIn::Token).await;
+        put_layers(&registry, &[("application/wasm", &b"\0asm"[..])]);
+        registry.instead(path, Reply::new(status, text));
+        let refused = anything(registry.private(":1")).await.unwrap_err();
+        let shown = format!("{} {refused:?}", error_chain(&refused));
+        assert!(!shown.contains("hunter2"), "{path} {status}: {shown}");
+        // The refusal is that of this request.
+        let step = path.trim_end_matches('/');
+        assert!(shown.contains(step), "{path} {status}: {shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_cannot_be_sent_is_an_error_and_no_panic() {
     for answer in [
         "{}",

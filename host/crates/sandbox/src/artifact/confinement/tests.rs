@@ -27,6 +27,7 @@ const BOUNDS: ChildBounds = ChildBounds {
     code_bytes_max: 64 << 20,
     threads: NonZeroUsize::MIN.saturating_add(1),
     fuel: false,
+    host_process: None,
 };
 
 fn opens_a_file() -> io::Result<()> {
