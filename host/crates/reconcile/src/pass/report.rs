@@ -4,7 +4,7 @@ use std::mem;
 
 use innkeeper_apply::{self as apply, Execution, Target};
 use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
-use innkeeper_plan::{self as plan, Plan, StatusWrite, StatusWrites};
+use innkeeper_plan::{self as plan, GuestPart, Plan, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -192,18 +192,19 @@ pub(super) async fn write(
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
         let (guest, ready) = (status.guest, status.ready.clone());
-        let writes = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
-        if writes.is_empty() {
-            break;
-        }
+        let write = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
+        let Some(write) = write else { break };
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
         let granted = context.take_writes(&parent.id(), wanted);
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, writes, &mut written).await {
-                Ok(()) => break,
+            None => match write_status(context, target, parent, &write, guest).await {
+                Ok(()) => {
+                    written = true;
+                    break;
+                }
                 Err(finding) => finding,
             },
         };
@@ -227,37 +228,9 @@ async fn write_status(
     context: &Context,
     target: &mut Target,
     parent: &Object,
-    writes: StatusWrites,
-    written: &mut bool,
-) -> Result<(), StatusFinding> {
-    let StatusWrites { guest, host } = writes;
-    if let Some(guest) = guest {
-        write_part(context, target, parent, &guest)
-            .await
-            .map_err(|error| {
-                if !error.is_rejection() {
-                    return not_written(&error);
-                }
-                let failure = error.failure();
-                warn!(error = %failure.message, "the API server rejected the guest's status");
-                StatusFinding::Rejected(failure)
-            })?;
-        *written = true;
-    }
-    if let Some(host) = host {
-        let result = write_part(context, target, parent, &host).await;
-        result.map_err(|error| not_written(&error))?;
-        *written = true;
-    }
-    Ok(())
-}
-
-async fn write_part(
-    context: &Context,
-    target: &mut Target,
-    parent: &Object,
     write: &StatusWrite,
-) -> Result<(), apply::Error> {
+    guest: GuestPart<'_>,
+) -> Result<(), StatusFinding> {
     let id = parent.id();
     match context.shared.writer.status(target, write).await {
         Ok(written) => {
@@ -266,7 +239,12 @@ async fn write_part(
         }
         Err(error) => {
             context.note_failure(&id, &id, Some(target.resource_version()), &error);
-            Err(error)
+            if matches!(guest, GuestPart::State(_)) && error.is_rejection() {
+                let failure = error.failure();
+                warn!(error = %failure.message, "the API server rejected the guest's status");
+                return Err(StatusFinding::Rejected(failure));
+            }
+            Err(not_written(&error))
         }
     }
 }

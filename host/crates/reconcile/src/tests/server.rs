@@ -205,6 +205,11 @@ impl State {
         }
         let code = if known.is_some() { 200 } else { 201 };
         let shown = self.change(place.clone(), |stored| {
+            for ((other, _), known) in &mut stored.applied {
+                if other != manager {
+                    give_up(known, &body);
+                }
+            }
             stored.applied.insert((manager.to_owned(), sub), body);
         });
         (code, shown)
@@ -257,10 +262,39 @@ fn merge(object: &mut Value, body: &Value) {
         }
         (Value::Array(known), Value::Array(stated)) if keyed(stated).is_some() => {
             let key = keyed(stated).unwrap();
-            known.retain(|item| !stated.iter().any(|other| other[key] == item[key]));
-            known.extend(stated.iter().cloned());
+            for item in stated {
+                match known.iter_mut().find(|other| other[key] == item[key]) {
+                    Some(known) => merge(known, item),
+                    None => known.push(item.clone()),
+                }
+            }
         }
         (object, body) => *object = body.clone(),
+    }
+}
+
+/// Removes the values from what a manager applied that another manager has changed by force.
+fn give_up(known: &mut Value, body: &Value) {
+    match (known, body) {
+        (Value::Object(known), Value::Object(stated)) => {
+            known.retain(|key, value| match stated.get(key) {
+                Some(stated) if value.is_object() || value.is_array() => {
+                    give_up(value, stated);
+                    true
+                }
+                Some(stated) => value == stated,
+                None => true,
+            });
+        }
+        (Value::Array(known), Value::Array(stated)) => {
+            let Some(key) = keyed(stated) else { return };
+            for item in known {
+                if let Some(stated) = stated.iter().find(|other| other[key] == item[key]) {
+                    give_up(item, stated);
+                }
+            }
+        }
+        _ => {}
     }
 }
 
