@@ -17,7 +17,7 @@ use crate::{
 
 impl Pass<'_, Stopped> {
     /// Reports the reason where the parent has to know it, and returns the time of the next pass.
-    pub(super) async fn report(self: Box<Self>, attempt: Attempt) -> Next {
+    pub(super) async fn report(self: Box<Self>, attempt: &Attempt) -> Next {
         self.settle();
         let Self {
             context,
