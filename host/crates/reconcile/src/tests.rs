@@ -5,6 +5,7 @@ mod dry_runs;
 mod finalizing;
 mod managers;
 mod remembering;
+mod rounds;
 mod selecting;
 mod server;
 mod throttling;
