@@ -38,10 +38,13 @@ use crate::{
 pub(crate) async fn run(context: &Context, id: &ObjectId, attempt: Attempt) -> Next {
     let mut round = 1;
     loop {
-        match steps(context, id, round, &attempt).await {
-            Ok(ControlFlow::Break(next)) => return next,
-            Ok(ControlFlow::Continue(())) => round += 1,
-            Err(stopped) => return stopped.report(&attempt).await,
+        let ended = match steps(context, id, round, &attempt).await {
+            Ok(ended) => ended,
+            Err(stopped) => stopped.report(&attempt).await,
+        };
+        match ended {
+            ControlFlow::Break(next) => return next,
+            ControlFlow::Continue(()) => round += 1,
         }
     }
 }

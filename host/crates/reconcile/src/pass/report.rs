@@ -262,6 +262,10 @@ async fn write_status(
     match context.shared.writer.status(target, write).await {
         Ok(written) => {
             context.note_written(&id, &id, "status", &written);
+            let epoch = context.active.current();
+            if epoch.serving.plugin.manifest().reads_own_status {
+                context.registration.trigger([id], Cause::ParentStatus);
+            }
             Ok(())
         }
         Err(error) => {

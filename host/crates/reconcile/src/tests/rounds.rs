@@ -148,3 +148,18 @@ async fn a_pass_ends_after_its_children_while_an_edit_waits() {
     assert_eq!(reconciler.pass(&parent("a"), attempt).await, SETTLED);
     assert_eq!(writes(&world), WRITES);
 }
+
+#[tokio::test]
+async fn an_own_status_is_a_trigger_for_a_plugin_that_reads_it() {
+    let description = innkeeper_sandbox::testing::Description {
+        reads_own_status: true,
+        ..Default::default()
+    };
+    let (world, reconciler) = listed(saying("hello").describing(description)).await;
+    pass(&reconciler, "a").await;
+    assert_eq!(triggered(&reconciler, "a").await, Cause::ParentStatus);
+    pass(&reconciler, "a").await;
+    assert_eq!(writes(&world), WRITES);
+    world.put_parent("b", 1);
+    triggered(&reconciler, "b").await;
+}
