@@ -53,6 +53,9 @@ const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the
 /// The exit code of a process after a panic in Rust.
 const PANICKED: i32 = 101;
 
+/// The most address space of a process, in bytes: enough for an ordinary component of about 6 MB.
+pub(super) const MEMORY_BYTES_MAX: u64 = 2 << 30;
+
 /// The bounds of one compiling process, and the number of such processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileBounds {
@@ -75,9 +78,6 @@ impl CompileBounds {
     ///
     /// Compilers get at most half of the memory: the kernel may end all processes of a container that uses up its memory.
     pub fn on(processors: NonZeroU32, memory_bytes_max: Option<u64>) -> Self {
-        // Enough for an ordinary component of about 6 MB, by the measure above.
-        const MEMORY_BYTES_MAX: u64 = 2 << 30;
-
         let share = memory_bytes_max.map_or(u64::MAX, |bytes| bytes / 2);
         let each = share.min(MEMORY_BYTES_MAX);
         let fit = share.checked_div(each).unwrap_or(0);

@@ -2,8 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::process::MEMORY_BYTES_MAX;
+
 /// The remedy for a component that exceeds a limit.
 const SMALLER: &str = "make it smaller, its largest functions first";
+
+/// Returns the remedy for lack of memory. Less than the most that compilers get is half of the container's limit.
+fn remedy(bytes_max: u64) -> String {
+    if bytes_max < MEMORY_BYTES_MAX {
+        let limit_mib = bytes_max >> 19;
+        return format!(
+            ", which is half of the memory limit of the Pod: raise resources.limits.memory of the host above {limit_mib} MiB"
+        );
+    }
+    format!(": {SMALLER}")
+}
 
 /// The reason for which a component cannot be compiled within bounds; the same bytes always have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -24,7 +37,7 @@ pub enum CompileVerdict {
     #[error("compiling the component takes more than {0} s of CPU time: {SMALLER}")]
     Cpu(u64),
     /// It takes more than this address space, in bytes.
-    #[error("compiling the component takes more than {0} bytes of memory: {SMALLER}")]
+    #[error("compiling the component takes more than {} MiB of memory{}", .0 >> 20, remedy(*.0))]
     Memory(u64),
     /// It becomes more than this native code, in bytes.
     #[error("compiling the component takes more than {0} bytes of native code: {SMALLER}")]

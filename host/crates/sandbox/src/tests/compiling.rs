@@ -167,7 +167,7 @@ fn what_takes_too_much_cpu_time_is_remembered() {
 
 #[test]
 fn what_takes_too_much_memory_is_remembered() {
-    let expected = "compiling the component takes more than 1073741824 bytes of memory: make it smaller, its largest functions first";
+    let expected = "compiling the component takes more than 1024 MiB of memory, which is half of the memory limit of the Pod: raise resources.limits.memory of the host above 2048 MiB";
     check_found(
         "echo 'memory allocation of 64 bytes failed' >&2; echo 'note: run again' >&2; kill -ABRT $$",
         expected,
