@@ -187,7 +187,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
 
 /// The CRD that a plugin brings.
 fn definition(stage: &Stage, name: &str) -> Value {
-    let mut all = stage.manifests().into_iter();
+    let mut all = stage.manifests(&[]).into_iter();
     all.find(|object| object["metadata"]["name"] == name && object["kind"] == CRD.1)
         .unwrap()
 }

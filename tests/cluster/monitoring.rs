@@ -197,20 +197,23 @@ fn o2_alerts_and_dashboard_query_only_exposed_metrics() {
     resources(&mut exposed);
     misbehaving(&mut exposed);
 
-    let alerts = manifest::load("deploy/alerts.yaml").unwrap();
+    let alerts = manifest::load("deploy/chart/files/alerts.yaml").unwrap();
     let mut found = Vec::new();
     for alert in &alerts {
         queries(alert, &mut found);
     }
     let rules = found.len();
-    for dashboard in manifest::load("deploy/dashboard.yaml").unwrap() {
+    for dashboard in manifest::load("deploy/chart/files/dashboard.yaml").unwrap() {
         for text in dashboard["data"].as_object().unwrap().values() {
             let document: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
             queries(&document, &mut found);
         }
     }
     assert!(rules >= 10 && found.len() >= rules + 10, "{found:#?}");
-    let service = manifest::load("deploy/metrics.yaml").unwrap().remove(0);
+    let mut installed = manifest::load("deploy/install.yaml").unwrap().into_iter();
+    let service = installed
+        .find(|object| object["kind"] == "Service")
+        .unwrap();
     let job = format!("job={}", service["metadata"]["name"]);
     for query in found {
         // Other controllers expose metrics of the same names, so the query must select this job.

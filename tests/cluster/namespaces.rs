@@ -1,10 +1,10 @@
-//! A host that is limited to namespaces, with only the rights that `innkeeper manifests` prints for
-//! it; and a host that writes children as service accounts.
+//! A host that is limited to namespaces, with only the rights of the chart and those that `innkeeper manifests` prints
+//! for its plugins; and a host that writes children as service accounts.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use innkeeper_tests::{
-    Host, HostOptions, Request, eventually,
+    Host, HostOptions, Request, eventually, helm,
     manifest::{self, condition},
     process::path_from_env,
     user::Kind,
@@ -30,8 +30,9 @@ const CRDS: [&str; 3] = [
 ];
 
 const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
+const VALUES: [&str; 2] = ["--set", "namespaces={a,b}"];
 
-/// The arguments of the printed Deployment about the lease.
+/// The arguments of the Deployment about the lease.
 const ELECTED: [&str; 3] = ["--leader-elect", "--lease-name", "innkeeper"];
 
 /// Returns true if a request of the host is about a namespaced kind.
@@ -46,7 +47,10 @@ fn is_namespaced(request: &Request) -> bool {
         .any(|name| request.resource.starts_with(name))
 }
 
-/// A cluster with the output of `innkeeper manifests` for a host, without the Deployment, and the
+/// The values of the chart for a host with two plugin files.
+const FILES: &str = r#"pluginFiles={"memcached":{},"backup":{}}"#;
+
+/// A cluster with the objects of the chart, without the Deployment, those that `innkeeper manifests` prints, and the
 /// host's credentials.
 struct LimitedSite {
     stage: Stage,
@@ -55,7 +59,8 @@ struct LimitedSite {
 }
 
 impl LimitedSite {
-    fn new(guests: &[&str], namespaces: &[&str], arguments: &[&str]) -> Self {
+    /// `values` are arguments of helm, and `arguments` those of `innkeeper manifests`.
+    fn new(guests: &[&str], namespaces: &[&str], values: &[&str], arguments: &[&str]) -> Self {
         let stage = Stage::full(HostOptions::with_guests(guests).unwrap().plugins);
         for name in namespaces {
             let namespace = json!({
@@ -63,7 +68,7 @@ impl LimitedSite {
             });
             stage.plane.user().apply(&namespace).unwrap();
         }
-        let applied = apply_manifests(&stage, arguments);
+        let applied = apply_manifests(&stage, values, arguments);
         let kubeconfig = kubeconfig_of(&stage, HOST_NAMESPACE);
         Self {
             stage,
@@ -78,7 +83,7 @@ impl LimitedSite {
         Host::start(&self.kubeconfig, &options).unwrap()
     }
 
-    /// The number of printed objects of a kind.
+    /// The number of applied objects of a kind.
     fn count(&self, kind: &str) -> usize {
         let mut applied = self.applied.clone();
         applied.retain(|object| object["kind"] == kind);
@@ -152,15 +157,10 @@ impl LimitedSite {
     }
 }
 
-fn apply_manifests(stage: &Stage, arguments: &[&str]) -> Vec<Value> {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.arg("manifests").args(arguments);
-    for plugin in &stage.options.plugins {
-        command.arg("--plugin").arg(plugin);
-    }
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let mut objects = manifest::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
+fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Value> {
+    let create = ["--set", "namespace.create=true"];
+    let mut objects = helm::objects(&[&create[..], values].concat()).unwrap();
+    objects.extend(stage.manifests(arguments));
     objects.retain(|object| object["kind"] != "Deployment");
     for object in &objects {
         // The API server may not serve the Plugin kind yet.
@@ -196,10 +196,11 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
     let site = LimitedSite::new(
         &["memcached", "backup"],
         &["a", "b", "c"],
-        &["--namespaces", "a,b"],
+        &["--set", "namespaces={a,b}", "--set-json", FILES],
+        &LIMITED,
     );
-    // One, for the CRDs that this host installs and watches, and for nothing else.
-    assert_eq!(site.count("ClusterRole"), 1);
+    // For the CRDs that this host watches, those that it installs for each plugin, and nothing else.
+    assert_eq!(site.count("ClusterRole"), 3);
     let host = site.host(&[&LIMITED[..], &ELECTED].concat());
     site.stage.wait_served(&host, &CRDS);
     site.stage.restart_collector();
@@ -252,7 +253,10 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
 #[test]
 fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     let arguments = ["--namespaces", "a,b", "--crds", "ignore"];
-    let site = LimitedSite::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
+    let limited = ["--set", "namespaces={a,b},pluginCrds=Ignore"];
+    let values = [&limited[..], &["--set-json", FILES]].concat();
+    let guests = ["memcached", "backup"];
+    let site = LimitedSite::new(&guests, &["a", "b", "c"], &values, &arguments);
     assert_eq!(
         site.count("ClusterRole") + site.count("ClusterRoleBinding"),
         0
@@ -283,7 +287,9 @@ fn refusal(mut host: Host) -> (Option<i32>, String) {
 
 #[test]
 fn a_missing_namespace_is_reported_with_a_remedy() {
-    let site = LimitedSite::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
+    // A host with Plugin resources may read namespaces.
+    let values = [&VALUES[..], &["--set-json", FILES]].concat();
+    let site = LimitedSite::new(&["memcached"], &["a", "b"], &values, &LIMITED);
     // The API server tells an administrator that the namespace does not exist, and an account
     // without a Role there only that it may not look.
     let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
@@ -336,13 +342,8 @@ fn site_with_account() -> (LimitedSite, Host) {
     let mut site = LimitedSite::new(
         &["memcached"],
         &["a", "teams"],
-        &[
-            "--namespaces",
-            "a",
-            "--plugin-resources",
-            "--account",
-            "memcached=teams/writer",
-        ],
+        &["--set", "namespaces={a}"],
+        &["--namespaces", "a", "--account", "memcached=teams/writer"],
     );
     site.stage.options.plugins.clear();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
@@ -438,8 +439,7 @@ fn allow_namespaces(site: &LimitedSite, allowed: bool) {
 
 #[test]
 fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
-    let arguments = ["--namespaces", "a,b", "--plugin-resources"];
-    let mut site = LimitedSite::new(&["memcached"], &["a", "b"], &arguments);
+    let mut site = LimitedSite::new(&["memcached"], &["a", "b"], &VALUES, &LIMITED);
     site.stage.options.plugins.clear();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let guests = guests.to_str().unwrap().to_owned();

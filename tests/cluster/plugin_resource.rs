@@ -48,11 +48,13 @@ fn stage() -> &'static Users {
     STAGE.get_or_init(|| {
         let plane = ControlPlane::shared();
         let admin = plane.user();
-        for path in [
-            "deploy/crds/plugins.innkeeper.dev.yaml",
-            "deploy/grant-policy.yaml",
-        ] {
-            for object in manifest::load(path).unwrap() {
+        let parts = [
+            "CustomResourceDefinition",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ];
+        for object in manifest::load("deploy/install.yaml").unwrap() {
+            if parts.iter().any(|kind| object["kind"] == *kind) {
                 admin.apply(&object).unwrap();
             }
         }

@@ -5,16 +5,14 @@
 
 use std::{
     path::PathBuf,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually, eventually_for,
+    ControlPlane, Host, HostOptions, Write, eventually, eventually_for, host,
     manifest::{self, condition, condition_status},
-    process::path_from_env,
     user::Kind,
 };
 use serde_json::{Value, json};
@@ -60,18 +58,11 @@ impl Stage {
         }
     }
 
-    /// The objects that `innkeeper manifests` prints for these plugins.
-    pub(crate) fn manifests(&self) -> Vec<Value> {
-        let binary = path_from_env("INNKEEPER_BIN").expect("the host is built");
-        let mut command = Command::new(binary);
-        command.arg("manifests");
-        for plugin in &self.options.plugins {
-            command.arg("--plugin").arg(plugin);
-        }
-        let output = command.output().expect("the host can be started");
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).expect("manifests are text");
-        manifest::parse(&text).expect("manifests are YAML")
+    /// The objects that `innkeeper manifests` prints for these plugins, without their Plugin resources.
+    pub(crate) fn manifests(&self, arguments: &[&str]) -> Vec<Value> {
+        let mut objects = host::manifests(&self.options.plugins, arguments).unwrap();
+        objects.retain(|object| object["kind"] != "Plugin");
+        objects
     }
 
     /// Starts a host as administrator.

@@ -6,7 +6,7 @@ use std::{
     fs,
 };
 
-use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::Kind};
+use innkeeper_tests::{Host, HostOptions, eventually, helm, manifest::condition, user::Kind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -125,10 +125,27 @@ fn w3_a_child_deleted_while_the_host_is_cut_off_comes_back() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
 }
 
-/// The objects that `innkeeper manifests` prints, bound to the user of the tests.
+/// The objects of the chart and those that `innkeeper manifests` prints, bound to the user of the tests.
 fn roles(stage: &Stage) -> Vec<Value> {
-    let mut objects = stage.manifests();
+    let files = r#"pluginFiles={"memcached":{},"wordpress":{}}"#;
+    let values = ["--set", "namespace.create=true", "--set-json", files];
+    let mut objects = helm::objects(&values).unwrap();
     objects.retain(|object| object["kind"] != "Deployment");
+    for role in stage.manifests(&[]) {
+        // Without controllers, no role aggregates it.
+        if role["kind"] == "ClusterRole" {
+            objects.push(json!({
+                "apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding",
+                "metadata": {"name": role["metadata"]["name"]},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": role["metadata"]["name"],
+                },
+                "subjects": [],
+            }));
+        }
+        objects.push(role);
+    }
     for object in &mut objects {
         if let Some(subjects) = object.get_mut("subjects") {
             *subjects = json!([{

@@ -3,18 +3,31 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::ExitStatus,
+    process::{Command, ExitStatus},
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    manifest::{load, root},
+    manifest::{load, parse, root},
     process::{Running, bound, path_from_env, spawn_bound},
 };
+
+/// Returns the objects that `innkeeper manifests` prints for plugins.
+pub fn manifests(plugins: &[PathBuf], arguments: &[&str]) -> Result<Vec<Value>> {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN")?);
+    let output = command
+        .arg("manifests")
+        .args(plugins)
+        .args(arguments)
+        .output()?;
+    ensure!(output.status.success(), "{output:?}");
+    parse(&String::from_utf8(output.stdout)?)
+}
 
 /// Arguments, environment and limits of a host.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +62,7 @@ impl HostOptions {
 impl HostOptions {
     /// Returns the value of `--grants` for a plugin; none if it needs no grants, or if the arguments have them.
     ///
-    /// The shipped guests have those of `deploy/`, and a test guest those in its directory.
+    /// The shipped guests have those of `examples/plugins`, and a test guest those in its directory.
     fn grants_of(&self, plugin: &Path, directory: &Path) -> Result<Option<String>> {
         let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
         let given = format!("{name}=");
@@ -61,12 +74,15 @@ impl HostOptions {
         if file.exists() {
             return Ok(Some(format!("{given}{}", file.display())));
         }
-        let deployed = load("deploy/grants.yaml")?;
-        let Some(text) = deployed[0]["data"][format!("{name}.yaml")].as_str() else {
+        let example = format!("examples/plugins/{name}.yaml");
+        if !root().join(&example).exists() {
             return Ok(None);
-        };
+        }
+        let objects = load(&example)?;
+        let plugin = objects.iter().find(|object| object["kind"] == "Plugin");
+        let grants = &plugin.unwrap_or(&Value::Null)["spec"]["grants"];
         let file = directory.join(format!("{name}.grants.yaml"));
-        fs::write(&file, text)?;
+        fs::write(&file, grants.to_string())?;
         Ok(Some(format!("{given}{}", file.display())))
     }
 }

@@ -16,6 +16,7 @@ pub mod audit;
 pub mod control_plane;
 pub mod handmade;
 pub mod harmless;
+pub mod helm;
 pub mod host;
 pub mod manifest;
 pub mod owned;

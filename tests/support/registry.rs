@@ -180,6 +180,11 @@ impl Client {
         Self::new("INNKEEPER_ORAS")
     }
 
+    /// The `crane` client of the project go-containerregistry.
+    pub fn crane() -> Result<Self> {
+        Self::new("INNKEEPER_CRANE")
+    }
+
     /// The `cosign` client of the sigstore project; only `tests/full` builds it.
     pub fn cosign() -> Result<Self> {
         Self::new("INNKEEPER_COSIGN").map(|client| client.with("COSIGN_PASSWORD", ""))

@@ -1,76 +1,233 @@
-//! Generated files in version control are up to date.
+//! Generated files in version control are up to date, and the manifests of the host fit together.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
+use expect_test::expect_file;
+use innkeeper_model::yaml;
+use innkeeper_plugin_controller::resource;
+use innkeeper_tests::{
+    helm,
+    host::manifests,
+    manifest::{self, at, root},
+    process::path_from_env,
 };
+use serde_json::{Value, json};
 
-use innkeeper_tests::{manifest::root, process::path_from_env};
-
-/// Reads all files below a directory, by their path in it.
-fn files_below(directory: &Path) -> BTreeMap<PathBuf, String> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(&next).expect("a directory can be listed") {
-            let path = entry.expect("an entry can be read").path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                let name = path
-                    .strip_prefix(directory)
-                    .expect("it lies below")
-                    .to_owned();
-                found.insert(
-                    name,
-                    fs::read_to_string(&path).expect("generated files are text"),
-                );
-            }
-        }
-    }
-    found
-}
-
-/// The files of `deploy/` that are written by hand.
-const HAND_WRITTEN: [&str; 3] = ["README.md", "alerts.yaml", "dashboard.yaml"];
+const GUESTS: [&str; 4] = ["backup", "etcd", "memcached", "wordpress"];
 
 #[test]
-fn deploy_matches_the_output_of_manifests() {
-    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
-    let fresh = tempfile::tempdir().expect("a directory can be made");
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
-    command.arg("manifests").arg("--out").arg(fresh.path());
-    for guest in ["backup", "etcd", "memcached", "wordpress"] {
-        command
-            .arg("--plugin")
-            .arg(guests.join(format!("{guest}.wasm")));
-    }
-    let output = command.output().expect("the host can be started");
-    assert!(output.status.success(), "{output:?}");
+fn the_manifests_are_those_of_the_chart() {
+    let rendered = helm::template(&["--set", "namespace.create=true"]).unwrap();
+    let header = "# Rendered from the chart. Do not edit: set the values of the chart, or edit the kustomization.\n";
+    expect_file![root().join("deploy/install.yaml")].assert_eq(&format!("{header}{rendered}"));
+}
 
-    let (fresh, mut committed) = (
-        files_below(fresh.path()),
-        files_below(&root().join("deploy")),
-    );
-    for name in HAND_WRITTEN {
-        assert!(committed.remove(Path::new(name)).is_some(), "deploy/{name}");
+#[test]
+fn the_chart_has_the_version_of_the_workspace() {
+    let chart = manifest::load("deploy/chart/Chart.yaml").unwrap().remove(0);
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_definition_of_plugins_is_that_of_the_host() {
+    let mut definition = Value::Object(resource::crd());
+    definition["metadata"]["labels"] = json!({"app.kubernetes.io/name": "innkeeper"});
+    let text = yaml::write(&[definition]).unwrap();
+    let text = format!("# Generated from the types of the host. Do not edit.\n{text}");
+    // The chart holds it as well, because Helm reads only the files below a chart.
+    for directory in ["deploy/crds", "deploy/chart/files"] {
+        let file = root().join(directory).join("plugins.innkeeper.dev.yaml");
+        expect_file![file].assert_eq(&text);
     }
-    assert!(
-        fresh.len() > 10,
-        "too few files were generated: {:?}",
-        fresh.keys()
+}
+
+/// The Plugins of the examples have exactly the role and the grants that the plugins ask for.
+#[test]
+fn the_examples_of_plugins_match_the_output_of_manifests() {
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    for guest in GUESTS {
+        let file = guests.join(format!("{guest}.wasm"));
+        let mut printed = manifests(&[file], &[]).unwrap();
+        printed.retain(|object| object["kind"] != "CustomResourceDefinition");
+        let example = manifest::load(&format!("examples/plugins/{guest}.yaml")).unwrap();
+        let mut asked = example.clone();
+        let spec = asked.last_mut().unwrap()["spec"].as_object_mut().unwrap();
+        for more in ["limits", "rollout", "config"] {
+            spec.remove(more);
+        }
+        assert_eq!(asked, printed, "examples/plugins/{guest}.yaml");
+        let spec = &example.last().unwrap()["spec"];
+        assert!(spec["limits"].is_object() && spec["rollout"].is_object());
+    }
+}
+
+fn installed(kind: &str) -> Value {
+    let objects = manifest::load("deploy/install.yaml").expect("the file can be read");
+    let found = objects.into_iter().find(|object| object["kind"] == kind);
+    found.expect("the chart has such an object")
+}
+
+fn container() -> Value {
+    at(&installed("Deployment"), "/spec/template/spec/containers/0").clone()
+}
+
+#[test]
+fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
+    let policy = &installed("NetworkPolicy")["spec"];
+    let deployment = installed("Deployment");
+    assert_eq!(policy["podSelector"], deployment["spec"]["selector"]);
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    let port = &container()["ports"][0]["name"];
+    let from = json!([{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]);
+    assert_eq!(
+        policy["ingress"],
+        json!([{"from": from, "ports": [{"port": port}]}])
     );
-    let names = |files: &BTreeMap<PathBuf, String>| files.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&fresh), names(&committed), "files of deploy/");
-    let stale: Vec<&PathBuf> = fresh
+}
+
+#[test]
+fn no_role_of_the_host_has_a_wildcard() {
+    for object in manifest::load("deploy/install.yaml").unwrap() {
+        let rules = object["rules"].to_string();
+        assert!(!rules.contains('*'), "{rules}");
+    }
+}
+
+#[test]
+fn the_pod_is_restricted() {
+    let deployment = installed("Deployment");
+    let pod = at(&deployment, "/spec/template/spec");
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(
+        pod["securityContext"]["seccompProfile"]["type"],
+        "RuntimeDefault"
+    );
+    let container = &container()["securityContext"];
+    assert_eq!(container["allowPrivilegeEscalation"], false);
+    assert_eq!(container["readOnlyRootFilesystem"], true);
+    assert_eq!(container["capabilities"], json!({"drop": ["ALL"]}));
+}
+
+#[test]
+fn o1_the_pod_is_asked_where_the_host_answers() {
+    let container = container();
+    let port = &container["ports"][0];
+    let address = format!("--admin-address=0.0.0.0:{}", port["containerPort"]);
+    let args = container["args"].as_array().unwrap();
+    assert!(args.contains(&json!(address)), "{args:?}");
+    for (probe, path) in [
+        ("startupProbe", "/livez"),
+        ("livenessProbe", "/livez"),
+        ("readinessProbe", "/readyz"),
+    ] {
+        let asked = &container[probe]["httpGet"];
+        assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
+    }
+    let objects = helm::objects(&["--set", "serviceMonitor.enabled=true"]).unwrap();
+    let of_kind = |kind: &str| {
+        objects
+            .iter()
+            .find(|object| object["kind"] == kind)
+            .unwrap()
+    };
+    let service = &of_kind("Service")["spec"]["ports"][0];
+    assert_eq!(service["targetPort"], port["name"]);
+    let endpoint = &of_kind("ServiceMonitor")["spec"]["endpoints"][0];
+    assert_eq!(endpoint["port"], service["name"]);
+}
+
+#[test]
+fn kinds_of_other_software_are_options() {
+    let kinds = |arguments: &[&str]| -> Vec<String> {
+        let objects = helm::objects(arguments).unwrap();
+        let kinds = objects
+            .iter()
+            .map(|object| object["kind"].as_str().unwrap().to_owned());
+        kinds.collect()
+    };
+    let usual = kinds(&[]);
+    let optional = ["ServiceMonitor", "PrometheusRule", "ConfigMap", "Namespace"];
+    assert!(
+        optional
+            .iter()
+            .all(|kind| !usual.contains(&(*kind).to_owned())),
+        "{usual:?}"
+    );
+    let all = "serviceMonitor.enabled=true,alerts.enabled=true,dashboard.enabled=true,namespace.create=true";
+    let all = kinds(&["--set", all]);
+    assert!(
+        optional
+            .iter()
+            .all(|kind| all.contains(&(*kind).to_owned())),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
+    assert_eq!(installed("Deployment")["spec"]["replicas"], 2);
+    let name = json!({
+        "name": "INNKEEPER_LEASE_IDENTITY",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+    });
+    let container = container();
+    assert!(container["env"].as_array().unwrap().contains(&name));
+    assert!(
+        container["args"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("--lease-name=innkeeper"))
+    );
+}
+
+/// A release of another name is another host: its account, its lease, and the roles of its plugins.
+#[test]
+fn two_releases_share_no_name() {
+    let fixed = ["template", "red", "deploy/chart", "--namespace", "red"];
+    let text = helm::run(
+        &[
+            &fixed[..],
+            &helm::IMAGE,
+            &["--set", "grantPolicy.enabled=false,crds.install=false"],
+        ]
+        .concat(),
+    );
+    let objects = manifest::parse(&text.unwrap()).unwrap();
+    for object in &objects {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        assert!(name == "red" || name.starts_with("red-"), "{name}");
+    }
+    let aggregated = objects
         .iter()
-        .filter(|(name, text)| committed[*name] != **text)
-        .map(|(name, _)| name)
-        .collect();
-    assert!(
-        stale.is_empty(),
-        "deploy/ is stale in {stale:?}: run `innkeeper manifests --plugin ... --out deploy` with the four guests"
-    );
+        .find(|object| object["aggregationRule"].is_object());
+    let label = "/aggregationRule/clusterRoleSelectors/0/matchLabels/innkeeper.dev~1aggregate-to";
+    assert_eq!(at(aggregated.unwrap(), label), "red");
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_refused_by_its_name() {
+    let cases: [(&[&str], &str); 5] = [
+        (&[], "missing property 'repository'"),
+        (&["--set", "image.repository="], "/image/repository"),
+        (
+            &["--set", "replica=3"],
+            "additional properties 'replica' not allowed",
+        ),
+        (&["--set", "pluginCrds=Keep"], "/pluginCrds"),
+        (&["--set", "namespaces={A}"], "/namespaces/0"),
+    ];
+    for (values, part) in cases {
+        let image: &[&str] = if part.contains("repository") {
+            &[]
+        } else {
+            &helm::IMAGE
+        };
+        let arguments = [&["template", "deploy/chart"], image, values].concat();
+        let error = format!("{:#}", helm::run(&arguments).unwrap_err());
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+}
+
+#[test]
+fn the_chart_passes_the_checks_of_helm() {
+    helm::run(&[&["lint", "deploy/chart", "--strict"], &helm::IMAGE[..]].concat()).unwrap();
 }

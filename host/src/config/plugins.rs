@@ -71,7 +71,7 @@ pub struct PluginArgs {
     pub cache_dir: PathBuf,
     /// Largest size of the cache directory, in MiB, 16 to 1048576. Beyond it, the least recently used components are
     /// removed, but never those of active and last good revisions.
-    // Half of the volume in `deploy/`, because a component that is being compiled comes on top.
+    // Half of the volume in the chart, because a component that is being compiled comes on top.
     #[arg(
         long = "cache-size",
         value_name = "MIB",

@@ -12,7 +12,7 @@ pub type Namespaces = Vec<String>;
 #[command(next_help_heading = "Cluster")]
 pub struct ScopeArgs {
     /// Watch and write in these namespaces only: parents elsewhere have no passes, and reads of other namespaces are
-    /// refused. Roles in these namespaces are enough; `innkeeper manifests --namespaces` prints them
+    /// refused. Roles in these namespaces are enough; the chart and `innkeeper manifests --namespaces` make them
     /// [default: all namespaces].
     #[arg(
         long,

@@ -1,23 +1,18 @@
-//! The rights of the host: those for its plugins, which follow from their grants, and those for itself.
+//! The rights of the host for a plugin, which follow from its grants.
 //!
-//! Server-side apply requires `patch`, and `create` as well if the object does not exist. Both requests have the name of
-//! the object, so `create` can be limited to names here.
-//! Roles are bound in the whole cluster, because parents are reconciled in every namespace. A host that is limited to
-//! namespaces has Roles in them, and a ClusterRole only for cluster-scoped objects.
+//! Parents are reconciled in every namespace, so the rights are a ClusterRole. The host's own role aggregates it by its
+//! label. A host that is limited to namespaces has Roles in them, and a ClusterRole only for cluster-scoped objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, Resource, Scope};
-use innkeeper_plugin_controller::resource;
-use innkeeper_reconcile::INVENTORY;
+use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, LABEL_AGGREGATE, Resource, Scope};
 use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
 use super::Granted;
-use crate::{
-    config::{Definitions, ManifestsArgs, ResourceArgs},
-    run::HASH_KEY_SECRET,
-};
+use crate::config::{Definitions, ManifestsArgs};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The namespace of events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
@@ -25,106 +20,6 @@ const EVENTS_NAMESPACE: &str = "default";
 /// The verbs of children. They include `delete` for all kinds, because each answer decides which children are retained.
 const CHILD_VERBS: [&str; 6] = ["create", "delete", "get", "list", "patch", "watch"];
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
-
-/// Returns account, roles and bindings of the host itself.
-pub(super) fn host(args: &ManifestsArgs, crds: &[&str], plugins: &[Granted<'_>]) -> Vec<Value> {
-    let (namespace, host) = (&args.namespace, args.subject());
-    let mut objects = vec![json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": args.name, "namespace": namespace, "labels": args.labels()},
-    })];
-    let rules = everywhere_rules(args, crds);
-    if !rules.is_empty() {
-        objects.extend(bound(args, &args.name, None, rules, &host));
-    }
-    let rules = own_rules(args);
-    objects.extend(bound(args, &args.name, Some(namespace), rules, &host));
-    let events = || rule("events.k8s.io", "events", &["create", "patch"]);
-    for name in args.namespaces.iter().flatten() {
-        let rules = vec![events(), named("", "namespaces", &["get"], &[name])];
-        let role = format!("{}-namespace", args.name);
-        objects.extend(bound(args, &role, Some(name), rules, &host));
-    }
-    let mut parents = plugins.iter().flat_map(|plugin| &plugin.manifest.parents);
-    if args.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
-        let role = format!("{}-events", args.name);
-        let rules = vec![events()];
-        objects.extend(bound(args, &role, Some(EVENTS_NAMESPACE), rules, &host));
-    }
-    objects
-}
-
-/// Returns the rules for the host itself in the whole cluster.
-fn everywhere_rules(args: &ManifestsArgs, crds: &[&str]) -> Vec<Value> {
-    let is_limited = args.namespaces.is_some();
-    let has_definitions = args.crds == Definitions::Install;
-    let mut rules = Vec::new();
-    if has_definitions {
-        // A new or removed kind must be known at once.
-        rules.push(rule(
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            &["list", "watch"],
-        ));
-    }
-    if !is_limited {
-        rules.push(rule("events.k8s.io", "events", &["create", "patch"]));
-    }
-    if !is_limited || args.resources().is_some() {
-        rules.extend([
-            rule(
-                resource::GROUP,
-                "plugins",
-                &["get", "list", "patch", "watch"],
-            ),
-            rule(resource::GROUP, "plugins/status", &["patch"]),
-            // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
-            // deletion.
-            rule(resource::GROUP, "plugins/finalizers", &["update"]),
-            // A Plugin may select parents by the labels of their namespaces. The host also checks its own namespace
-            // before it creates its key there. Only a host outside of the cluster creates the namespace.
-            rule("", "namespaces", &READ_VERBS),
-        ]);
-    }
-    if has_definitions && !crds.is_empty() {
-        rules.push(named(
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            &["create", "get", "patch"],
-            crds,
-        ));
-    }
-    rules
-}
-
-/// Returns the rules for the host in its own namespace.
-fn own_rules(args: &ManifestsArgs) -> Vec<Value> {
-    let kept = ["create", "get", "patch"];
-    let mut rules = vec![
-        named("", "secrets", &kept, &[HASH_KEY_SECRET]),
-        named("", "configmaps", &kept, &[INVENTORY]),
-        named("coordination.k8s.io", "leases", &kept, &[&args.name]),
-    ];
-    if args.namespaces.is_some() {
-        // The API server authorizes a request for a namespace within that namespace, so a Role is enough.
-        rules.push(named("", "namespaces", &["get"], &[&args.namespace]));
-    }
-    if let Some(ResourceArgs {
-        secrets,
-        config_maps,
-        ..
-    }) = args.resources()
-    {
-        for (resource, names) in [("secrets", secrets), ("configmaps", config_maps)] {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            if !names.is_empty() {
-                rules.push(named("", resource, &["get"], &names));
-            }
-        }
-    }
-    rules
-}
 
 /// Returns the roles and bindings for one plugin: those of the host, and those of the account that writes its children.
 pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) -> Vec<Value> {
@@ -135,10 +30,28 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
     } else {
         &CHILD_VERBS
     };
-    let host = args.subject();
+    let host = json!({"kind": "ServiceAccount", "name": args.name, "namespace": args.namespace});
     let permissions = of_host(plugin, verbs);
-    let rules_in = |is_asked: fn(Scope) -> bool| rules(&permissions, kinds, is_asked);
-    let mut objects = where_it_sees(args, &name, &host, rules_in);
+    let rules_in = |is_asked: fn(Scope) -> bool| {
+        let mut rules = rules(&permissions, kinds, is_asked);
+        if is_asked(Scope::Cluster) && args.crds == Definitions::Install {
+            rules.extend(of_definitions(plugin));
+        }
+        rules
+    };
+    let mut objects = if args.namespaces.is_some() {
+        where_it_sees(args, &name, &host, rules_in)
+    } else {
+        let mut role = role(args, &name, None, &rules_in(|_| true));
+        role["metadata"]["labels"][LABEL_AGGREGATE] = args.name.as_str().into();
+        vec![role]
+    };
+    let mut parents = plugin.manifest.parents.iter();
+    if args.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
+        let rules = vec![rule("events.k8s.io", "events", &["create", "patch"])];
+        let role = format!("{}-events", args.name);
+        objects.extend(bound(args, &role, Some(EVENTS_NAMESPACE), &rules, &host));
+    }
     let Some(account) = account else {
         return objects;
     };
@@ -151,7 +64,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         "metadata": {
             "name": account.name,
             "namespace": account.namespace,
-            "labels": args.labels(),
+            "labels": labels(args),
             "annotations": {ANNOTATION_PLUGINS: plugin.manifest.name.as_str()},
         },
     }));
@@ -170,7 +83,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         &[&account.name],
     )];
     let role = format!("{name}-account");
-    objects.extend(bound(args, &role, Some(&account.namespace), rules, &host));
+    objects.extend(bound(args, &role, Some(&account.namespace), &rules, &host));
     objects
 }
 
@@ -182,16 +95,16 @@ fn where_it_sees(
     rules: impl Fn(fn(Scope) -> bool) -> Vec<Value>,
 ) -> Vec<Value> {
     let Some(limited) = &args.namespaces else {
-        return bound(args, name, None, rules(|_| true), subject);
+        return bound(args, name, None, &rules(|_| true), subject);
     };
     let mut objects = Vec::new();
     let everywhere = rules(|scope| scope == Scope::Cluster);
     if !everywhere.is_empty() {
-        objects.extend(bound(args, name, None, everywhere, subject));
+        objects.extend(bound(args, name, None, &everywhere, subject));
     }
     let rules = rules(|scope| scope == Scope::Namespaced);
     for namespace in limited.iter().filter(|_| !rules.is_empty()) {
-        objects.extend(bound(args, name, Some(namespace), rules.clone(), subject));
+        objects.extend(bound(args, name, Some(namespace), &rules, subject));
     }
     objects
 }
@@ -201,32 +114,48 @@ fn bound(
     args: &ManifestsArgs,
     name: &str,
     namespace: Option<&str>,
-    rules: Vec<Value>,
+    rules: &[Value],
     subject: &Value,
 ) -> Vec<Value> {
-    const GROUP: &str = "rbac.authorization.k8s.io";
-
-    let mut metadata = json!({"name": name, "labels": args.labels()});
-    let mut kind = "ClusterRole";
-    if let Some(namespace) = namespace {
-        metadata["namespace"] = namespace.into();
-        kind = "Role";
+    let role = role(args, name, namespace, rules);
+    let mut binding = role.clone();
+    let kind = role["kind"].as_str().unwrap_or_default();
+    binding["kind"] = format!("{kind}Binding").into();
+    binding["roleRef"] = json!({"apiGroup": GROUP, "kind": kind, "name": name});
+    binding["subjects"] = json!([subject]);
+    if let Some(fields) = binding.as_object_mut() {
+        fields.remove("rules");
     }
-    vec![
-        json!({
-            "apiVersion": format!("{GROUP}/v1"),
-            "kind": kind,
-            "metadata": metadata,
-            "rules": rules,
-        }),
-        json!({
-            "apiVersion": format!("{GROUP}/v1"),
-            "kind": format!("{kind}Binding"),
-            "metadata": metadata,
-            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
-            "subjects": [subject],
-        }),
-    ]
+    vec![role, binding]
+}
+
+/// Returns a role in a namespace or in the whole cluster.
+fn role(args: &ManifestsArgs, name: &str, namespace: Option<&str>, rules: &[Value]) -> Value {
+    let mut role = json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels(args)},
+        "rules": rules,
+    });
+    if let Some(namespace) = namespace {
+        role["kind"] = "Role".into();
+        role["metadata"]["namespace"] = namespace.into();
+    }
+    role
+}
+
+/// Returns the labels of everything that belongs to the host.
+fn labels(args: &ManifestsArgs) -> Value {
+    json!({"app.kubernetes.io/name": "innkeeper", "app.kubernetes.io/instance": args.name})
+}
+
+/// Returns the rule to install and maintain the definitions of a plugin; none if it has none.
+fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
+    let definitions = plugin.definitions();
+    let names: Vec<&str> = definitions.keys().map(String::as_str).collect();
+    let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let is_any = !names.is_empty();
+    is_any.then(|| named(group, resource, &["create", "get", "patch"], &names))
 }
 
 /// A permission: a kind, the part of its objects, such as `/status`, and verbs.
@@ -234,7 +163,9 @@ type Permission<'a> = (&'a Gvk, &'static str, &'a [&'static str]);
 
 /// Returns the permissions of the host for a plugin.
 fn of_host<'a>(plugin: &'a Granted<'_>, of_children: &'a [&'static str]) -> Vec<Permission<'a>> {
-    let Granted { manifest, grants } = plugin;
+    let Granted {
+        manifest, grants, ..
+    } = plugin;
     let parents = plugin.parents().flat_map(|parent| -> [Permission<'_>; 3] {
         [
             // The finalizer is added by a patch of the parent.

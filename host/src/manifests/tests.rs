@@ -61,26 +61,34 @@ fn pond() -> Manifest {
     }
 }
 
-fn all_files() -> Vec<ManifestFile> {
-    files_of(&BTreeMap::new())
+fn documents_of(given: &Manifest, grants: Option<Value>, more: &[&str]) -> Vec<Document> {
+    let grants = grants.map(|grants| match grants {
+        Value::Object(grants) => (given.name.to_string(), grants),
+        other => panic!("{other}"),
+    });
+    let source = json!({"file": {"path": "pond.wasm"}});
+    let granted = Granted::new(given, &source, &grants.into_iter().collect()).unwrap();
+    documents(&[granted], &setup(more))
 }
 
-fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<ManifestFile> {
-    let pond = pond();
-    let granted = Granted::new(&pond, grants).unwrap();
-    files(&[granted], &setup(&[])).unwrap()
+fn text_of(documents: &[Document]) -> String {
+    let texts: Vec<String> = documents.iter().map(|one| one.text().unwrap()).collect();
+    texts.join("---\n")
 }
 
-/// The first object of a file of the host.
-fn of_host(template: host::Template, more: &[&str]) -> Value {
-    let pond = pond();
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let mut file = host::file(template, &[granted], &setup(more)).unwrap();
-    file.documents.remove(0)
+/// The resources of all rules in the roles of a kind.
+fn resources(documents: &[Document], kind: &str) -> BTreeSet<String> {
+    documents
+        .iter()
+        .filter(|document| document.object["kind"] == kind)
+        .flat_map(|role| role.object["rules"].as_array().unwrap())
+        .flat_map(|rule| rule["resources"].as_array().unwrap())
+        .map(|resource| resource.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn setup(more: &[&str]) -> ManifestsArgs {
-    let fixed = "innkeeper manifests --plugin pond.wasm --namespace inn --image innkeeper:1";
+    let fixed = "innkeeper manifests pond.wasm --namespace inn";
     let arguments = fixed.split(' ').chain(more.iter().copied());
     match config::read(arguments.map(Into::into)).unwrap().command {
         Command::Manifests(args) => args,
@@ -88,52 +96,74 @@ fn setup(more: &[&str]) -> ManifestsArgs {
     }
 }
 
-fn file(path: &str) -> String {
-    let files = all_files();
-    let file = files.into_iter().find(|file| file.path == path).unwrap();
-    yaml::write(&file.documents).unwrap()
-}
-
 #[test]
 fn a_plugin_gets_what_it_asks_for_and_no_more() {
-    expect_file!["tests/rbac-pond.yaml"].assert_eq(&file("rbac-pond.yaml"));
+    let documents = documents_of(&pond(), None, &[]);
+    expect_file!["tests/pond.yaml"].assert_eq(&text_of(&documents));
 }
 
 #[test]
 fn a_plugin_gets_what_it_is_granted_and_no_more() {
-    let Value::Object(grants) = json!({
+    let grants = json!({
         "parents": [{"group": "example.com", "kind": "Pond"}],
         "children": [
             {"kind": "Service"},
             {"group": "rbac.authorization.k8s.io", "kind": "Role", "privileged": true},
             {"group": "apps", "kind": "StatefulSet"},
         ],
-    }) else {
-        panic!("an object")
-    };
-    let files = files_of(&BTreeMap::from([("pond".to_owned(), grants)]));
-    let rbac = files.iter().find(|file| file.path == "rbac-pond.yaml");
-    let rules = rbac.unwrap().documents[0]["rules"].as_array().unwrap();
-    let resources: Vec<&str> = rules
-        .iter()
-        .flat_map(|rule| rule["resources"].as_array().unwrap())
-        .filter_map(Value::as_str)
-        .collect();
+    });
+    let documents = documents_of(&pond(), Some(grants), &[]);
     let expected = [
-        "services",
+        "customresourcedefinitions",
         "ponds",
         "ponds/finalizers",
         "ponds/status",
         "roles",
+        "services",
     ];
-    let expected: BTreeSet<&str> = expected.into();
-    assert_eq!(resources.into_iter().collect::<BTreeSet<_>>(), expected);
+    let expected: BTreeSet<String> = expected.map(str::to_owned).into();
+    assert_eq!(resources(&documents, "ClusterRole"), expected);
 }
 
 #[test]
-fn plugins_in_the_image_get_their_grants_from_a_mounted_file() {
-    let manifest = pond();
-    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
+fn the_role_is_aggregated_by_its_host_and_bound_by_no_other_object() {
+    let documents = documents_of(&pond(), None, &["--name", "red"]);
+    assert_eq!(of_kind(&documents, "ClusterRole"), ["/red-plugin-pond"]);
+    assert_eq!(of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
+    let mut roles = documents
+        .iter()
+        .filter(|one| one.object["kind"] == "ClusterRole");
+    let labels = &roles.next().unwrap().object["metadata"]["labels"];
+    assert_eq!(labels["innkeeper.dev/aggregate-to"], "red");
+}
+
+#[test]
+fn the_values_of_secrets_and_kinds_of_kubernetes_are_comments_with_their_reason() {
+    let mut pond = pond();
+    pond.reads[0].access = Access::Full;
+    pond.parents.push(ParentKind {
+        kind: Gvk::new("apps", "v1", "DaemonSet"),
+        plural: "daemonsets".to_owned(),
+        scope: Scope::Namespaced,
+    });
+    let documents = documents_of(&pond, None, &[]);
+    let comments = documents.last().unwrap().comments.join("\n");
+    for part in [
+        "Not granted: it shows the values of Secrets. To grant it, add this to reads of spec.grants",
+        "- access: full\n  group: \"\"\n  kind: Secret",
+        "Not granted: its parents are objects of Kubernetes itself. To grant it, add this to parents",
+        "- builtin: true\n  group: apps\n  kind: DaemonSet",
+        "Not granted: it is a privileged kind, with which a plugin can take over the cluster. To grant it, add this to children",
+    ] {
+        assert!(comments.contains(part), "{part} is not in:\n{comments}");
+    }
+    assert!(!resources(&documents, "ClusterRole").contains("daemonsets"));
+}
+
+#[test]
+fn the_printed_grants_are_read_as_they_were_made() {
+    let (manifest, source) = (pond(), Value::Null);
+    let granted = Granted::new(&manifest, &source, &BTreeMap::new()).unwrap();
     let text = granted.file().unwrap();
     expect![[r#"
         # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
@@ -169,48 +199,9 @@ fn plugins_in_the_image_get_their_grants_from_a_mounted_file() {
     let Ok([Value::Object(given)]) = <[Value; 1]>::try_from(yaml::read(&text).unwrap()) else {
         panic!("{text}")
     };
-    let again = Granted::new(&manifest, &BTreeMap::from([("pond".to_owned(), given)])).unwrap();
+    let again = BTreeMap::from([("pond".to_owned(), given)]);
+    let again = Granted::new(&manifest, &source, &again).unwrap();
     assert_eq!(again.grants, granted.grants);
-}
-
-#[test]
-fn the_deployment_mounts_the_grants_and_hands_them_over() {
-    let manifest = pond();
-    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
-    let text = granted.file().unwrap();
-    let files = all_files();
-    let file = files
-        .iter()
-        .find(|file| file.path == "grants.yaml")
-        .unwrap();
-    assert_eq!(file.documents[0]["data"]["pond.yaml"], text);
-    let name = &file.documents[0]["metadata"]["name"];
-    let deployment = of_host(host::DEPLOYMENT, &[]);
-    let pod = &deployment["spec"]["template"]["spec"];
-    let container = &pod["containers"][0];
-    let args = container["args"].to_string();
-    assert!(
-        args.contains(r#""--grants","pond=/grants/pond.yaml""#),
-        "{args}"
-    );
-    let volumes = pod["volumes"].as_array().unwrap();
-    let volume = volumes.iter().find(|one| one["configMap"]["name"] == *name);
-    let mounts = container["volumeMounts"].as_array().unwrap();
-    let mount = mounts
-        .iter()
-        .find(|one| one["mountPath"] == "/grants")
-        .unwrap();
-    assert_eq!(mount["name"], volume.unwrap()["name"]);
-}
-
-#[test]
-fn plugin_resources_state_their_grants_themselves() {
-    let pond = pond();
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&["--plugin-resources"])).unwrap();
-    assert!(files.iter().all(|file| file.path != "grants.yaml"));
-    let args = of_host(host::DEPLOYMENT, &["--plugin-resources"]).to_string();
-    assert!(!args.contains("--grants"), "{args}");
 }
 
 #[test]
@@ -224,167 +215,18 @@ fn the_definition_of_plugins_is_the_hosts() {
     };
     let mut pond = pond();
     pond.crds.push(crd);
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&[])).unwrap();
-    let path = "crds/plugins.innkeeper.dev.yaml";
-    let own: Vec<&ManifestFile> = files.iter().filter(|file| file.path == path).collect();
-    assert_eq!(own.len(), 1);
-    assert_eq!(own[0].documents[0]["spec"]["names"]["kind"], "Plugin");
-}
-
-#[test]
-fn the_host_gets_what_it_needs() {
-    expect_file!["tests/rbac.yaml"].assert_eq(&file("rbac.yaml"));
-}
-
-#[test]
-fn everything_is_in_the_kustomization() {
-    expect![[r"
-        apiVersion: kustomize.config.k8s.io/v1beta1
-        kind: Kustomization
-        resources:
-        - namespace.yaml
-        - crds/plugins.innkeeper.dev.yaml
-        - crds/ponds.example.com.yaml
-        - grant-policy.yaml
-        - rbac.yaml
-        - rbac-pond.yaml
-        - grants.yaml
-        - deployment.yaml
-        - metrics.yaml
-        - network-policy.yaml
-    "]]
-    .assert_eq(&file("kustomization.yaml"));
-}
-
-#[test]
-fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
-    let policy = &of_host(host::NETWORK_POLICY, &[])["spec"];
-    let pod = &of_host(host::DEPLOYMENT, &[])["spec"]["template"];
-    assert_eq!(
-        policy["podSelector"]["matchLabels"],
-        pod["metadata"]["labels"]
-    );
-    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
-    let port = &pod["spec"]["containers"][0]["ports"][0]["name"];
-    let from = json!([{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]);
-    assert_eq!(
-        policy["ingress"],
-        json!([{"from": from, "ports": [{"port": port}]}])
-    );
-}
-
-#[test]
-fn custom_resources_carry_the_label_of_their_plugin() {
-    expect![[r"
-        apiVersion: apiextensions.k8s.io/v1
-        kind: CustomResourceDefinition
-        metadata:
-          labels:
-            innkeeper.dev/plugin: pond
-          name: ponds.example.com
-        spec:
-          group: example.com
-          names:
-            kind: Pond
-            plural: ponds
-          scope: Namespaced
-    "]]
-    .assert_eq(&file("crds/ponds.example.com.yaml"));
+    let documents = documents_of(&pond, None, &[]);
+    let definitions = of_kind(&documents, "CustomResourceDefinition");
+    assert_eq!(definitions, ["/ponds.example.com"]);
+    assert!(!text_of(&documents).contains("plugins.innkeeper.dev"));
 }
 
 #[test]
 fn nothing_is_allowed_by_a_wildcard() {
-    for file in all_files() {
-        if !file.path.starts_with("rbac") {
-            continue;
-        }
-        let text = yaml::write(&file.documents).unwrap();
-        assert!(!text.contains('*'), "{}: {text}", file.path);
+    for document in documents_of(&pond(), None, &[]) {
+        let rules = document.object["rules"].to_string();
+        assert!(!rules.contains('*'), "{rules}");
     }
-}
-
-#[test]
-fn the_pod_is_restricted() {
-    let deployment = of_host(host::DEPLOYMENT, &[]);
-    let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(
-        pod["securityContext"]["seccompProfile"]["type"],
-        "RuntimeDefault"
-    );
-    let container = &pod["containers"][0]["securityContext"];
-    assert_eq!(container["allowPrivilegeEscalation"], false);
-    assert_eq!(container["capabilities"], json!({"drop": ["ALL"]}));
-}
-
-#[test]
-fn o1_the_pod_is_asked_where_the_host_answers() {
-    let deployment = of_host(host::DEPLOYMENT, &[]);
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let port = &container["ports"][0];
-    let address = format!("0.0.0.0:{}", port["containerPort"]);
-    let args = container["args"].as_array().unwrap();
-    assert!(args.contains(&json!(address)), "{args:?}");
-    for (probe, path) in [
-        ("startupProbe", "/livez"),
-        ("livenessProbe", "/livez"),
-        ("readinessProbe", "/readyz"),
-    ] {
-        let asked = &container[probe]["httpGet"];
-        assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
-    }
-    let service = of_host(host::METRICS, &[]);
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    let monitor = of_host(host::SERVICE_MONITOR, &[]);
-    assert_eq!(
-        monitor["spec"]["endpoints"][0]["port"],
-        service["spec"]["ports"][0]["name"]
-    );
-}
-
-#[test]
-fn what_most_clusters_do_not_know_is_not_applied() {
-    let of_kind = |file: &ManifestFile, kind| {
-        file.documents
-            .iter()
-            .any(|document| document["kind"] == kind)
-    };
-    for file in all_files() {
-        if of_kind(&file, "ServiceMonitor") {
-            assert!(!file.is_applied, "{}", file.path);
-        }
-    }
-}
-
-#[test]
-fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
-    let deployment = of_host(host::DEPLOYMENT, &[]);
-    assert_eq!(deployment["spec"]["replicas"], 2);
-    let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
-    let name = json!({
-        "name": "INNKEEPER_LEASE_IDENTITY",
-        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
-    });
-    assert!(env.as_array().unwrap().contains(&name), "{env}");
-}
-
-#[test]
-fn files_of_plugins_that_are_gone_are_removed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut all = all_files();
-    write_files(directory.path(), &all).unwrap();
-    fs::write(directory.path().join("README.md"), "by hand").unwrap();
-    all.retain(|file| !file.path.starts_with("crds/"));
-    write_files(directory.path(), &all).unwrap();
-    assert!(
-        !directory
-            .path()
-            .join("crds/ponds.example.com.yaml")
-            .exists()
-    );
-    assert!(directory.path().join("README.md").exists());
-    assert!(directory.path().join("rbac-pond.yaml").exists());
 }
 
 fn failure(args: &ManifestsArgs) -> (Exit, String) {
@@ -402,7 +244,7 @@ fn failure(args: &ManifestsArgs) -> (Exit, String) {
 #[test]
 fn rejects_load_artifact() {
     let args = ManifestsArgs {
-        plugins: vec!["/nowhere/pond.wasm".into()],
+        plugins: vec![Inspected::File("/nowhere/pond.wasm".into())],
         ..setup(&[])
     };
     let (exit, message) = failure(&args);
@@ -410,29 +252,13 @@ fn rejects_load_artifact() {
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 
-#[test]
-fn without_crds_there_are_no_rights_to_make_any() {
-    let rights = |crds: &[&str]| {
-        access::host(&setup(&[]), crds, &[])[1]["rules"]
-            .as_array()
-            .unwrap()
-            .len()
-    };
-    assert_eq!(rights(&[]) + 1, rights(&["ponds.example.com"]));
-}
-
 /// The objects of some kind as `namespace/name`.
-fn of_kind(files: &[ManifestFile], kind: &str) -> Vec<String> {
-    let documents = files.iter().flat_map(|file| &file.documents);
-    let of_kind = documents.filter(|document| document["kind"] == kind);
-    let text = |document: &Value| {
-        let text = |field: &str| document["metadata"][field].as_str().map(str::to_owned);
-        let (namespace, name) = (text("namespace"), text("name"));
-        format!(
-            "{}/{}",
-            namespace.unwrap_or_default(),
-            name.unwrap_or_default()
-        )
+fn of_kind(documents: &[Document], kind: &str) -> Vec<String> {
+    let objects = documents.iter().map(|document| &document.object);
+    let of_kind = objects.filter(|object| object["kind"] == kind);
+    let text = |object: &Value| {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        format!("{}/{}", text("namespace"), text("name"))
     };
     of_kind.map(text).collect()
 }
@@ -442,47 +268,19 @@ const WITHOUT_CRDS: [&str; 4] = ["--namespaces", "a,b", "--crds", "ignore"];
 
 #[test]
 fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
-    let pond = pond();
-    let files = |arguments: &[&str]| {
-        let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-        files(&[granted], &setup(arguments)).unwrap()
-    };
-    let all = files(&LIMITED);
-    let roles = [
-        "inn/innkeeper",
-        "a/innkeeper-namespace",
-        "b/innkeeper-namespace",
-        "a/innkeeper-plugin-pond",
-        "b/innkeeper-plugin-pond",
-    ];
-    assert_eq!(of_kind(&all, "Role"), roles);
-    assert_eq!(of_kind(&all, "RoleBinding"), roles);
-    assert_eq!(of_kind(&all, "ClusterRole"), ["/innkeeper"]);
-    let all_of_it = all.iter().flat_map(|file| &file.documents);
-    let allowed: Vec<&Value> = all_of_it
-        .filter(|document| document["kind"] == "ClusterRole")
-        .flat_map(|role| role["rules"].as_array().unwrap())
-        .flat_map(|rule| rule["resources"].as_array().unwrap())
-        .collect();
-    assert_eq!(
-        allowed,
-        ["customresourcedefinitions", "customresourcedefinitions"]
-    );
+    let documents = documents_of(&pond(), None, &LIMITED);
+    let roles = ["a/innkeeper-plugin-pond", "b/innkeeper-plugin-pond"];
+    assert_eq!(of_kind(&documents, "Role"), roles);
+    assert_eq!(of_kind(&documents, "RoleBinding"), roles);
+    let everywhere = resources(&documents, "ClusterRole");
+    let definitions = "customresourcedefinitions".to_owned();
+    assert_eq!(everywhere, BTreeSet::from([definitions]));
 
-    let all = files(&WITHOUT_CRDS);
-    assert_eq!(
-        of_kind(&all, "ClusterRole"),
-        [""; 0],
-        "nothing is left for one"
-    );
-    assert_eq!(of_kind(&all, "ClusterRoleBinding"), [""; 0]);
-    assert_eq!(of_kind(&all, "Role"), roles);
-    let deployment = of_host(host::DEPLOYMENT, &WITHOUT_CRDS);
-    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
-    assert!(
-        args.contains(r#""--namespaces","a,b","--crds","ignore","--lease-name","innkeeper""#),
-        "{args}"
-    );
+    let documents = documents_of(&pond(), None, &WITHOUT_CRDS);
+    assert_eq!(of_kind(&documents, "ClusterRole"), [""; 0]);
+    assert_eq!(of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
+    assert_eq!(of_kind(&documents, "Role"), roles);
+    assert_eq!(documents.last().unwrap().object["spec"]["crds"], "Ignore");
 }
 
 #[test]
@@ -499,81 +297,25 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         plural: "seas".to_owned(),
         scope: Scope::Cluster,
     });
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&WITHOUT_CRDS)).unwrap();
-    let mut resources: Vec<String> = files
-        .iter()
-        .flat_map(|file| &file.documents)
-        .filter(|document| document["kind"] == "ClusterRole")
-        .flat_map(|role| role["rules"].as_array().unwrap())
-        .flat_map(|rule| rule["resources"].as_array().unwrap())
-        .map(|resource| resource.as_str().unwrap().to_owned())
-        .collect();
-    resources.sort();
-    assert_eq!(
-        resources,
-        ["seas", "seas/finalizers", "seas/status", "storageclasses"]
-    );
+    let documents = documents_of(&pond, None, &WITHOUT_CRDS);
+    let expected = ["seas", "seas/finalizers", "seas/status", "storageclasses"];
+    let expected: BTreeSet<String> = expected.map(str::to_owned).into();
+    assert_eq!(resources(&documents, "ClusterRole"), expected);
     // Events about cluster-scoped objects are in this namespace.
-    assert!(of_kind(&files, "Role").contains(&"default/innkeeper-events".to_owned()));
-}
-
-#[test]
-fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
-    let pond = pond();
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let resources = "--name red --plugin-resources --plugin-selector team=a --source-secret pull --source-config-map pond";
-    let resources: Vec<&str> = resources.split(' ').collect();
-    let setup = setup(&[&WITHOUT_CRDS[..], &resources].concat());
-    let files = files(&[granted], &setup).unwrap();
-    let rbac = files.iter().find(|file| file.path == "rbac.yaml").unwrap();
-    let rules_of = |kind: &str| {
-        let mut roles = rbac.documents.iter();
-        let role = roles.find(|document| document["kind"] == kind).unwrap();
-        role["rules"].clone()
-    };
-    assert_eq!(
-        rules_of("ClusterRole"),
-        json!([
-            {
-                "apiGroups": ["innkeeper.dev"], "resources": ["plugins"],
-                "verbs": ["get", "list", "patch", "watch"],
-            },
-            {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/status"], "verbs": ["patch"]},
-            {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/finalizers"], "verbs": ["update"]},
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
-        ])
-    );
-    let own = rules_of("Role").to_string();
-    for name in ["pull", "pond", "red"] {
-        assert!(
-            own.contains(&format!(r#"["{name}"]"#)),
-            "{name} is not in {own}"
-        );
-    }
-    let deployment = host::file(host::DEPLOYMENT, &[], &setup).unwrap();
-    let args =
-        deployment.documents[0]["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
-    assert!(
-        args.starts_with(r#"["run","--plugin-selector","team=a","#),
-        "{args}"
-    );
-}
-
-/// The file of roles of a plugin whose children are written as an account, for a host that sees `a` and `b`.
-fn roles_with_account() -> ManifestFile {
-    let pond = pond();
-    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let account = ["--plugin-resources", "--account", "pond=teams/pond-writer"];
-    let setup = setup(&[&WITHOUT_CRDS[..], &account].concat());
-    let files = files(&[granted], &setup).unwrap();
-    let mut files = files.into_iter();
-    files.find(|file| file.path == "rbac-pond.yaml").unwrap()
+    let events = "default/innkeeper-events".to_owned();
+    assert!(of_kind(&documents, "Role").contains(&events));
 }
 
 #[test]
 fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts() {
-    let rbac = roles_with_account();
+    let account = ["--account", "pond=teams/pond-writer"];
+    let rbac = documents_of(&pond(), None, &[&WITHOUT_CRDS[..], &account].concat());
+    let rbac: Vec<Value> = rbac.into_iter().map(|one| one.object).collect();
+    let plugin = rbac.last().unwrap();
+    assert_eq!(
+        plugin["spec"]["grants"]["serviceAccountRef"],
+        json!({"namespace": "teams", "name": "pond-writer"})
+    );
     let verbs_of = |namespace: &str, role: &str, resource: &str| -> String {
         let named = |document: &&Value| {
             let metadata = &document["metadata"];
@@ -581,7 +323,7 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
                 && metadata["namespace"] == namespace
                 && metadata["name"] == role
         };
-        let role = rbac.documents.iter().find(named).unwrap();
+        let role = rbac.iter().find(named).unwrap();
         let mut rules = role["rules"].as_array().unwrap().iter();
         let about = |rule: &&Value| {
             rule["resources"]
@@ -609,7 +351,7 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
     let role = "innkeeper-plugin-pond-account";
     let verbs = verbs_of("teams", role, "serviceaccounts");
     assert_eq!(verbs, r#"["get","impersonate"]"#);
-    let documents = &rbac.documents;
+    let documents = &rbac;
     let account = documents
         .iter()
         .find(|one| one["kind"] == "ServiceAccount")

@@ -26,13 +26,13 @@ async fn look(cluster: &Cluster) -> Result<(), Failure> {
             Ok(Some(_)) => {}
             Ok(None) => {
                 let message = format!(
-                    "there is no namespace {name}, which --namespaces names: create it and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
+                    "there is no namespace {name}, which --namespaces names: create it and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
                 );
                 return Err(Failure::new(Exit::Usage, message));
             }
             Err(error) if error.is_forbidden() => {
                 let message = format!(
-                    "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
+                    "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
                 );
                 return Err(error).or_fail(Exit::Usage, message);
             }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use innkeeper_tests::{ControlPlane, eventually, manifest, user::Kind};
+use innkeeper_tests::{ControlPlane, HostOptions, eventually, host, user::Kind};
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, PostParams},
@@ -29,8 +29,11 @@ pub(crate) type Names = BTreeSet<(String, String)>;
 #[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
 pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Names> {
     let user = plane.user();
-    for crd in manifest::load("deploy/crds/memcacheds.cache.example.com.yaml")? {
-        user.apply(&crd)?;
+    let plugins = HostOptions::with_guests(&["memcached"])?.plugins;
+    for object in host::manifests(&plugins, &[])? {
+        if object["kind"] == "CustomResourceDefinition" {
+            user.apply(&object)?;
+        }
     }
     let kind = Kind::cluster("cache.example.com/v1", "Memcached");
     eventually("parents are served", || user.list(kind, ""));

@@ -226,7 +226,7 @@ impl Run<'_> {
         if retry("read a CRD", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
             return Ok(());
         }
-        let all = self.cluster.stage.manifests();
+        let all = self.cluster.stage.manifests(&[]);
         let definition = all
             .iter()
             .find(|object| object["metadata"]["name"] == DEFINITION)

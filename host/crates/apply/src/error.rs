@@ -128,7 +128,7 @@ impl ErrorKind {
             Self::Gone => ("Gone", "it is gone"),
             Self::Forbidden => (
                 "Forbidden",
-                "the host is not allowed to, see `innkeeper manifests` for the permissions that it needs",
+                "the host is not allowed to, apply the roles of its chart, and those of the plugin that `innkeeper manifests` prints",
             ),
             Self::Denied => ("Denied", "the cluster's admission denied it"),
             Self::NamespaceTerminating => {

@@ -243,11 +243,11 @@ fn alerts_and_dashboard_name_registered_metrics_and_the_reference_names_all() {
     for (file, text) in [
         (
             "alerts.yaml",
-            include_str!("../../../../deploy/alerts.yaml"),
+            include_str!("../../../../deploy/chart/files/alerts.yaml"),
         ),
         (
             "dashboard.yaml",
-            include_str!("../../../../deploy/dashboard.yaml"),
+            include_str!("../../../../deploy/chart/files/dashboard.yaml"),
         ),
     ] {
         let named = named(text);

@@ -41,7 +41,7 @@ pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, Rea
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_HOSTS, ANNOTATION_KEY,
     ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE,
-    DOMAIN_PREFIX, InvalidPluginName, LABEL_PLUGIN, PluginName, is_dns_label,
+    DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN, PluginName, is_dns_label,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};

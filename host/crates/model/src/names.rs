@@ -10,6 +10,9 @@ pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 /// Label on every child: the name of the plugin that stated it. Child watches select on it.
 pub const LABEL_PLUGIN: &str = "innkeeper.dev/plugin";
 
+/// Label on a ClusterRole with the rights for a plugin: the name of the host whose role aggregates it.
+pub const LABEL_AGGREGATE: &str = "innkeeper.dev/aggregate-to";
+
 /// Annotation on every child: the key under which the guest stated it.
 pub const ANNOTATION_KEY: &str = "innkeeper.dev/key";
 

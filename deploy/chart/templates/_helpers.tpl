@@ -1,0 +1,46 @@
+{{- /* The name of the host, its account, its roles and its lease. */ -}}
+{{- define "innkeeper.name" -}}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* The labels by which the Deployment, the Service and the policies find the Pods; they never change. */ -}}
+{{- define "innkeeper.selector" -}}
+app.kubernetes.io/name: innkeeper
+app.kubernetes.io/instance: {{ include "innkeeper.name" . }}
+{{- end -}}
+
+{{- define "innkeeper.labels" -}}
+{{ include "innkeeper.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "innkeeper.image" -}}
+{{- .Values.image.repository -}}
+{{- if .Values.image.digest -}}
+@{{ .Values.image.digest }}
+{{- else -}}
+:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The binding of a role to the host's account. Takes a dictionary: root, kind, name, namespace. */ -}}
+{{- define "innkeeper.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "innkeeper.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "innkeeper.name" .root }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end -}}
