@@ -23,6 +23,7 @@ mod faults;
 mod field_managers;
 mod finalize;
 mod hogs;
+mod install;
 mod lease;
 mod memcached;
 mod misbehaving;
