@@ -185,10 +185,17 @@ pub(super) fn stored_status(object: &Object) -> Map<String, Value> {
 /// Returns the readable fields of the status.
 pub(super) fn status_of(object: &Object) -> PluginStatus {
     let mut status = stored_status(object);
-    let read = |status| serde_json::from_value::<PluginStatus>(Value::Object(status));
-    // A field that another version of the host wrote may be unreadable; the others count.
-    status.retain(|field, value| read(Map::from_iter([(field.clone(), value.clone())])).is_ok());
-    read(status).unwrap_or_default()
+    // By reference, so that nothing is copied; the type reads objects and lists alike.
+    let read = |status: &Map<String, Value>| PluginStatus::deserialize(status);
+    read(&status)
+        .or_else(|_| {
+            // A field that another version of the host wrote may be unreadable; the others count.
+            status.retain(|field, value| {
+                read(&Map::from_iter([(field.clone(), value.clone())])).is_ok()
+            });
+            read(&status)
+        })
+        .unwrap_or_default()
 }
 
 /// Counts the selected parents; none while some are not in the cache, or their namespaces are not.
