@@ -89,6 +89,7 @@ impl Manager {
             observed_generation: generation,
             revision: active.map(ActiveRevision::name),
             digest: active.map(|active| active.plugin.digest().to_string()),
+            version: active.map(|active| active.plugin.manifest().version.clone()),
             candidate: state.candidate.clone(),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
