@@ -43,7 +43,7 @@ pub(crate) struct FromEmpty {
     pub(crate) passes: u64,
     /// Number of requests by verb and kind, without watches.
     pub(crate) requests: BTreeMap<String, usize>,
-    /// Number of requests that were answered with an error.
+    /// Number of writes that were answered with an error.
     pub(crate) refused: usize,
 }
 
@@ -90,8 +90,10 @@ fn from_empty(
     let usage = started.usage()?;
     let passes = started.stop()?;
     let requests = requests(plane, contender, mark)?;
-    let refused = requests.iter().filter(|request| request.code >= 400);
-    let refused = refused.count();
+    let refused = requests
+        .iter()
+        .filter(|request| is_write(request) && request.code >= 400)
+        .count();
     let mut counts = BTreeMap::new();
     for request in requests {
         let key = format!("{} {}", request.verb, request.resource);
@@ -127,9 +129,7 @@ fn restart(
     let requests = requests(plane, contender, mark)?;
     let lists = requests.iter().filter(|request| request.verb == "list");
     let listed = lists.map(|request| request.answered).max();
-    let writes = requests
-        .iter()
-        .filter(|request| !["get", "list", "watch"].contains(&&*request.verb));
+    let writes = requests.iter().filter(|request| is_write(request));
     Ok(Restart {
         steady_s: steady.as_secs_f64(),
         listed_s: listed.map(|listed| listed.duration_since(began).as_secs_f64()),
@@ -138,6 +138,10 @@ fn restart(
         passes,
         writes: writes.count(),
     })
+}
+
+fn is_write(request: &Write) -> bool {
+    !["get", "list", "watch"].contains(&&*request.verb)
 }
 
 /// Returns the answered requests of a contender after a mark, without watches: those do not end by themselves.

@@ -170,6 +170,11 @@ impl Report {
         for run in self.runs.iter().filter(|run| run.contender == host) {
             let (parents, restart) = (run.parents, &run.restart);
             ensure!(
+                run.from_empty.refused == 0,
+                "the API server refused {} writes for {parents} parents",
+                run.from_empty.refused
+            );
+            ensure!(
                 restart.writes == 0,
                 "a restart with {parents} unchanged parents wrote {} times",
                 restart.writes
