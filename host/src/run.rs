@@ -272,6 +272,11 @@ fn offer(
             .plugins
             .spawn(resources.serve(shared, files, warm, stop, status));
     } else {
+        if shared.cluster.served(&plugins::manager::kind()).is_some() {
+            info!(
+                "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
+            );
+        }
         tasks.background.spawn(async move {
             match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
         });

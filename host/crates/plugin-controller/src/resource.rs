@@ -32,7 +32,7 @@ pub use access::{
     ReadPlace, ServiceAccountRef,
 };
 pub use convert::{Declared, Origin};
-pub use crd::{NAME as CRD_NAME, crd};
+pub use crd::{NAME as CRD_NAME, crd, missing_field};
 pub use file::{file_of_grants, grants_of_file};
 pub use identity::Identity;
 pub use lines::lines;

@@ -15,7 +15,7 @@ use crate::{
 const DEGRADED: &str = "Degraded";
 
 /// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
-const READY: &str = "Ready";
+pub(super) const READY: &str = "Ready";
 
 /// Condition type: the declared revision faulted too often, and the revision before it is active again.
 const ROLLED_BACK: &str = "RolledBack";

@@ -555,3 +555,32 @@ fn a_revision_has_a_short_name() {
     let approve = json!({"rollout": {"approve": name}});
     assert!(admit(resource("x", &spec_with(approve))).is_ok());
 }
+
+#[test]
+fn a_definition_without_a_field_of_the_host_is_older() {
+    const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let without = |path: &str, field: &str| {
+        let mut older = Value::Object(crd());
+        let fields = older.pointer_mut(path).unwrap().as_object_mut().unwrap();
+        fields.remove(field).unwrap();
+        missing_field(&object(older))
+    };
+    let mut newer = Value::Object(crd());
+    newer.pointer_mut(SPEC).unwrap()["later"] = json!({"type": "string"});
+    assert_eq!(missing_field(&crd()), None);
+    assert_eq!(missing_field(&object(newer)), None);
+    let limits = format!("{SPEC}/limits/properties");
+    assert_eq!(
+        without(&limits, "retained").unwrap(),
+        "spec.limits.retained"
+    );
+    let children = format!("{SPEC}/grants/properties/children/items/properties");
+    assert_eq!(
+        without(&children, "depth").unwrap(),
+        "spec.grants.children.depth"
+    );
+    assert_eq!(
+        without("/spec", "versions").unwrap(),
+        "the version v1alpha1"
+    );
+}
