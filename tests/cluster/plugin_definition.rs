@@ -8,7 +8,10 @@ use innkeeper_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::plugins::{HEALTHY, PluginSite};
+use crate::{
+    admin::wait_ready,
+    plugins::{HEALTHY, PluginSite},
+};
 
 const EVENT: Kind<'static> = Kind {
     api_version: "events.k8s.io/v1",
@@ -57,7 +60,7 @@ fn a_host_serves_no_plugins_with_an_older_definition() {
 
     site.define();
     site.wait_conditions_of("cache", &host, &HEALTHY);
-    assert_eq!(ask(&address, "GET", "/readyz", "").unwrap().0, 200);
+    wait_ready(&address);
     eventually("the Events are written", || -> Result<()> {
         let found = events(&site, "cache");
         for (kind, reason) in [("Warning", "CrdOutdated"), ("Normal", "Ready")] {
