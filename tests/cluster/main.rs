@@ -33,6 +33,7 @@ mod overload;
 mod ownership;
 mod plugin_cache;
 mod plugin_crashes;
+mod plugin_definition;
 mod plugin_history;
 mod plugin_leaving;
 mod plugin_loading;

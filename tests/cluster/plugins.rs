@@ -156,13 +156,14 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-pub(crate) const HEALTHY: [&str; 8] = [
+pub(crate) const HEALTHY: [&str; 9] = [
     "Fetched=True/Fetched",
     "Verified=True/AsExpected",
     "Compiled=True/Compiled",
     "Described=True/Described",
     "Granted=True/Granted",
     "Serving=True/Serving",
+    "Ready=True/Ready",
     "Degraded=False/AsDeclared",
     "RolledBack=False/NotNeeded",
 ];
