@@ -146,6 +146,7 @@ fn manifest() -> Manifest {
             ),
         ],
         finalize: false,
+        reads_own_status: false,
         config_schema: None,
     }
 }
