@@ -41,7 +41,7 @@ impl Guest {
     fn call_settled(&self, parent: &Value, pods: &[Arc<str>]) -> CallReport {
         let desired = match self.call(parent, &[], pods).end {
             End::Answered(Outcome::Desired(desired)) => desired,
-            other => panic!("{other:?}"),
+            other => unreachable!("{other:?}"),
         };
         let children: Vec<ObservedChild> = desired
             .children
