@@ -2,6 +2,9 @@
 //!
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(test, target_arch = "wasm32"))]
+mod allocator;
+
 pub mod budget;
 pub mod child;
 pub mod children;
