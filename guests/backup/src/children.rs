@@ -58,27 +58,28 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         .collect()
 }
 
-/// The children as they are but for the CronJob, which is suspended; none unless the parent is suspended
-/// and the CronJob is not.
+/// The suspended CronJob of a suspended parent; none if the CronJob is suspended, and for other children.
 ///
 /// The observed spec is stated again, because a refused parent has no plan.
-pub(crate) fn stopped(request: &Request, parent: &Parent) -> Option<Vec<Child>> {
-    let observed = request.children.find::<CronJob>(request.name())?;
+pub(crate) fn suspended(
+    request: &Request,
+    parent: &Parent,
+    observed: &Observed,
+    held: &Child,
+) -> Option<Child> {
+    if !parent.is_suspended() || !observed.is::<CronJob>() {
+        return None;
+    }
     let mut spec = observed.object().get("spec")?.clone();
-    if !parent.is_suspended() || spec["suspend"] == true {
+    if spec["suspend"] == true {
         return None;
     }
     spec["suspend"] = json!(true);
-    let metadata = metadata(request.name(), &labels(request, parent.kind, "schedule"));
+    let metadata = metadata(held.name(), &labels(request, parent.kind, "schedule"));
     let object = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
     });
-    let children = request.children.held().into_iter();
-    let children = children.map(|child| match child.kind() {
-        "CronJob" => Child::new(child.key, &object),
-        _ => child,
-    });
-    Some(children.collect())
+    Some(Child::new(&held.key, &object))
 }
 
 fn secret(plan: &Plan<'_>) -> Secret {

@@ -55,14 +55,16 @@ impl Reconciler for Plugin {
         let site = Site::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &site)?;
         let report = report::report(request, &site, &observation);
-        match validate::site(request, &site, &observation) {
-            Ok(()) if observation.is_held(&site) => Ok(children::held(request, &site, report)),
+        let answer = match validate::site(request, &site, &observation) {
+            Ok(()) if observation.is_held(&site) => Ok(Outcome::keep(report)),
             Ok(()) => Ok(Outcome::desired(
                 children::children(&site, &observation),
                 report,
             )),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
-        }
+        };
+        // Else a user who keeps the data, then deletes the parent, would lose it by another wrong field.
+        request.uphold(answer, |_, child| children::with_policy(&site, child))
     }
 }
 
