@@ -91,38 +91,43 @@ impl Observation {
 
     fn conditions(&self, pool: &Pool<'_>) -> Vec<Condition> {
         let wanted = pool.size();
-        let pods = self.pods();
-        let ready = format!("{} of {wanted} replicas are ready", pods.ready_replicas);
-        let available = match pods.ready_replicas {
-            0 => Condition::new("Available", false, "Unavailable", &ready),
-            _ => Condition::new("Available", true, "Available", &ready),
-        };
-        let is_current = self.workload.as_ref().is_some_and(|it| !it.is_stale());
-        let is_complete = is_current && pods.updated_replicas >= wanted && pods.replicas == wanted;
-        let progressing = if is_complete {
-            let message = format!("all {wanted} replicas are updated");
-            Condition::new("Progressing", false, "ProgressingComplete", message)
-        } else if self.workload.is_some() {
-            let message = format!("{} of {wanted} replicas are updated", pods.updated_replicas);
-            Condition::new("Progressing", true, "Progressing", message)
-        } else {
-            let message = "waiting for the Deployment to be created";
-            Condition::new("Progressing", true, "Progressing", message)
-        };
+        let ready = self.pods().ready_replicas;
+        let ready_of = format!("{} of {wanted} replicas are ready", ready.min(wanted));
         let all_ready = format!("all {wanted} replicas are ready");
-        let degraded = if wanted > 0 && pods.ready_replicas < wanted {
-            Condition::new("Degraded", true, "Degraded", &ready)
+        let available = match ready {
+            0 => Condition::new("Available", false, "Unavailable", &ready_of),
+            _ => Condition::new("Available", true, "Available", &ready_of),
+        };
+        let degraded = if wanted > 0 && ready < wanted {
+            Condition::new("Degraded", true, "Degraded", &ready_of)
         } else {
             Condition::new("Degraded", false, "NotDegraded", &all_ready)
         };
         let is_ready = if wanted == 0 {
             Condition::new("Ready", false, "NotReady", "zero replicas are requested")
-        } else if pods.ready_replicas == wanted {
-            Condition::new("Ready", true, "Ready", all_ready)
+        } else if ready < wanted {
+            Condition::new("Ready", false, "NotReady", ready_of)
         } else {
-            Condition::new("Ready", false, "NotReady", ready)
+            // A roll-out has one Pod more than requested, and a scale-in some, until the old ones end.
+            Condition::new("Ready", true, "Ready", all_ready)
         };
-        vec![available, progressing, degraded, is_ready]
+        vec![available, self.progressing(wanted), degraded, is_ready]
+    }
+
+    fn progressing(&self, wanted: i32) -> Condition {
+        let pods = self.pods();
+        let is_current = self.workload.as_ref().is_some_and(|it| !it.is_stale());
+        let message = if self.workload.is_none() {
+            "waiting for the Deployment to be created".to_owned()
+        } else if !is_current || pods.updated_replicas < wanted {
+            format!("{} of {wanted} replicas are updated", pods.updated_replicas)
+        } else if pods.replicas != wanted {
+            format!("{} replicas exist, {wanted} are requested", pods.replicas)
+        } else {
+            let message = format!("all {wanted} replicas are updated");
+            return Condition::new("Progressing", false, "ProgressingComplete", message);
+        };
+        Condition::new("Progressing", true, "Progressing", message)
     }
 }
 

@@ -138,6 +138,7 @@ fn a_disabled_disruption_budget_leaves_no_trace() {
 
 #[test]
 fn conditions_follow_the_pods() {
+    let (available, complete, fine) = ("Available", "ProgressingComplete", "NotDegraded");
     let table = [
         (
             3,
@@ -147,33 +148,18 @@ fn conditions_follow_the_pods() {
         (
             3,
             Some((3, 0)),
-            ["Unavailable", "ProgressingComplete", "Degraded", "NotReady"],
+            ["Unavailable", complete, "Degraded", "NotReady"],
         ),
         (
             3,
             Some((3, 2)),
-            ["Available", "ProgressingComplete", "Degraded", "NotReady"],
+            [available, complete, "Degraded", "NotReady"],
         ),
-        (
-            3,
-            Some((3, 3)),
-            ["Available", "ProgressingComplete", "NotDegraded", "Ready"],
-        ),
-        (
-            2,
-            Some((3, 3)),
-            ["Available", "Progressing", "NotDegraded", "NotReady"],
-        ),
-        (
-            0,
-            Some((0, 0)),
-            [
-                "Unavailable",
-                "ProgressingComplete",
-                "NotDegraded",
-                "NotReady",
-            ],
-        ),
+        (3, Some((3, 3)), [available, complete, fine, "Ready"]),
+        // A roll-out with one Pod more than requested, and a scale-in that has not ended.
+        (3, Some((4, 4)), [available, "Progressing", fine, "Ready"]),
+        (2, Some((3, 3)), [available, "Progressing", fine, "Ready"]),
+        (0, Some((0, 0)), ["Unavailable", complete, fine, "NotReady"]),
     ];
     for (size, observed, expected) in table {
         let parent = parent(json!({ "size": size }));
@@ -195,6 +181,28 @@ fn conditions_follow_the_pods() {
             conditions(&outcome)
         );
     }
+}
+
+#[test]
+fn more_ready_pods_than_requested_are_no_problem() {
+    let stored = json!({ "conditions": [{
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "all 3 replicas are ready",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] });
+    let request = TestRequest::new(&parent(json!({ "size": 3 })))
+        .child("deployment", &workload(4, 4))
+        .status(&stored);
+    let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+    assert_eq!(
+        conditions(&outcome),
+        [
+            "Available True/Available: 3 of 3 replicas are ready",
+            "Progressing True/Progressing: 4 replicas exist, 3 are requested",
+            "Degraded False/NotDegraded: all 3 replicas are ready",
+            "Ready True/Ready: all 3 replicas are ready",
+        ]
+    );
+    assert_eq!(outcome.report().events, []);
 }
 
 #[test]
