@@ -11,7 +11,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::{prelude::*, references::References};
+use innkeeper_sdk::{prelude::*, references::References, rollout::TemplateHash};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Secret, Service},
@@ -58,9 +58,11 @@ impl Reconciler for Plugin {
             &pull_secrets,
             running,
         );
-        let report = observation.report(request, &pool);
+        let template = pool.template();
+        let hash = TemplateHash::of(&template);
+        let report = observation.report(request, &pool, &hash);
         match valid {
-            Ok(()) => Ok(Outcome::desired(pool.children(), report)),
+            Ok(()) => Ok(Outcome::desired(pool.children(template, &hash), report)),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }
     }

@@ -4,10 +4,7 @@ use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},
 };
-use k8s_openapi::api::{
-    apps::v1::{Deployment, DeploymentStatus},
-    core::v1::Pod,
-};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,19 +21,15 @@ fn parent(spec: Value) -> Memcached {
     serde_json::from_value(object).unwrap()
 }
 
-fn workload(spec: i32, ready: i32) -> Deployment {
-    let mut deployment: Deployment = serde_json::from_value(json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": "example", "namespace": "default", "generation": 1 },
-        "spec": { "replicas": spec, "selector": {}, "template": {} },
-    }))
-    .unwrap();
-    deployment.status = Some(DeploymentStatus {
-        observed_generation: Some(1),
-        replicas: Some(spec),
-        updated_replicas: Some(spec),
-        ready_replicas: Some(ready),
-        ..Default::default()
+/// The Deployment of the first answer, with these numbers of Pods.
+fn workload(replicas: i32, ready: i32) -> Value {
+    let outcome = reconcile(json!({}));
+    let mut deployment = Value::from(outcome.child("deployment").unwrap().object.clone());
+    deployment["metadata"]["generation"] = json!(1);
+    deployment["spec"]["replicas"] = json!(replicas);
+    deployment["status"] = json!({
+        "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+        "readyReplicas": ready,
     });
     deployment
 }
@@ -143,7 +136,7 @@ fn conditions_follow_the_pods() {
         (
             3,
             None,
-            ["Unavailable", "Progressing", "Degraded", "NotReady"],
+            ["Unavailable", "Progressing", "Degraded", "RollingOut"],
         ),
         (
             3,
@@ -203,6 +196,72 @@ fn more_ready_pods_than_requested_are_no_problem() {
         ]
     );
     assert_eq!(outcome.report().events, []);
+}
+
+/// `Ready` and the events of a pass that sees the Deployment of an earlier answer. The numbers are its
+/// generation and the observed one, updated, all and ready Pods.
+fn rolling(
+    earlier: &Outcome,
+    numbers: [i32; 5],
+    was_ready: bool,
+) -> (Outcome, String, Vec<String>) {
+    let [generation, observed, updated, replicas, ready] = numbers;
+    let mut deployment = earlier.child("deployment").unwrap().object.clone();
+    deployment["metadata"]["generation"] = json!(generation);
+    deployment["status"] = json!({
+        "observedGeneration": observed, "updatedReplicas": updated, "replicas": replicas,
+        "readyReplicas": ready,
+    });
+    let stored = json!({ "conditions": [{
+        "type": "Ready", "status": if was_ready { "True" } else { "False" },
+        "reason": if was_ready { "Ready" } else { "RollingOut" }, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] });
+    let request = TestRequest::new(&parent(json!({ "size": 3, "image": "memcached:1.6.40" })))
+        .child("deployment", &deployment)
+        .status(&stored);
+    let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+    let conditions = conditions(&outcome);
+    let events = outcome.report().events.iter();
+    let events = events.map(|it| it.reason.clone()).collect();
+    assert!(
+        conditions[2].starts_with("Degraded False"),
+        "{conditions:?}"
+    );
+    (outcome, conditions[3].clone(), events)
+}
+
+#[test]
+fn a_pool_is_ready_when_all_pods_have_the_new_template() {
+    let old = reconcile(json!({ "size": 3, "image": "memcached:1.6.39" }));
+    let waiting = "Ready False/RollingOut: waiting for the Deployment to be updated";
+    let (new, ready, events) = rolling(&old, [1, 1, 3, 3, 3], true);
+    assert_eq!((&*ready, events.len()), (waiting, 0));
+    let table = [
+        ([2, 1, 3, 3, 3], waiting),
+        (
+            [2, 2, 1, 4, 3],
+            "Ready False/RollingOut: 1 of 3 replicas are updated",
+        ),
+        (
+            [2, 2, 3, 4, 4],
+            "Ready False/RollingOut: 4 replicas exist, 3 are requested",
+        ),
+        (
+            [2, 2, 3, 3, 3],
+            "Ready True/Ready: all 3 replicas are ready",
+        ),
+    ];
+    for (numbers, expected) in table {
+        let (_, ready, events) = rolling(&new, numbers, false);
+        assert_eq!(ready, expected, "{numbers:?}");
+        let expected_events: &[&str] = if ready.contains("True") {
+            &["Ready"]
+        } else {
+            &[]
+        };
+        assert_eq!(events, expected_events, "{numbers:?}");
+    }
 }
 
 #[test]
