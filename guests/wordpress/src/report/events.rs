@@ -48,6 +48,8 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
         ("Ready", "Ready") | ("DatabaseReady", "DatabaseReady" | "WaitingForDatabase") => {
             Some(Event::normal(reason, message))
         }
+        // A roll-out has been asked for, and is no problem.
+        ("Ready", "RollingOut") => None,
         ("Ready", _) => {
             let stored = request.stored_condition("Ready");
             let was_ready = stored.is_some_and(|it| it.is_true());
