@@ -30,7 +30,7 @@ pub(crate) fn cache_grants() -> Value {
             {"group": "policy", "kind": "PodDisruptionBudget"},
         ],
         "reads": [
-            {"kind": "Pod", "access": "metadata"},
+            {"kind": "Pod", "access": "full"},
             {"kind": "Secret", "access": "metadata"},
         ],
     })

@@ -34,8 +34,8 @@ impl Reconciler for Plugin {
             .child::<Deployment>()
             .child::<Service>()
             .child::<PodDisruptionBudget>()
-            // The status contains only names of Pods.
-            .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
+            // The phase is in the status: evicted and finished Pods are no nodes.
+            .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
             // The owners of Secrets for pulling images.
             .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)

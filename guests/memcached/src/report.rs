@@ -155,7 +155,7 @@ fn nodes(pods: Vec<Member>) -> Vec<String> {
     let mut names: Vec<String> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        // The status is present only if the administrator grants more than metadata.
+        // An administrator may grant metadata only, and then there is no phase.
         .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
         .map(|pod| pod.metadata.name)
         .collect();

@@ -4,7 +4,6 @@ use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},
 };
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::{
@@ -266,19 +265,23 @@ fn a_pool_is_ready_when_all_pods_have_the_new_template() {
 
 #[test]
 fn nodes_are_the_pods_that_stay_sorted() {
-    let pod = |name: &str, deleting: bool| -> Pod {
+    let pod = |name: &str, phase: &str, deleting: bool| {
         let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
         let mut metadata = json!({ "name": name, "namespace": "default", "labels": labels });
         if deleting {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
-        serde_json::from_value(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }))
-            .unwrap()
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": { "phase": phase },
+        })
     };
-    let host = host()
-        .object(&pod("b", false))
-        .object(&pod("a", false))
-        .object(&pod("c", true));
+    let host = host().objects([
+        pod("b", "Running", false),
+        pod("a", "Pending", false),
+        pod("c", "Running", true),
+        pod("evicted", "Failed", false),
+        pod("finished", "Succeeded", false),
+    ]);
     let request = TestRequest::new(&parent(json!({ "size": 2 }))).build();
     let outcome = Plugin::reconcile(&request, &host).unwrap();
     assert_eq!(
