@@ -114,9 +114,11 @@ pub(crate) struct ServiceOptions {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
-        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[mctIplsUduPYZSBv]') \
-         || a.matches('^--(memory-limit|conn-limit|threads|max-item-size|port|listen|unix-socket|udp-port\
-         |daemon|user|pidfile|auth-file|enable-ssl|enable-sasl|protocol|verbose)(=.*)?$'))"
+        // Flags without a value can be joined (`-kd`), and long options shortened (`--por=1`).
+        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[AMkrCLFXW]*[mctIplsUduPYZSBvhiV]') \
+         || a.startsWith('--') && ['memory-limit', 'conn-limit', 'threads', 'max-item-size', 'port', 'listen', \
+         'unix-socket', 'udp-port', 'daemon', 'user', 'pidfile', 'auth-file', 'enable-ssl', 'enable-sasl', \
+         'protocol', 'verbose', 'help', 'license', 'version'].exists(o, ('--' + o).startsWith(a.split('=')[0])))"
     )
     .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
     validation = Rule::new(
