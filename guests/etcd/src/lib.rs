@@ -44,6 +44,7 @@ impl Reconciler for Plugin {
             .child::<PersistentVolumeClaim>()
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
+            .optional()
             // The metadata alone would not do: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)

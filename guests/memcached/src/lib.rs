@@ -34,6 +34,7 @@ impl Reconciler for Plugin {
             .child::<Deployment>()
             .child::<Service>()
             .child::<PodDisruptionBudget>()
+            .optional()
             // The phase is in the status: evicted and finished Pods are no nodes.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
