@@ -38,7 +38,10 @@ const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/nam
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
         Manifest::new("etcd", env!("CARGO_PKG_VERSION"))
-            .parent_with::<EtcdCluster>(|crd| crd.short_descriptions(5))
+            .parent_with::<EtcdCluster>(|crd| {
+                // The Pods have no resourceClaims that the field could name.
+                crd.remove("spec.resources", "claims").short_descriptions(5)
+            })
             .child::<Service>()
             .child::<ConfigMap>()
             .child::<PersistentVolumeClaim>()
