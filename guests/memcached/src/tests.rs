@@ -1,5 +1,11 @@
 //! The reconciler as plain Rust.
 
+mod bad_input;
+mod properties;
+
+use std::sync::LazyLock;
+
+use innkeeper_schema::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},
@@ -33,8 +39,23 @@ fn workload(replicas: i32, ready: i32) -> Value {
     deployment
 }
 
+/// The manifest; its schemas take long to generate, and property tests need it often.
+fn manifest() -> &'static Manifest {
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    &MANIFEST
+}
+
+/// The definition, as the API server applies it.
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let crd = manifest().crds[0].as_object().unwrap();
+        Schema::new(crd, "v1").unwrap()
+    });
+    &SCHEMA
+}
+
 fn host() -> FakeHost {
-    FakeHost::granting(&Plugin::describe())
+    FakeHost::granting(manifest())
 }
 
 fn reconcile(spec: Value) -> Outcome {
