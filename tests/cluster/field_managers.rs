@@ -108,7 +108,7 @@ fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_s
     assert_eq!(appliers(&child(&fixture, 0)), [OPERATOR]);
     // The host always writes the status under its own manager.
     let parent = stage.get(namespace, (API, "Moody", &name(1)));
-    assert_eq!(appliers(&parent)[0], "innkeeper:moody:host");
+    assert_eq!(appliers(&parent)[0], "innkeeper:moody:status");
 
     stage.settle(Duration::from_secs(2));
     assert_eq!(written(&fixture, mark), [""; 0]);

@@ -163,7 +163,7 @@ impl<'a> Snapshot<'a> {
         );
     }
 
-    /// Compares the guest's part of the status.
+    /// Compares the guest's part of the status: the host adds `Synced`, and `Ready` where the guest does not state it.
     fn compare_report(&self, parent: &Value, rendered: &Value, found: &mut Vec<String>) {
         let manager = format!("innkeeper:{}:status", self.guest);
         let live = owned(parent, &manager, Some("status")).unwrap_or_default();
@@ -185,11 +185,14 @@ impl<'a> Snapshot<'a> {
                 .collect::<Vec<_>>()
         };
         found.extend(prefixed("status", &rendered["status"], &status));
-        found.extend(prefixed(
-            "conditions",
-            &by_type(&rendered["conditions"]),
-            &by_type(&conditions),
-        ));
+        let stated = by_type(&rendered["conditions"]);
+        let mut live = by_type(&conditions);
+        if let Some(live) = live.as_object_mut() {
+            live.retain(|kind, _| {
+                kind != "Synced" && (kind != "Ready" || stated.get(kind).is_some())
+            });
+        }
+        found.extend(prefixed("conditions", &stated, &live));
     }
 }
 

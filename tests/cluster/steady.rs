@@ -98,14 +98,13 @@ fn a1_a_new_parent_costs_one_write_for_each_child_and_one_report() {
     let writes = audit.in_namespace_since(mark, &namespace).unwrap();
     let mut kinds: Vec<&str> = writes.iter().map(|write| &*write.resource).collect();
     kinds.sort_unstable();
-    // Two writes of the status: the guest's status and the host's conditions have a manager each.
+    // One write of the status: it has the guest's part and the host's conditions.
     let status = "memcacheds.cache.example.com/status";
     assert_eq!(
         kinds,
         [
             "deployments.apps",
             "events.events.k8s.io",
-            status,
             status,
             "services"
         ],

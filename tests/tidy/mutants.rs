@@ -29,10 +29,11 @@ fn check(path: &str) -> Result<(), String> {
     let patched = lines
         .find_map(|line| line.strip_prefix("+++ b/"))
         .ok_or("it changes no file")?;
-    let crate_root = match header[0] {
-        "unit" => package(patched)?,
-        "cluster" => "tests/cluster".to_owned(),
-        suite => return Err(format!("unknown suite {suite}")),
+    let crate_root = match (header[0], header[0].strip_prefix("unit ")) {
+        ("unit", _) => package(patched)?,
+        ("cluster", _) => "tests/cluster".to_owned(),
+        (_, Some(directory)) => directory.to_owned(),
+        (suite, None) => return Err(format!("unknown suite {suite}")),
     };
     let function = header[1].rsplit("::").next().unwrap_or_default();
     let definition = format!("fn {function}(");

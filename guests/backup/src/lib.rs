@@ -49,7 +49,8 @@ const RUNS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/nam
 
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
-        let manifest = Manifest::new("backup", env!("CARGO_PKG_VERSION"));
+        // The next run depends on the record of the last one.
+        let manifest = Manifest::new("backup", env!("CARGO_PKG_VERSION")).reads_own_status();
         let manifest = related::definitions()
             .into_iter()
             .fold(api::parents(manifest), Manifest::crd);

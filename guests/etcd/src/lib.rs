@@ -38,6 +38,8 @@ const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/nam
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
         Manifest::new("etcd", env!("CARGO_PKG_VERSION"))
+            // The record of the members: the next step of a change begins from it.
+            .reads_own_status()
             .parent_with::<EtcdCluster>(|crd| {
                 // The Pods have no resourceClaims that the field could name.
                 crd.remove("spec.resources", "claims").short_descriptions(5)

@@ -198,6 +198,7 @@ fn manifest(manifest: Manifest) -> wit::Manifest {
         children: manifest.children.into_iter().map(child_kind).collect(),
         reads: manifest.reads.into_iter().map(read_kind).collect(),
         finalize: manifest.finalize,
+        reads_own_status: manifest.reads_own_status,
         config_schema: manifest.config_schema.map(canonical),
     }
 }

@@ -114,6 +114,8 @@ pub struct Manifest {
     pub reads: Vec<ReadKind>,
     /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
+    /// True if an answer depends on the parent's own status, so that each write of the status triggers a pass.
+    pub reads_own_status: bool,
     /// A JSON schema that the plugin's configuration must satisfy; none: only `{}` is accepted.
     pub config_schema: Option<Value>,
 }
@@ -129,6 +131,7 @@ impl Manifest {
             children: Vec::new(),
             reads: Vec::new(),
             finalize: false,
+            reads_own_status: false,
             config_schema: None,
         }
     }
@@ -254,6 +257,15 @@ impl Manifest {
     /// Makes the host call the plugin before a parent is deleted.
     pub const fn finalize(mut self) -> Self {
         self.finalize = true;
+        self
+    }
+
+    /// Makes the host call the plugin again after each write of the parent's status.
+    ///
+    /// For a plugin that keeps a record in the status and takes its next step from it. Other plugins need no pass for their
+    /// own status: the children and the reads trigger one.
+    pub const fn reads_own_status(mut self) -> Self {
+        self.reads_own_status = true;
         self
     }
 

@@ -56,6 +56,7 @@ fn pond() -> Manifest {
             read("v1", "Pod", Access::Metadata),
         ],
         finalize: true,
+        reads_own_status: false,
         config_schema: None,
     }
 }

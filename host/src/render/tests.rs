@@ -108,6 +108,7 @@ fn pond(answer: Answer) -> Pond {
             children: vec![child("v1", "ConfigMap"), child("v1", "Secret")],
             reads: vec![read("Secret", Access::Hash), read("Pod", Access::Metadata)],
             finalize: true,
+            reads_own_status: false,
             config_schema: None,
         },
         answer,

@@ -224,12 +224,10 @@ impl Writer {
         }
     }
 
-    /// Applies a part of the parent's status.
+    /// Applies a status of the parent.
     pub async fn status(&self, target: &mut Target, write: &StatusWrite) -> Result<Written, Error> {
         let mut body = target.address().body();
-        if let Some(status) = &write.status {
-            body.insert("status".to_owned(), Value::Object(status.clone()));
-        }
+        body.insert("status".to_owned(), Value::Object(write.status.clone()));
         let version = target.resource_version();
         let address = target.address();
         let request = address.status(&write.manager, body, target.uid(), version);

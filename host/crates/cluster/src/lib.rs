@@ -50,7 +50,7 @@ pub use self::{
     parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
-    registration::Registration,
+    registration::{Registration, Running},
     report::WatchStatus,
     store::CacheSize,
     stored::Malformed,

@@ -61,6 +61,18 @@ impl Drop for Handle {
     }
 }
 
+/// A running pass of a parent.
+pub struct Running {
+    registration: Registration,
+    reader: Reader,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.registration.state().end(&self.reader);
+    }
+}
+
 impl Registration {
     pub(super) fn new(shared: &Arc<CacheShared>, interest: Interest) -> Self {
         let wake = Arc::new(Notify::new());
@@ -92,6 +104,19 @@ impl Registration {
         let mut state = self.state();
         for parent in parents {
             state.trigger(&self.reader(&parent), cause.into());
+        }
+    }
+
+    /// Begins a pass of a parent, until the returned value is dropped.
+    ///
+    /// Meanwhile the triggers of the parent wait: those that the pass observes itself are dropped, and the others are
+    /// released at its end.
+    pub fn begin(&self, parent: &ObjectId) -> Running {
+        let reader = self.reader(parent);
+        self.state().begin(&reader);
+        Running {
+            registration: self.clone(),
+            reader,
         }
     }
 
@@ -138,6 +163,7 @@ impl Registration {
                 return Observed::Behind { until };
             }
         }
+        state.observed(&reader);
         let Some(parent) = state.parent(self.0.subscriber_id, parent) else {
             return Observed::Gone;
         };
@@ -157,6 +183,21 @@ impl Registration {
         if recording.parked.is_none() {
             self.state().commit(&self.reader(parent), &recording.made);
         }
+    }
+
+    /// Takes the answer to a write of a running pass into the cache, ahead of its watch event; the write must have been bound
+    /// to the state that the pass observed. Returns false if the cache cannot show the object, so that the write has to be
+    /// noted instead.
+    pub fn take_in(&self, parent: &ObjectId, id: &ObjectId, written: &str) -> bool {
+        let reader = self.reader(parent);
+        let Some(read) = self.state().readable(&reader, id) else {
+            return false;
+        };
+        // Parsed without the lock.
+        let Ok(stored) = keep(written, &read.shape) else {
+            return false;
+        };
+        self.state().take_in(&reader, id, &read, stored)
     }
 
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.

@@ -44,7 +44,7 @@ use super::{
     present::object_of,
     store::{CacheSize, ObjectKey, Store},
     stored::Stored,
-    triggers::{Cause, Trigger, Triggers},
+    triggers::{Cause, HeldTriggers, Trigger, Triggers},
 };
 
 /// The longest time that the first triggers wait for the first lists.
@@ -80,6 +80,8 @@ struct Subscriber {
     interest: Interest,
     held: HeldWatches,
     triggers: Triggers,
+    /// The parents that have a pass.
+    running: BTreeMap<ObjectId, HeldTriggers>,
     wake: Arc<Notify>,
     expectations: BTreeMap<ObjectId, WriteExpectations>,
     /// Parents that wait for their own writes.
@@ -92,6 +94,10 @@ struct Subscriber {
 
 impl Subscriber {
     fn trigger(&mut self, parent: ObjectId, trigger: Trigger) {
+        if let Some(held) = self.running.get_mut(&parent) {
+            held.hold(trigger, Instant::now());
+            return;
+        }
         self.triggers.add(parent, trigger);
         self.wake.notify_one();
     }
@@ -148,6 +154,7 @@ impl CacheState {
             interest,
             held,
             triggers: Triggers::default(),
+            running: BTreeMap::new(),
             wake,
             expectations: BTreeMap::new(),
             behind: BTreeSet::new(),
@@ -242,6 +249,53 @@ impl CacheState {
             let why = self.why(slot, None);
             matches!(why, Some(Why::Discovering | Why::Listing | Why::Unchecked))
         })
+    }
+
+    /// Begins a pass: from now on, the triggers of its parent wait for its end.
+    pub(super) fn begin(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id) {
+            let held = subscriber.running.entry(parent.clone()).or_default();
+            if let Some(trigger) = subscriber.triggers.remove(parent) {
+                held.hold(trigger, Instant::now());
+            }
+        }
+    }
+
+    /// Ends a pass, and releases the triggers for whatever it has not observed.
+    pub(super) fn end(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else {
+            return;
+        };
+        let held = subscriber.running.remove(parent).unwrap_or_default();
+        for trigger in held.release() {
+            subscriber.trigger(parent.clone(), trigger);
+        }
+    }
+
+    /// Notes that the running pass of a parent has observed everything up to now.
+    pub(super) fn observed(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        let subscriber = self.subscribers.get_mut(subscriber_id);
+        if let Some(held) = subscriber.and_then(|it| it.running.get_mut(parent)) {
+            held.clear();
+        }
     }
 
     /// The key of hashes, if it is known.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::ObjectId;
+use tokio::time::Instant;
 
 /// The cause of a trigger, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,19 +30,59 @@ pub enum Cause {
     Resync,
 }
 
-/// The trigger of a pass; for order and logs only, never for decisions.
+/// The trigger of a pass; for order, logs and metrics only, never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// The cause.
     pub cause: Cause,
     /// The object that it is about, if there is one.
     pub object: Option<ObjectId>,
+    /// The time of the cause, if a running pass held the trigger back.
+    pub since: Option<Instant>,
 }
 
 impl From<Cause> for Trigger {
     fn from(cause: Cause) -> Self {
-        let object = None;
-        Self { cause, object }
+        Self {
+            cause,
+            object: None,
+            since: None,
+        }
+    }
+}
+
+/// The triggers of a parent since its running pass observed it last.
+///
+/// They are no reason for another pass as soon as the running one observes them itself.
+#[derive(Debug, Default)]
+pub(super) struct HeldTriggers(Vec<Trigger>);
+
+impl HeldTriggers {
+    /// Adds a trigger; of several ones about the same object and with the same cause the first one stays.
+    pub(super) fn hold(&mut self, trigger: Trigger, now: Instant) {
+        let is_same = |held: &Trigger| held.cause == trigger.cause && held.object == trigger.object;
+        if !self.0.iter().any(is_same) {
+            let since = trigger.since.or(Some(now));
+            self.0.push(Trigger { since, ..trigger });
+        }
+    }
+
+    /// Forgets all: the pass has observed everything up to now.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets the triggers for changes of an object that the pass itself has written, as far as the pass knows the object
+    /// without reading it.
+    pub(super) fn forget(&mut self, object: &ObjectId) {
+        self.0.retain(|held| {
+            held.object.as_ref() != Some(object) || held.cause == Cause::RelatedChanged
+        });
+    }
+
+    /// Returns what is left at the end of the pass.
+    pub(super) fn release(self) -> Vec<Trigger> {
+        self.0
     }
 }
 
@@ -71,6 +112,13 @@ impl Triggers {
         self.waiting.insert(parent, (self.count, trigger));
     }
 
+    /// Takes the trigger of one parent.
+    pub(super) fn remove(&mut self, parent: &ObjectId) -> Option<Trigger> {
+        let (number, trigger) = self.waiting.remove(parent)?;
+        self.order.remove(&(trigger.cause, number, parent.clone()));
+        Some(trigger)
+    }
+
     /// Takes the most urgent triggers; equally urgent ones in their order of arrival.
     pub(super) fn take(&mut self, max: usize) -> Vec<(ObjectId, Trigger)> {
         let mut taken = Vec::new();
@@ -95,13 +143,7 @@ mod tests {
     }
 
     fn add(triggers: &mut Triggers, name: &str, cause: Cause) {
-        triggers.add(
-            id(name),
-            Trigger {
-                cause,
-                object: None,
-            },
-        );
+        triggers.add(id(name), cause.into());
     }
 
     fn take(triggers: &mut Triggers, max: usize) -> Vec<(String, Cause)> {

@@ -26,6 +26,8 @@ pub struct Manifest {
     pub reads: Vec<ReadKind>,
     /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
+    /// True if an answer depends on the parent's own status: then each write of the status triggers a pass.
+    pub reads_own_status: bool,
     /// A JSON schema for its configuration; with `None`, the host accepts only `{}`.
     pub config_schema: Option<Value>,
 }

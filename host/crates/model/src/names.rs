@@ -90,12 +90,12 @@ impl PluginName {
         format!("innkeeper:{}", self.0)
     }
 
-    /// Returns the field manager of the guest's status and conditions.
+    /// Returns the field manager of the status of parents: the guest's part and the host's conditions.
     pub fn status_manager(&self) -> String {
         format!("innkeeper:{}:status", self.0)
     }
 
-    /// Returns the field manager of the host's conditions and of the finalizer.
+    /// Returns the field manager of the finalizer, and of the host's conditions where it states them alone.
     pub fn host_manager(&self) -> String {
         format!("innkeeper:{}:host", self.0)
     }

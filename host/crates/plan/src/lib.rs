@@ -46,7 +46,7 @@ pub use enter::{PassEntry, enter};
 pub use generate::generate;
 pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
-pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
+pub use status::{GuestPart, ReadyPart, StatusWrite, gives, has_spoken, status};
 
 use innkeeper_model::{
     Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,

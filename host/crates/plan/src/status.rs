@@ -1,7 +1,8 @@
-//! The status writes for a parent.
+//! The status write for a parent.
 //!
-//! The guest's part and the host's conditions have separate field managers, so that the host's conditions are written
-//! even if the API server rejects the guest's status.
+//! The guest's part and the host's conditions are one write of one field manager. Where the guest states nothing, or where
+//! the API server rejects its part, a second manager of the host states the host's conditions alone; the next write with
+//! the guest's part takes them over.
 
 use innkeeper_model::{Condition, Object, PluginName, Report, reason, whole_seconds};
 use serde::Deserialize;
@@ -21,7 +22,7 @@ pub enum GuestPart<'a> {
     State(&'a Report),
 }
 
-/// The host's part of the readiness. The host writes no `Ready` condition if the guest states one itself.
+/// The host's part of the readiness, unless the guest states the condition `Ready` itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyPart {
     /// The condition stays as it is; it becomes `Unknown` if there is none yet.
@@ -35,27 +36,11 @@ pub enum ReadyPart {
 pub struct StatusWrite {
     /// The field manager.
     pub manager: String,
-    /// The status to apply; `None` removes all fields that the manager owns.
-    pub status: Option<Map<String, Value>>,
+    /// The status to apply; fields that the manager owns beyond it are removed.
+    pub status: Map<String, Value>,
 }
 
-/// The status writes that are needed, in this order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatusWrites {
-    /// The guest's status and conditions.
-    pub guest: Option<StatusWrite>,
-    /// The host's conditions.
-    pub host: Option<StatusWrite>,
-}
-
-impl StatusWrites {
-    /// Returns true if no write is needed.
-    pub const fn is_empty(&self) -> bool {
-        self.guest.is_none() && self.host.is_none()
-    }
-}
-
-/// Returns the status writes that are needed.
+/// Returns the status write that is needed; none if the parent has this status already.
 ///
 /// `parent` is the parent as observed at the start of the pass; `now` becomes the `lastTransitionTime` of conditions whose status
 /// changes.
@@ -66,43 +51,39 @@ pub fn status(
     synced: &Condition,
     ready: ReadyPart,
     now: jiff::Timestamp,
-) -> StatusWrites {
+) -> Option<StatusWrite> {
     let observed = ObservedStatus::new(parent, now);
-    let guest_manager = plugin.status_manager();
-    let host_manager = plugin.host_manager();
-    let (guest_write, guest_says_ready) = match guest {
-        GuestPart::Leave => (None, observed.owns_condition(&guest_manager, reason::READY)),
+    let mut conditions = vec![observed.condition(synced)];
+    let (manager, mut status, says_ready) = match guest {
+        GuestPart::Leave => (plugin.host_manager(), Map::new(), false),
         GuestPart::State(report) => {
-            let says_ready = report
-                .conditions
-                .iter()
-                .any(|one| one.kind == reason::READY);
-            let write = observed.due(guest_manager, guest_status(&observed, report));
-            (write, says_ready)
+            let stated = &report.conditions;
+            conditions.extend(stated.iter().map(|one| observed.condition(one)));
+            let says_ready = stated.iter().any(|one| one.kind == reason::READY);
+            (plugin.status_manager(), guest_status(report), says_ready)
         }
     };
-    let mut conditions = vec![observed.condition(synced)];
-    if !guest_says_ready {
+    if !says_ready {
         conditions.push(match ready {
             ReadyPart::Host(ready) => observed.condition(&ready),
             ReadyPart::Leave => observed.ready_so_far(),
         });
     }
-    let host_status = Map::from_iter([("conditions".to_owned(), Value::Array(conditions))]);
-    StatusWrites {
-        guest: guest_write,
-        host: observed.due(host_manager, Some(host_status)),
-    }
+    status.insert("conditions".to_owned(), Value::Array(conditions));
+    observed.due(manager, status)
 }
 
 /// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.
 pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
-    let owned = owned(parent, &plugin.host_manager());
-    let synced = owned
-        .as_ref()
-        .and_then(|owned| owned_condition(owned, reason::SYNCED));
-    // A manager that wrote another status since owns the field `status`; both still own the key of the condition.
-    synced.is_some_and(|synced| synced.field("status").is_some())
+    let managers = [plugin.status_manager(), plugin.host_manager()];
+    managers.iter().any(|manager| {
+        let owned = owned(parent, manager);
+        let synced = owned
+            .as_ref()
+            .and_then(|owned| owned_condition(owned, reason::SYNCED));
+        // A manager that wrote another status since owns the field `status`; both still own the key of the condition.
+        synced.is_some_and(|synced| synced.field("status").is_some())
+    })
 }
 
 /// Returns true if the condition `Synced` of a parent already has this reason, for its current generation.
@@ -114,19 +95,11 @@ pub fn gives(parent: &Object, reason: &str) -> bool {
     })
 }
 
-fn guest_status(observed: &ObservedStatus<'_>, report: &Report) -> Option<Map<String, Value>> {
+fn guest_status(report: &Report) -> Map<String, Value> {
     let mut status = report.status.clone().unwrap_or_default();
     status.retain(|_, value| !value.is_null());
     status.values_mut().for_each(drop_nulls);
-    if !report.conditions.is_empty() {
-        let conditions = report
-            .conditions
-            .iter()
-            .map(|condition| observed.condition(condition))
-            .collect();
-        status.insert("conditions".to_owned(), Value::Array(conditions));
-    }
-    (!status.is_empty()).then_some(status)
+    status
 }
 
 /// The parsed part of the parent's JSON; the rest is skipped.
@@ -197,22 +170,17 @@ impl<'a> ObservedStatus<'a> {
         })
     }
 
-    fn owns_condition(&self, manager: &str, kind: &str) -> bool {
-        let owned = owned(self.parent, manager);
-        owned.is_some_and(|owned| owned_condition(&owned, kind).is_some())
-    }
-
     /// Returns the write that makes a manager own exactly this status; `None` if it already does.
-    fn due(&self, manager: String, status: Option<Map<String, Value>>) -> Option<StatusWrite> {
+    fn due(&self, manager: String, status: Map<String, Value>) -> Option<StatusWrite> {
         let owned = owned(self.parent, &manager);
-        let unchanged = match &status {
-            None => owned.is_none(),
-            Some(status) => {
-                let status = Value::Object(status.clone());
-                fields::owns_exactly(owned.as_ref(), &status, &self.status)
-            }
+        let status = Value::Object(status);
+        if fields::owns_exactly(owned.as_ref(), &status, &self.status) {
+            return None;
+        }
+        let Value::Object(status) = status else {
+            return None;
         };
-        (!unchanged).then_some(StatusWrite { manager, status })
+        Some(StatusWrite { manager, status })
     }
 }
 

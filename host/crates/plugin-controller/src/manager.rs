@@ -47,7 +47,7 @@ use innkeeper_model::{
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
-    controller::{self, Work, queue::Class},
+    controller::{self, Triggered, Work, queue::Class},
 };
 
 use super::{
@@ -277,12 +277,12 @@ impl Manager {
 }
 
 impl Work for Manager {
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+    async fn triggers(&self) -> Vec<Triggered> {
         tokio::select! {
             triggers = controller::triggers(&self.registration) => triggers,
             () = self.context.shared.analyses.notified() => {
                 let on_trial = self.on_trial.lock();
-                on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
+                on_trial.iter().map(|id| Triggered::now(id.clone(), Class::Swapped)).collect()
             }
         }
     }

@@ -90,6 +90,7 @@ fn manifest() -> Manifest {
             read("v1", "Node", Access::Metadata, ReadScope::Cluster),
         ],
         finalize: false,
+        reads_own_status: false,
         config_schema: None,
     }
 }

@@ -137,7 +137,8 @@ impl Context {
         }
     }
 
-    /// Counts a write, and records it until the cache shows it, so that no pass plans from an older state.
+    /// Counts a write, and takes its answer into the cache. Where the cache cannot show it, the write is recorded until it
+    /// does, so that no pass plans from an older state.
     pub(crate) fn note_written(
         &self,
         parent: &ObjectId,
@@ -150,7 +151,7 @@ impl Context {
         if written.gone {
             // The answer shows the last state of the object, so only its removal proves that the cache is current.
             self.registration.note_stale(parent, id, version);
-        } else {
+        } else if !self.registration.take_in(parent, id, &written.json) {
             self.registration.note_write(parent, id, version);
         }
     }

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{Attempt, Next};
+use crate::{Attempt, Next, WaitingEdits};
 use queue::{Class, Queue, QueueOptions, Ticket};
 use resync::Resync;
 
@@ -32,10 +32,33 @@ pub enum Error {
     Pass(#[source] JoinError),
 }
 
+/// A parent that needs a pass.
+#[derive(Clone, Debug)]
+pub struct Triggered {
+    /// The parent.
+    pub parent: ObjectId,
+    /// The urgency.
+    pub class: Class,
+    /// The time of the change that it needs the pass for.
+    pub since: Instant,
+}
+
+impl Triggered {
+    /// Returns a parent whose change has just been seen.
+    pub fn now(parent: ObjectId, class: Class) -> Self {
+        let since = Instant::now();
+        Self {
+            parent,
+            class,
+            since,
+        }
+    }
+}
+
 /// The work of a controller: triggers in, passes out.
 pub trait Work: Send + Sync + 'static {
     /// Waits for at least one trigger; cancelling it loses none.
-    fn triggers(&self) -> impl Future<Output = Vec<(ObjectId, Class)>> + Send;
+    fn triggers(&self) -> impl Future<Output = Vec<Triggered>> + Send;
 
     /// Runs one pass.
     fn pass(&self, parent: ObjectId, attempt: Attempt) -> impl Future<Output = Next> + Send;
@@ -106,6 +129,7 @@ pub async fn run<W: Work>(
         bucket: TokenBucket::default(),
         passes: JoinSet::new(),
         changed: BTreeMap::new(),
+        edits: WaitingEdits::default(),
         metrics,
     };
     tokio::select! {
@@ -135,6 +159,7 @@ struct PassLoop<W> {
     passes: JoinSet<EndedPass>,
     /// The times at which the host saw the first change that no pass has begun for; at most one per queued parent.
     changed: BTreeMap<ObjectId, Instant>,
+    edits: WaitingEdits,
     metrics: ControllerMetrics,
 }
 
@@ -161,13 +186,13 @@ impl<W: Work> PassLoop<W> {
                 triggers = work.triggers() => {
                     let now = self.now();
                     let count = triggers.len();
-                    for (parent, class) in triggers {
+                    for Triggered { parent, class, since } in triggers {
                         if matches!(class, Class::User | Class::Child) {
-                            let seen = self.changed.entry(parent.clone());
-                            seen.or_insert_with(Instant::now);
+                            self.changed.entry(parent.clone()).or_insert(since);
                         }
                         self.queue.trigger(parent, class, now);
                     }
+                    self.edits.set(self.queue.has_edits());
                     self.metrics.triggered(count, self.queue.depth());
                 }
                 place = free_place(places, wait) => self.begin(place),
@@ -204,19 +229,22 @@ impl<W: Work> PassLoop<W> {
         else {
             return;
         };
+        self.edits.set(self.queue.has_edits());
         self.bucket.take(1, self.rate, now);
         let attempt = Attempt {
             failures,
             parked: parked_since.map(|since| now.saturating_sub(since)),
             changed: self.changed.remove(&key),
+            edits: self.edits.clone(),
         };
+        let changed = attempt.changed;
         let work = Arc::clone(&self.work);
         let running = self.metrics.begin(waited, self.queue.depth());
         self.passes.spawn(async move {
             let next = work.pass(key.clone(), attempt).await;
             running.end(result(&next));
             drop(place);
-            (key, next, attempt.changed)
+            (key, next, changed)
         });
     }
 
@@ -264,7 +292,7 @@ async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSem
 }
 
 /// Waits for at least one trigger of a registration; cancelling it loses none.
-pub async fn triggers(registration: &Registration) -> Vec<(ObjectId, Class)> {
+pub async fn triggers(registration: &Registration) -> Vec<Triggered> {
     /// The largest batch of triggers between two turns of the loop.
     ///
     /// Chosen: a turn with so many queue entries is short, and a resync of 100,000 parents takes about 100 turns.
@@ -275,7 +303,11 @@ pub async fn triggers(registration: &Registration) -> Vec<(ObjectId, Class)> {
         .into_iter()
         .map(|(parent, trigger)| {
             debug!(%parent, cause = ?trigger.cause, object = ?trigger.object, "triggered");
-            (parent, class(trigger.cause))
+            Triggered {
+                parent,
+                class: class(trigger.cause),
+                since: trigger.since.unwrap_or_else(Instant::now),
+            }
         })
         .collect()
 }

@@ -25,7 +25,7 @@ struct ParentRecord {
     budget: Budget,
     /// The children that another field manager keeps changing.
     conflicts: Conflicts,
-    /// The events of the last pass if it left its report to the next one.
+    /// The events of the last pass if it left its report to the next one, and of the earlier rounds of the running pass.
     left: Option<Vec<Event>>,
 }
 
@@ -73,7 +73,15 @@ impl Ledger {
         may
     }
 
-    /// Takes the events that the last pass left.
+    /// Adds the events of a round to those that the report at the end of the pass takes.
+    pub(super) fn keep(&mut self, parent: &ObjectId, events: &[Event]) {
+        let left = self.entry(parent).left.get_or_insert_default();
+        let new = events.iter().filter(|event| !left.contains(event));
+        let new: Vec<Event> = new.cloned().collect();
+        left.extend(new);
+    }
+
+    /// Takes the events that the last pass, or the earlier rounds of this one, left.
     pub(super) fn take_left(&mut self, parent: &ObjectId) -> Vec<Event> {
         let entry = self.parents.get_mut(parent);
         entry

@@ -39,6 +39,6 @@ pub use dry_run::{Candidate, Changes, DryRunOutcome};
 pub use epoch::Serving;
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
-pub use next::{Attempt, Next};
+pub use next::{Attempt, Next, WaitingEdits};
 pub use reconciler::Reconciler;
 pub use shared::{HashKeySlot, Shared};

@@ -1,11 +1,17 @@
 //! The time of a parent's next pass, and the facts that it gets from the last one.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 /// The facts about a parent's earlier passes that its next pass gets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Attempt {
     /// The number of failed passes in a row.
     pub failures: u32,
@@ -13,6 +19,23 @@ pub struct Attempt {
     pub parked: Option<Duration>,
     /// The time of the first change that the pass is for; none if only a timer triggered it.
     pub changed: Option<Instant>,
+    /// The edits that wait for a place.
+    pub edits: WaitingEdits,
+}
+
+/// Tells running passes if an edit of a user waits for a place.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingEdits(Arc<AtomicBool>);
+
+impl WaitingEdits {
+    /// Returns true if an edit waits.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, any: bool) {
+        self.0.store(any, Ordering::Relaxed);
+    }
 }
 
 /// The time of the next pass of a parent.

@@ -1,5 +1,7 @@
 //! One pass for one parent: observe, enter, recall, call, check, plan, apply, report.
 //!
+//! A pass that has written children goes on with another round: the cache shows the answers to its writes at once, so the
+//! guest sees its children, and the report is about them.
 //! Each step is a function in a file of its name. It consumes a [`Pass`] in one state and returns it in the next, or
 //! stops the pass with a reason. A dry run takes `enter`, `check` and `plan`; its calls go to the guest in groups.
 //! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
@@ -34,13 +36,26 @@ use crate::{
 ///
 /// Never fails: every problem becomes a condition of the parent and decides the next pass.
 pub(crate) async fn run(context: &Context, id: &ObjectId, attempt: Attempt) -> Next {
-    match steps(context, id).await {
-        Ok(next) => next,
-        Err(stopped) => stopped.report(attempt).await,
+    let mut round = 1;
+    loop {
+        let ended = match steps(context, id, round, &attempt).await {
+            Ok(ended) => ended,
+            Err(stopped) => stopped.report(&attempt).await,
+        };
+        match ended {
+            ControlFlow::Break(next) => return next,
+            ControlFlow::Continue(()) => round += 1,
+        }
     }
 }
 
-async fn steps<'a>(context: &'a Context, id: &'a ObjectId) -> Step<'a, Next> {
+/// Runs one round; returns the time of the next pass, or nothing if another round follows.
+async fn steps<'a>(
+    context: &'a Context,
+    id: &'a ObjectId,
+    round: u32,
+    attempt: &Attempt,
+) -> Step<'a, ControlFlow<Next>> {
     let pass = Pass::observe(context, id).await?;
     let pass = pass.enter()?;
     let pass = pass.recall()?;
@@ -48,11 +63,12 @@ async fn steps<'a>(context: &'a Context, id: &'a ObjectId) -> Step<'a, Next> {
     let pass = account::account(pass.check())?;
     let pass = pass.plan();
     let mut pass = pass.report_finalized().await?;
-    loop {
+    let applied = loop {
         let applied = pass.apply().await;
         match applied.plan_again().await {
             ControlFlow::Continue(planned) => pass = planned,
-            ControlFlow::Break(applied) => return Ok(applied.report().await),
+            ControlFlow::Break(applied) => break applied,
         }
-    }
+    };
+    Ok(applied.report(round, attempt).await)
 }

@@ -19,7 +19,7 @@ use super::{
     analysis::Analysis,
     bound::Usage,
     context::Context,
-    controller::{self, Work, queue::Class},
+    controller::{self, Triggered, Work},
     dry_run::{self, Candidate, DryRunOutcome},
     epoch::{Active, Epoch, Serving},
     faults::{RecentFault, RecentFaults},
@@ -165,9 +165,11 @@ impl Reconciler {
         let span = info_span!("pass", plugin = %context.plugin, %parent);
         let begin = Instant::now();
         context.ledger.lock().begin(parent, attempt.changed);
+        let running = context.registration.begin(parent);
         let next = pass::run(context, parent, attempt)
             .instrument(span.clone())
             .await;
+        drop(running);
         span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
         let mut ledger = context.ledger.lock();
         if next == Next::Forget {
@@ -259,7 +261,7 @@ impl Reconciler {
 }
 
 impl Work for Reconciler {
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+    async fn triggers(&self) -> Vec<Triggered> {
         controller::triggers(self.registration()).await
     }
 

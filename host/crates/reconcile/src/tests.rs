@@ -5,6 +5,7 @@ mod dry_runs;
 mod finalizing;
 mod managers;
 mod remembering;
+mod rounds;
 mod selecting;
 mod server;
 mod throttling;
@@ -203,10 +204,7 @@ async fn labels_managers_and_the_inventory_have_the_name_of_the_plugin_not_of_it
     assert_eq!(child["metadata"]["labels"]["innkeeper.dev/plugin"], "east");
     assert_eq!(managers(&child), ["innkeeper:east"]);
     let parent = world.server.get("webs", "a", "web").unwrap();
-    assert_eq!(
-        managers(&parent),
-        ["innkeeper:east:host", "innkeeper:east:status"]
-    );
+    assert_eq!(managers(&parent), ["innkeeper:east:status"]);
     let inventory = world.server.get("configmaps", "host", INVENTORY).unwrap();
     assert_eq!(inventory["data"], json!({"east": "v1 ConfigMap"}));
 }

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_embedded_description_that_breaks_a_rule_is_no_manifest() {
-        let valid = r#"{"name": "web", "version": "1", "finalize": false, "crds": [], "children": [], "reads": [],
+        let valid = r#"{"name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "crds": [], "children": [], "reads": [],
             "parents": [{"apiVersion": "a/v1", "kind": "Web", "plural": "webs", "scope": "Namespaced"}]}"#;
         assert!(embedded_manifest(&with_text(valid.as_bytes())).is_some());
         for (from, to) in [

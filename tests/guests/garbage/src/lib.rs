@@ -60,6 +60,7 @@ impl Guest for Plugin {
             children: CHILDREN.map(child).to_vec(),
             reads: Vec::new(),
             finalize: false,
+            reads_own_status: false,
             config_schema: None,
         }
     }

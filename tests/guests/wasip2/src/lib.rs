@@ -67,6 +67,7 @@ impl Guest for Plugin {
             }],
             reads: Vec::new(),
             finalize: false,
+            reads_own_status: false,
             config_schema: None,
         }
     }

@@ -279,12 +279,12 @@ async fn each_write_to_the_parent_is_bound_to_the_one_before_a9() {
     let server = serve(vec![ok(11), ok(12)]).await;
     let writer = server.writer(LONG, 4);
     let mut target = target();
-    let write = |manager: &str, status: Option<Value>| StatusWrite {
+    let write = |manager: &str, status: Value| StatusWrite {
         manager: manager.to_owned(),
-        status: status.map(fields),
+        status: fields(status),
     };
-    let guest = write("innkeeper:web:status", Some(json!({"nodes": 1})));
-    let host = write("innkeeper:web:host", None);
+    let guest = write("innkeeper:web:status", json!({"nodes": 1}));
+    let host = write("innkeeper:web:host", json!({}));
     assert_eq!(
         writer
             .status(&mut target, &guest)
@@ -300,7 +300,7 @@ async fn each_write_to_the_parent_is_bound_to_the_one_before_a9() {
         PATCH /apis/example.dev/v1/namespaces/demo/webs/shop/status?&force=true&fieldManager=innkeeper%3Aweb%3Astatus
           application/apply-patch+yaml {"apiVersion":"example.dev/v1","kind":"Web","metadata":{"name":"shop","namespace":"demo","resourceVersion":"10","uid":"p1"},"status":{"nodes":1}}
         PATCH /apis/example.dev/v1/namespaces/demo/webs/shop/status?&force=true&fieldManager=innkeeper%3Aweb%3Ahost
-          application/apply-patch+yaml {"apiVersion":"example.dev/v1","kind":"Web","metadata":{"name":"shop","namespace":"demo","resourceVersion":"11","uid":"p1"}}
+          application/apply-patch+yaml {"apiVersion":"example.dev/v1","kind":"Web","metadata":{"name":"shop","namespace":"demo","resourceVersion":"11","uid":"p1"},"status":{}}
     "#]].assert_eq(&shown(&server));
 }
 

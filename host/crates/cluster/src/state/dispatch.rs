@@ -17,6 +17,17 @@ use crate::{
 impl CacheState {
     /// Triggers the parents that the changes of one watch concern; `first` marks changes from its first list.
     pub(super) fn dispatch(&mut self, id: SlotId, changes: &[Change], first: bool) {
+        self.dispatch_from(id, changes, first, None);
+    }
+
+    /// Triggers the parents that changes concern, but not the one whose pass made them, unless it reads the object.
+    pub(super) fn dispatch_from(
+        &mut self,
+        id: SlotId,
+        changes: &[Change],
+        first: bool,
+        writer: Option<&Reader>,
+    ) {
         for change in changes {
             let (Some(slot), Some(last)) = (self.slots.get(&id), change.last()) else {
                 return;
@@ -26,9 +37,15 @@ impl CacheState {
                 if cause == Some(Cause::ParentGone) {
                     self.forget(&reader);
                 }
-                if let Some(cause) = cause {
-                    let object = Some(object.clone());
-                    self.trigger(&reader, Trigger { cause, object });
+                let is_own = writer == Some(&reader);
+                if let Some(cause) = cause
+                    && (!is_own || cause == Cause::RelatedChanged)
+                {
+                    let trigger = Trigger {
+                        object: Some(object.clone()),
+                        ..cause.into()
+                    };
+                    self.trigger(&reader, trigger);
                 }
                 self.catch_up(&reader, Some(&object));
             }

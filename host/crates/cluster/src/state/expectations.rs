@@ -178,7 +178,8 @@ impl CacheState {
         read
     }
 
-    fn readable(&self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
+    /// Returns the form in which the cache holds an object; none if its kind cannot be read.
+    pub(crate) fn readable(&self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
         let subscriber = self.subscribers.get(&reader.subscriber_id)?;
         let slot_id = subscriber.slot_of(&reader.parent, id)?;
         let slot = self.slots.get(&slot_id)?;
@@ -220,6 +221,39 @@ impl CacheState {
         self.dispatch(read.slot, &changes, false);
     }
 
+    /// Stores the answer to a write of a running pass, ahead of its watch event; returns false if the cache cannot show it.
+    ///
+    /// The write was bound to the state that the pass observed, so that no change of others hides behind the answer. The
+    /// pass knows its own write: only the other readers are triggered, and the event that follows is no change.
+    pub(crate) fn take_in(
+        &mut self,
+        reader: &Reader,
+        id: &ObjectId,
+        read: &LiveRead,
+        written: Stored,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(&read.slot) else {
+            return false;
+        };
+        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
+        // it.
+        if !written.is_selected(&slot.key.selector) {
+            return false;
+        }
+        let version = written.version;
+        let changes = slot.store.put(written);
+        let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
+        self.dispatch_from(read.slot, &changes, false, Some(reader));
+        // The event may have come before the answer; a later version is a change of others, which stays a trigger.
+        let subscriber = self.subscribers.get_mut(&reader.subscriber_id);
+        if shown == Some(version)
+            && let Some(held) = subscriber.and_then(|it| it.running.get_mut(&reader.parent))
+        {
+            held.forget(id);
+        }
+        shown.is_some_and(|shown| shown >= version)
+    }
+
     /// Postpones a live read that failed.
     pub(crate) fn live_failed(&mut self, reader: &Reader, id: &ObjectId, now: Instant) {
         // The API server has just failed to answer, so the next read is not sent at once.
@@ -244,8 +278,8 @@ impl CacheState {
         if !subscriber.expectations.contains_key(&reader.parent) {
             subscriber.behind.remove(&reader.parent);
             let trigger = Trigger {
-                cause: Cause::CaughtUp,
                 object: object.cloned(),
+                ..Cause::CaughtUp.into()
             };
             subscriber.trigger(reader.parent.clone(), trigger);
         }

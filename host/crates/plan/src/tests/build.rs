@@ -81,6 +81,7 @@ pub fn manifest() -> Manifest {
             .collect(),
         reads: Vec::new(),
         finalize: false,
+        reads_own_status: false,
         config_schema: None,
     }
 }

@@ -5,7 +5,7 @@ use innkeeper_model::{Condition, ConditionStatus, Report};
 use serde_json::{Value, json};
 
 use super::build::*;
-use crate::{GuestPart, ReadyPart, StatusWrite, StatusWrites, has_spoken, status, synced};
+use crate::{GuestPart, ReadyPart, StatusWrite, has_spoken, status, synced};
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 
@@ -50,18 +50,17 @@ fn owned_conditions(kinds: &[&str]) -> Value {
     members
 }
 
-/// Returns a parent with the status that the host and a guest (`nodes: 2`) wrote.
+/// Returns a parent with the status that the host wrote for a guest that states `nodes: 2`.
 fn written() -> Parent {
+    let fields = json!({"f:nodes": {}, "f:conditions": owned_conditions(&["Synced", "Ready"])});
+    owned_by(json!([entry("innkeeper:web:status", fields)]))
+}
+
+/// Returns such a parent with these managers of its status.
+fn owned_by(entries: Value) -> Parent {
     let conditions = json!([
         shown("Synced", "True", "Applied"),
         shown("Ready", "True", "Ready")
-    ]);
-    let entries = json!([
-        entry(
-            "innkeeper:web:host",
-            json!({"f:conditions": owned_conditions(&["Synced", "Ready"])})
-        ),
-        entry("innkeeper:web:status", json!({"f:nodes": {}})),
     ]);
     let mut parent = parent("p1").with("/metadata", "managedFields", entries);
     parent.0["status"] = json!({"nodes": 2, "theirs": true, "conditions": conditions});
@@ -81,7 +80,7 @@ fn due(
     guest: GuestPart<'_>,
     synced: &Condition,
     ready: ReadyPart,
-) -> StatusWrites {
+) -> Option<StatusWrite> {
     status(
         &manifest().name,
         &parent.object(),
@@ -93,14 +92,15 @@ fn due(
 }
 
 #[track_caller]
-fn check(writes: &StatusWrites, expected: Expect) {
-    let line = |write: &StatusWrite| {
-        let status = write.status.clone().map_or(Value::Null, Value::Object);
-        format!("{}: {status}\n", write.manager)
-    };
-    let writes = [&writes.guest, &writes.host].into_iter().flatten();
-    let lines: Vec<String> = writes.map(line).collect();
-    expected.assert_eq(&lines.concat());
+fn check(write: &Option<StatusWrite>, expected: Expect) {
+    let line = write.as_ref().map(|StatusWrite { manager, status }| {
+        format!("{manager}: {}\n", Value::Object(status.clone()))
+    });
+    expected.assert_eq(&line.unwrap_or_default());
+}
+
+fn conditions_of(write: Option<StatusWrite>) -> Value {
+    write.unwrap().status.remove("conditions").unwrap()
 }
 
 #[test]
@@ -110,9 +110,45 @@ fn nothing_is_written_in_a_steady_state_a9() {
         &due(&written(), GuestPart::State(&report), &applied(), ready()),
         expect![""],
     );
+    // Without the guest's part the conditions are those of the second manager, which states them once.
+    let twice = owned_by(json!([
+        entry(
+            "innkeeper:web:status",
+            json!({"f:nodes": {}, "f:conditions": owned_conditions(&["Synced", "Ready"])})
+        ),
+        entry(
+            "innkeeper:web:host",
+            json!({"f:conditions": owned_conditions(&["Synced", "Ready"])})
+        ),
+    ]));
+    for guest in [GuestPart::State(&report), GuestPart::Leave] {
+        check(
+            &due(&twice, guest, &applied(), ReadyPart::Leave),
+            expect![""],
+        );
+    }
+}
+
+#[test]
+fn the_next_report_takes_over_the_conditions_that_the_host_stated_alone_a9() {
+    let of_the_host = entry(
+        "innkeeper:web:host",
+        json!({"f:conditions": owned_conditions(&["Synced", "Ready"])}),
+    );
+    let named = json!({"k:{\"type\":\"Synced\"}": {".": {}, "f:type": {}}});
+    let parent = owned_by(json!([
+        of_the_host,
+        entry(
+            "innkeeper:web:status",
+            json!({"f:nodes": {}, "f:conditions": named})
+        ),
+    ]));
+    let report = report(json!({"nodes": 2}), vec![]);
     check(
-        &due(&written(), GuestPart::Leave, &applied(), ReadyPart::Leave),
-        expect![""],
+        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        expect![[r#"
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
+        "#]],
     );
 }
 
@@ -130,9 +166,8 @@ fn a_first_status_has_all_conditions_a9() {
             ready(),
         ),
         expect![[r#"
-        innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Yes","status":"True","type":"Scaled"}],"nodes":2}
-        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Yes","status":"True","type":"Scaled"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
+        "#]],
     );
     check(
         &due(
@@ -174,9 +209,9 @@ fn the_time_of_a_condition_changes_with_its_status_only_a9() {
 fn another_generation_is_observed_a9() {
     let parent = written().with("/metadata", "generation", json!(4));
     let writes = due(&parent, GuestPart::Leave, &applied(), ready());
-    let host = writes.host.unwrap().status.unwrap();
-    assert_eq!(host["conditions"][0]["observedGeneration"], 4);
-    assert_eq!(host["conditions"][0]["lastTransitionTime"], EARLIER);
+    let conditions = conditions_of(writes);
+    assert_eq!(conditions[0]["observedGeneration"], 4);
+    assert_eq!(conditions[0]["lastTransitionTime"], EARLIER);
 }
 
 #[test]
@@ -185,22 +220,22 @@ fn fields_that_the_guest_no_longer_states_are_removed() {
     check(
         &due(&written(), GuestPart::State(&other), &applied(), ready()),
         expect![[r#"
-        innkeeper:web:status: {"leader":"a"}
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"leader":"a"}
+        "#]],
     );
     let nothing = Report::default();
     check(
         &due(&written(), GuestPart::State(&nothing), &applied(), ready()),
         expect![[r#"
-        innkeeper:web:status: null
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+        "#]],
     );
     let empty = report(json!({}), vec![]);
     check(
         &due(&parent("p1"), GuestPart::State(&empty), &applied(), ready()),
         expect![[r#"
-        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+        "#]],
     );
 }
 
@@ -212,8 +247,8 @@ fn foreign_changes_of_own_fields_are_repaired() {
     check(
         &due(&parent, GuestPart::State(&report), &applied(), ready()),
         expect![[r#"
-        innkeeper:web:status: {"nodes":2}
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
+        "#]],
     );
     let mut parent = written();
     parent.0["status"]["theirs"] = json!(false);
@@ -232,25 +267,17 @@ fn the_guest_may_state_ready_itself() {
     check(
         &due(&written(), GuestPart::State(&own), &applied(), ready()),
         expect![[r#"
-        innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}],"nodes":2}
-        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"}]}
-    "#]],
+            innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}],"nodes":2}
+        "#]],
     );
     // A fault without a report leaves the guest's condition `Ready` in place.
-    let entries = json!([
-        entry(
-            "innkeeper:web:host",
-            json!({"f:conditions": owned_conditions(&["Synced"])})
-        ),
-        entry(
-            "innkeeper:web:status",
-            json!({"f:conditions": owned_conditions(&["Ready"])})
-        ),
-    ]);
-    let theirs = written().with("/metadata", "managedFields", entries);
+    let mut theirs = written();
+    theirs.0["status"]["conditions"][1] = shown("Ready", "False", "Mine");
     check(
         &due(&theirs, GuestPart::Leave, &applied(), ReadyPart::Leave),
-        expect![""],
+        expect![[r#"
+            innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}]}
+        "#]],
     );
 }
 
@@ -259,7 +286,7 @@ fn entries_of_other_managers_and_operations_do_not_count() {
     let mut parent = written();
     parent.0["metadata"]["managedFields"][0]["operation"] = json!("Update");
     let writes = due(&parent, GuestPart::Leave, &applied(), ready());
-    assert!(writes.host.is_some());
+    assert!(writes.is_some());
 }
 
 #[test]
@@ -310,6 +337,5 @@ fn readiness_without_passes_is_unknown() {
     parent.0["status"]["conditions"][1] = shown("Ready", "Unknown", "NotSelected");
     let retrying = synced(ConditionStatus::False, "Retrying", "");
     let writes = due(&parent, GuestPart::Leave, &retrying, ReadyPart::Leave);
-    let status = writes.host.unwrap().status.unwrap();
-    assert_eq!(status["conditions"][1]["reason"], "NoAnswerYet");
+    assert_eq!(conditions_of(writes)[1]["reason"], "NoAnswerYet");
 }

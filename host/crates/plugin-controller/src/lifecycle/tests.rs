@@ -49,6 +49,7 @@ fn finalizers_stay_where_the_revision_finalizes() {
         children: Vec::new(),
         reads: Vec::new(),
         finalize,
+        reads_own_status: false,
         config_schema: None,
     };
     let old = BTreeSet::from([kind("v1", "Old")]);

@@ -150,7 +150,7 @@ impl Manager {
         }
         let write = StatusWrite {
             manager: MANAGER.to_owned(),
-            status: Some(status),
+            status,
         };
         let written = self.context.shared.writer.status(&mut target, &write).await;
         let id = object.id();

@@ -11,7 +11,7 @@ use innkeeper_cluster::{Observed, Registration};
 use innkeeper_model::{Gvk, ObjectId, PluginName, Retry, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
-    controller::{self, Work, queue::Class},
+    controller::{self, Triggered, Work},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -164,7 +164,7 @@ const fn helps_only_a_change(retry: Retry) -> bool {
 }
 
 impl Work for Warmer {
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+    async fn triggers(&self) -> Vec<Triggered> {
         controller::triggers(&self.registration).await
     }
 

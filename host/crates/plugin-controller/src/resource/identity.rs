@@ -104,6 +104,7 @@ mod tests {
             children: Vec::new(),
             reads: Vec::new(),
             finalize: false,
+            reads_own_status: false,
             config_schema: None,
         }
     }

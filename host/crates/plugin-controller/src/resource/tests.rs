@@ -680,6 +680,7 @@ fn manifest() -> Manifest {
             ),
         ],
         finalize: false,
+        reads_own_status: false,
         config_schema: None,
     }
 }

@@ -176,6 +176,8 @@ pub struct Queue<K> {
     due: BTreeSet<(Namespace, Duration, u64, usize)>,
     /// The namespace that had the last turn.
     turn: Namespace,
+    /// The number of the keys in `ready` and `due` that wait because of an edit.
+    edits: usize,
     /// Due time, sequence number and index of the keys that wait for their time.
     delayed: BTreeSet<(Duration, u64, usize)>,
     sequence: u64,
@@ -195,6 +197,7 @@ struct QueueEntry<K> {
 enum KeyState {
     /// Waits for a free place; in `ready` or `due`.
     Ready {
+        class: Class,
         rank: Duration,
         sequence: u64,
         since: Duration,
@@ -234,6 +237,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             ready: BTreeSet::new(),
             due: BTreeSet::new(),
             turn: None,
+            edits: 0,
             delayed: BTreeSet::new(),
             sequence: 0,
         }
@@ -255,10 +259,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 dirty: Some(dirty.map_or(class, |earlier| earlier.min(class))),
             },
             KeyState::Ready {
+                class: earlier,
                 rank,
                 sequence,
                 since,
             } if rank <= now.saturating_add(class.handicap()) => KeyState::Ready {
+                class: earlier.min(class),
                 rank,
                 sequence,
                 since,
@@ -362,6 +368,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.ready.len() + self.due.len()
     }
 
+    /// Returns true if a key waits because of an edit.
+    pub fn has_edits(&self) -> bool {
+        self.edits > 0
+    }
+
     /// Returns the index of the key that has the next turn.
     fn next_handle(&mut self) -> Option<usize> {
         let last = (self.turn.clone(), Duration::MAX, u64::MAX, usize::MAX);
@@ -416,7 +427,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         };
         let state = std::mem::replace(&mut entry.state, KeyState::Idle);
         match &state {
-            KeyState::Ready { rank, sequence, .. } => {
+            KeyState::Ready {
+                class,
+                rank,
+                sequence,
+                ..
+            } => {
+                self.edits -= usize::from(*class == Class::User);
                 if !self.ready.remove(&(*rank, *sequence, handle)) {
                     let namespace = (self.namespace)(&entry.key);
                     self.due.remove(&(namespace, *rank, *sequence, handle));
@@ -436,7 +453,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             return;
         };
         match &state {
-            KeyState::Ready { rank, sequence, .. } => {
+            KeyState::Ready {
+                class,
+                rank,
+                sequence,
+                ..
+            } => {
+                self.edits += usize::from(*class == Class::User);
                 self.ready.insert((*rank, *sequence, handle));
             }
             KeyState::Delayed { due, sequence, .. } => {
@@ -450,6 +473,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     /// Returns the state of a key that is ranked by `now` and has been queued since `since`.
     fn ready(&mut self, class: Class, now: Duration, since: Duration) -> KeyState {
         KeyState::Ready {
+            class,
             rank: now.saturating_add(class.handicap()),
             sequence: self.next_sequence(),
             since,

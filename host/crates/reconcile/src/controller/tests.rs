@@ -63,11 +63,12 @@ impl Fake {
 }
 
 impl Work for Fake {
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+    async fn triggers(&self) -> Vec<Triggered> {
         loop {
             let taken = std::mem::take(&mut *self.triggers.lock());
             if !taken.is_empty() {
-                return taken;
+                let triggered = |(parent, class)| Triggered::now(parent, class);
+                return taken.into_iter().map(triggered).collect();
             }
             self.triggered.notified().await;
         }

@@ -12,7 +12,7 @@ use super::{
     state::Pass,
 };
 
-/// The number of plans of one pass: the second one follows if objects exist that the cache did not show.
+/// The number of plans of one round: the second one follows if objects exist that the cache did not show.
 const PLANS_MAX: u32 = 2;
 
 impl<'a> Pass<'a, Applied> {
@@ -22,7 +22,7 @@ impl<'a> Pass<'a, Applied> {
             return ControlFlow::Break(self);
         };
         let conflicts: Vec<ObjectId> = execution.conflicts().cloned().collect();
-        if conflicts.is_empty() || self.state.planned.round == PLANS_MAX {
+        if conflicts.is_empty() || self.state.planned.plans == PLANS_MAX {
             return ControlFlow::Break(self);
         }
         let planned = &mut self.state.planned;

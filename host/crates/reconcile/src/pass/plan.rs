@@ -22,8 +22,8 @@ pub(crate) struct Planned {
     /// The children as observed, and as this pass has changed them since.
     pub(super) observed: Vec<Object>,
     pub(crate) plan: Plan,
-    /// The number of plans of the pass so far.
-    pub(super) round: u32,
+    /// The number of plans of the round so far.
+    pub(super) plans: u32,
     /// The parent as the last write left it.
     pub(super) target: Target,
 }
@@ -40,7 +40,7 @@ impl<'a> Pass<'a, Checked> {
             reads: checked.reads,
             inputs: checked.inputs,
             plan: Plan::default(),
-            round: 0,
+            plans: 0,
         })
         .replan()
     }
@@ -55,16 +55,16 @@ impl Pass<'_, Planned> {
             outcome => plan::plan(&self.plan_context(), &self.state.observed, outcome),
         };
         self.state.plan = plan;
-        self.state.round += 1;
+        self.state.plans += 1;
         self
     }
 
     /// Logs the operations of the plan before they are written.
     pub(super) fn log(&self) {
-        let Planned { plan, round, .. } = &self.state;
+        let Planned { plan, plans, .. } = &self.state;
         if !plan.is_settled() {
             let plan = plan.to_string().trim_end().replace('\n', "; ");
-            info!(plan, round, "applying");
+            info!(plan, plans, "applying");
         }
     }
 

@@ -1,10 +1,11 @@
 //! Report: the status and the events of the parent, and the time of the next pass.
 
-use std::mem;
+use std::{mem, ops::ControlFlow};
 
 use innkeeper_apply::{self as apply, Execution, Target};
+use innkeeper_cluster::Cause;
 use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
-use innkeeper_plan::{self as plan, Plan, StatusWrite, StatusWrites};
+use innkeeper_plan::{self as plan, GuestPart, Plan, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -18,9 +19,15 @@ use crate::{
     context::Context,
     findings::{self, End, Findings, StatusFinding},
     held_back::HeldBack,
-    next::Next,
+    next::{Attempt, Next},
     stop::Stop,
 };
+
+/// The largest number of rounds of a pass.
+///
+/// Chosen: children that wait for each other by `after` come in one round each if the API server answers that they are
+/// ready, which few kinds are at once. A guest that never settles gets a new pass, which the queue orders.
+const ROUNDS_MAX: u32 = 6;
 
 /// The end of a pass.
 pub(super) struct Reported {
@@ -58,8 +65,9 @@ impl<'a> Pass<'a, Planned> {
 }
 
 impl Pass<'_, Applied> {
-    /// Reports the pass, and remembers it if the next one with the same inputs may be skipped.
-    pub(super) async fn report(self) -> Next {
+    /// Reports the pass, and remembers it if the next one with the same inputs may be skipped. Returns nothing if another
+    /// round follows, which reports instead.
+    pub(super) async fn report(self, round: u32, attempt: &Attempt) -> ControlFlow<Next> {
         let (pass, applied) = self.split();
         let Applied {
             planned,
@@ -77,7 +85,13 @@ impl Pass<'_, Applied> {
         } = planned;
         let context = pass.context;
         let (end, fresh) = match result {
-            Ok(execution) => pass.applied(&entered, &outcome, &plan, &execution, held_back),
+            Ok(execution) => {
+                let may_go_on = round < ROUNDS_MAX && !attempt.edits.any();
+                match pass.applied(&entered, &outcome, &plan, &execution, held_back, may_go_on) {
+                    ControlFlow::Break(ended) => ended,
+                    ControlFlow::Continue(()) => return ControlFlow::Continue(()),
+                }
+            }
             Err(error) => {
                 let error = error_chain(&error).to_string();
                 warn!(error, "failed to apply the plan, or to finalize");
@@ -95,7 +109,7 @@ impl Pass<'_, Applied> {
             let next = reported.next.clone();
             pass.epoch.memory.remember(pass.id, inputs, &reads, next);
         }
-        reported.next
+        ControlFlow::Break(reported.next)
     }
 }
 
@@ -110,7 +124,8 @@ fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
 }
 
 impl Pass<'_, ()> {
-    /// Returns the end of a pass whose operations were tried, and true if it changed something.
+    /// Returns the end of a pass whose operations were tried, and true if it changed something; nothing if it goes on with
+    /// another round.
     fn applied<'p>(
         &self,
         entered: &Entered,
@@ -118,8 +133,9 @@ impl Pass<'_, ()> {
         plan: &Plan,
         execution: &Execution,
         held_back: Option<HeldBack>,
-    ) -> (End<'p>, bool) {
-        match outcome {
+        may_go_on: bool,
+    ) -> ControlFlow<(End<'p>, bool)> {
+        ControlFlow::Break(match outcome {
             Outcome::Keep(report) => {
                 let phase = entered.phase;
                 (End::Kept { phase, report }, false)
@@ -142,17 +158,28 @@ impl Pass<'_, ()> {
                     conflict: ledger.lock().conflicts(self.id).contested(Instant::now()),
                     left: false,
                 };
-                // A report about children that this pass has just made is obsolete a moment later and would cost up to
-                // two writes. Two passes in a row never leave their report.
-                applied.left = applied.is_complete()
-                    && execution.comes_back()
-                    && ledger.lock().leave(self.id, &report.events);
+                if execution.comes_back() {
+                    let shown = !self.registration.is_behind(self.id);
+                    let is_complete = applied.is_complete();
+                    if is_complete && may_go_on && shown {
+                        ledger.lock().keep(self.id, &report.events);
+                        return ControlFlow::Continue(());
+                    }
+                    // A report about children that this pass has just made is obsolete a moment later and would cost
+                    // another write. Two passes in a row never leave their report.
+                    applied.left = is_complete && ledger.lock().leave(self.id, &report.events);
+                    if shown {
+                        // Their watch events are no changes any more.
+                        let parent = [self.id.clone()];
+                        self.registration.trigger(parent, Cause::ChildChanged);
+                    }
+                }
                 (
                     End::Applied(Box::new(applied)),
                     !execution.results.is_empty(),
                 )
             }
-        }
+        })
     }
 }
 
@@ -192,18 +219,19 @@ pub(super) async fn write(
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
         let (guest, ready) = (status.guest, status.ready.clone());
-        let writes = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
-        if writes.is_empty() {
-            break;
-        }
+        let write = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
+        let Some(write) = write else { break };
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
         let granted = context.take_writes(&parent.id(), wanted);
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, writes, &mut written).await {
-                Ok(()) => break,
+            None => match write_status(context, target, parent, &write, guest).await {
+                Ok(()) => {
+                    written = true;
+                    break;
+                }
                 Err(finding) => finding,
             },
         };
@@ -227,46 +255,27 @@ async fn write_status(
     context: &Context,
     target: &mut Target,
     parent: &Object,
-    writes: StatusWrites,
-    written: &mut bool,
-) -> Result<(), StatusFinding> {
-    let StatusWrites { guest, host } = writes;
-    if let Some(guest) = guest {
-        write_part(context, target, parent, &guest)
-            .await
-            .map_err(|error| {
-                if !error.is_rejection() {
-                    return not_written(&error);
-                }
-                let failure = error.failure();
-                warn!(error = %failure.message, "the API server rejected the guest's status");
-                StatusFinding::Rejected(failure)
-            })?;
-        *written = true;
-    }
-    if let Some(host) = host {
-        let result = write_part(context, target, parent, &host).await;
-        result.map_err(|error| not_written(&error))?;
-        *written = true;
-    }
-    Ok(())
-}
-
-async fn write_part(
-    context: &Context,
-    target: &mut Target,
-    parent: &Object,
     write: &StatusWrite,
-) -> Result<(), apply::Error> {
+    guest: GuestPart<'_>,
+) -> Result<(), StatusFinding> {
     let id = parent.id();
     match context.shared.writer.status(target, write).await {
         Ok(written) => {
             context.note_written(&id, &id, "status", &written);
+            let epoch = context.active.current();
+            if epoch.serving.plugin.manifest().reads_own_status {
+                context.registration.trigger([id], Cause::ParentStatus);
+            }
             Ok(())
         }
         Err(error) => {
             context.note_failure(&id, &id, Some(target.resource_version()), &error);
-            Err(error)
+            if matches!(guest, GuestPart::State(_)) && error.is_rejection() {
+                let failure = error.failure();
+                warn!(error = %failure.message, "the API server rejected the guest's status");
+                return Err(StatusFinding::Rejected(failure));
+            }
+            Err(not_written(&error))
         }
     }
 }

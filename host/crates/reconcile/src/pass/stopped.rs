@@ -1,5 +1,7 @@
 //! A pass that ended before its report: the effects of the reason, and its condition.
 
+use std::ops::ControlFlow;
+
 use innkeeper_model::{Object, Operation, Retry, error_chain};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -16,8 +18,9 @@ use crate::{
 };
 
 impl Pass<'_, Stopped> {
-    /// Reports the reason where the parent has to know it, and returns the time of the next pass.
-    pub(super) async fn report(self: Box<Self>, attempt: Attempt) -> Next {
+    /// Reports the reason where the parent has to know it, and returns the time of the next pass; nothing if another round
+    /// follows.
+    pub(super) async fn report(self: Box<Self>, attempt: &Attempt) -> ControlFlow<Next> {
         self.settle();
         let Self {
             context,
@@ -26,7 +29,7 @@ impl Pass<'_, Stopped> {
         } = *self;
         let releases = match &reason {
             Stop::Released => true,
-            // No other pass would ever remove it. The condition follows in the next pass.
+            // No other pass would ever remove it. The condition follows in the next round.
             Stop::NotSelected { .. } => {
                 let finalizer = context.plugin.finalizer();
                 let parent = parent.as_ref();
@@ -35,7 +38,13 @@ impl Pass<'_, Stopped> {
             _ => false,
         };
         let end = match &parent {
-            Some(parent) if releases => End::Released(release(context, parent).await),
+            Some(parent) if releases => {
+                let released = release(context, parent).await;
+                if released.is_ok() && matches!(reason, Stop::NotSelected { .. }) {
+                    return ControlFlow::Continue(());
+                }
+                End::Released(released)
+            }
             _ => End::Stopped {
                 reason: &reason,
                 parked: attempt.parked.unwrap_or_default(),
@@ -44,11 +53,11 @@ impl Pass<'_, Stopped> {
         };
         let findings = Findings::of(&context.plugin, parent.as_ref(), end);
         let Some(parent) = &parent else {
-            return findings.conclude().next;
+            return ControlFlow::Break(findings.conclude().next);
         };
         let mut target = context.target(parent);
         let reported = report::write(context, &mut target, parent, findings, false).await;
-        reported.next
+        ControlFlow::Break(reported.next)
     }
 
     /// Forgets the facts that the reason makes obsolete, and excuses the parent from the rollout analysis.

@@ -34,6 +34,10 @@ struct State {
     version: watch::Sender<u64>,
     /// Each write takes a permit; there are none while writes are held.
     writing: Semaphore,
+    /// Each answer to a write takes a permit; there are none while answers are held.
+    answering: Semaphore,
+    /// Watches show events up to this version.
+    shown: Mutex<u64>,
 }
 
 #[derive(Default)]
@@ -70,6 +74,8 @@ impl Server {
             }),
             version: watch::Sender::new(0),
             writing: Semaphore::new(Semaphore::MAX_PERMITS),
+            answering: Semaphore::new(Semaphore::MAX_PERMITS),
+            shown: Mutex::new(u64::MAX),
         });
         let mut task = JoinSet::new();
         let shared = Arc::clone(&state);
@@ -124,6 +130,26 @@ impl Server {
         let all = self.state.writing.available_permits();
         self.state.writing.forget_permits(all);
         Held(Arc::clone(&self.state))
+    }
+
+    /// Lets writes happen, but makes their answers wait until `answer`.
+    pub(crate) fn hold_answers(&self) {
+        let all = self.state.answering.available_permits();
+        self.state.answering.forget_permits(all);
+    }
+
+    pub(crate) fn answer(&self) {
+        self.state.answering.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    /// Makes the events from now on wait until `show_events`.
+    pub(crate) fn hold_events(&self) {
+        *self.state.shown.lock() = self.state.world.lock().version;
+    }
+
+    pub(crate) fn show_events(&self) {
+        *self.state.shown.lock() = u64::MAX;
+        self.state.version.send_modify(|_| {});
     }
 }
 
@@ -205,6 +231,11 @@ impl State {
         }
         let code = if known.is_some() { 200 } else { 201 };
         let shown = self.change(place.clone(), |stored| {
+            for ((other, _), known) in &mut stored.applied {
+                if other != manager {
+                    give_up(known, &body);
+                }
+            }
             stored.applied.insert((manager.to_owned(), sub), body);
         });
         (code, shown)
@@ -257,10 +288,39 @@ fn merge(object: &mut Value, body: &Value) {
         }
         (Value::Array(known), Value::Array(stated)) if keyed(stated).is_some() => {
             let key = keyed(stated).unwrap();
-            known.retain(|item| !stated.iter().any(|other| other[key] == item[key]));
-            known.extend(stated.iter().cloned());
+            for item in stated {
+                match known.iter_mut().find(|other| other[key] == item[key]) {
+                    Some(known) => merge(known, item),
+                    None => known.push(item.clone()),
+                }
+            }
         }
         (object, body) => *object = body.clone(),
+    }
+}
+
+/// Removes the values from what a manager applied that another manager has changed by force.
+fn give_up(known: &mut Value, body: &Value) {
+    match (known, body) {
+        (Value::Object(known), Value::Object(stated)) => {
+            known.retain(|key, value| match stated.get(key) {
+                Some(stated) if value.is_object() || value.is_array() => {
+                    give_up(value, stated);
+                    true
+                }
+                Some(stated) => value == stated,
+                None => true,
+            });
+        }
+        (Value::Array(known), Value::Array(stated)) => {
+            let Some(key) = keyed(stated) else { return };
+            for item in known {
+                if let Some(stated) = stated.iter().find(|other| other[key] == item[key]) {
+                    give_up(item, stated);
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -344,7 +404,9 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
             (_, [namespace, plural, name, rest @ ..]) if request.method != "GET" => {
                 let sub = if rest.is_empty() { "" } else { "status" };
                 state.writing.acquire().await.unwrap().forget();
-                write(&state, &place(plural, namespace, name), sub, request)
+                let answer = write(&state, &place(plural, namespace, name), sub, request);
+                state.answering.acquire().await.unwrap().forget();
+                answer
             }
             (_, [namespace, plural, name]) => {
                 let place = place(plural, namespace, name);
@@ -434,8 +496,9 @@ async fn watch(
     }
     loop {
         let lines: Vec<String> = {
+            let shown = *state.shown.lock();
             let world = state.world.lock();
-            let happened = |at: u64, of: &str| at > seen && of == plural;
+            let happened = |at: u64, of: &str| at > seen && at <= shown && of == plural;
             let lines = world
                 .events
                 .iter()
@@ -448,7 +511,7 @@ async fn watch(
                 })
                 .map(|(.., kind, object)| format!("{}\n", json!({"type": kind, "object": object})))
                 .collect();
-            seen = world.version;
+            seen = world.version.min(shown);
             lines
         };
         let lines = lines.concat();

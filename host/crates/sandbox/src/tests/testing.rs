@@ -173,6 +173,7 @@ pub struct Description {
     /// `apiVersion`, kind and label selector, which may be empty; in full, from the parent's namespace.
     pub reads: Vec<[String; 3]>,
     pub finalizes: bool,
+    pub reads_own_status: bool,
     pub config_schema: Option<String>,
 }
 
@@ -186,6 +187,7 @@ impl Default for Description {
             children: vec![["v1", "ConfigMap"].map(str::to_owned)],
             reads: Vec::new(),
             finalizes: false,
+            reads_own_status: false,
             config_schema: None,
         }
     }
@@ -216,6 +218,7 @@ impl Description {
             V::List(self.children.iter().map(child).collect()),
             V::List(self.reads.iter().map(read).collect()),
             V::U8(self.finalizes.into()),
+            V::U8(self.reads_own_status.into()),
             self.config_schema
                 .as_deref()
                 .map_or_else(no_text, |schema| some(text(schema))),

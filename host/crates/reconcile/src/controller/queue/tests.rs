@@ -644,3 +644,17 @@ fn o2_a_ticket_has_the_time_that_its_key_was_queued() {
         "the wait should count from the due time"
     );
 }
+
+#[test]
+fn a_queue_tells_if_an_edit_waits() {
+    let mut queue = queue();
+    queue.trigger("a", Class::Child, at(0));
+    assert!(!queue.has_edits());
+    queue.trigger("a", Class::User, at(1));
+    queue.trigger("b", Class::User, at(1));
+    for _ in 0..2 {
+        assert!(queue.has_edits());
+        queue.pop(at(9)).unwrap();
+    }
+    assert!(!queue.has_edits());
+}

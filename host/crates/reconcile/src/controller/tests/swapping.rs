@@ -41,7 +41,7 @@ impl Work for Watched {
         self.reconciler.resync();
     }
 
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+    async fn triggers(&self) -> Vec<Triggered> {
         Work::triggers(&*self.reconciler).await
     }
 

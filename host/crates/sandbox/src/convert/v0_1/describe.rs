@@ -24,6 +24,7 @@ pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
         children: convert(stated.children, child)?,
         reads: convert(stated.reads, read)?,
         finalize: stated.finalize,
+        reads_own_status: stated.reads_own_status,
         config_schema: config_schema
             .map(|text| json::value("config-schema", text))
             .transpose()?,
