@@ -113,7 +113,7 @@ impl Reporter<'_> {
             .find_as("batch/v1", "Job", self.request.name());
         let ran_with = job.and_then(|job| {
             let annotations = job.object().pointer("/metadata/annotations")?;
-            annotations.get(crate::children::CONFIG_HASH)?.as_str()
+            annotations.get(children::CONFIG_HASH)?.as_str()
         });
         let has_changed = match ran_with {
             Some(hash) => hash != plan.config_hash(),
