@@ -313,7 +313,7 @@ mod tests {
         ];
         for (mark, (generation, observed), (replicas, updated, all), expected) in table {
             let name = metadata("a", &[].into());
-            let mut marked = json!(mark.map_or(name.clone(), |it| it.mark(name)));
+            let mut marked = json!(mark.map_or_else(|| name.clone(), |it| it.mark(name.clone())));
             marked["generation"] = json!(generation);
             let status = json!({
                 "observedGeneration": observed, "updatedReplicas": updated, "replicas": all,

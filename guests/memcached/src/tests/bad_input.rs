@@ -60,14 +60,14 @@ fn names_leave_room_for_those_of_children() {
         let verdict = verdict(given(name, Some(&json!({}))));
         format!("{name}: {verdict}\n")
     });
-    expect![[r#"
+    expect![[r"
         aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: accepted
         a-1: accepted
         aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: rejected, the object: metadata.name must be at most 52 characters
         1cache: rejected, the object: metadata.name must be a DNS label that starts with a letter
         a.b: rejected, the object: metadata.name must be a DNS label that starts with a letter
         x-mcrouter: rejected, the object: metadata.name must not end in -mcrouter: that name belongs to the proxy of another Memcached
-    "#]].assert_eq(&lines.concat());
+    "]].assert_eq(&lines.concat());
 }
 
 #[test]

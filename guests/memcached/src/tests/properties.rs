@@ -44,7 +44,8 @@ fn value(schema: &Value) -> BoxedStrategy<Value> {
     match schema["type"].as_str().unwrap_or_default() {
         "boolean" => any::<bool>().prop_map(Value::from).boxed(),
         "integer" => {
-            let bound = |name: &str, default: i32| schema[name].as_i64().unwrap_or(default.into());
+            let bound =
+                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
             let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
             prop_oneof![Just(least), Just(most), least..=most]
                 .prop_map(Value::from)
