@@ -45,6 +45,7 @@ mod refusals;
 mod registries;
 mod relay;
 mod render;
+mod rollouts;
 mod selections;
 mod sharing;
 mod shutdown;

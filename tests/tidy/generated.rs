@@ -7,7 +7,11 @@ use std::{
     process::Command,
 };
 
-use innkeeper_tests::{manifest::root, process::path_from_env};
+use innkeeper_tests::{
+    manifest::{self, root},
+    process::path_from_env,
+};
+use serde_json::json;
 
 /// Reads all files below a directory, by their path in it.
 fn files_below(directory: &Path) -> BTreeMap<PathBuf, String> {
@@ -73,4 +77,39 @@ fn deploy_matches_the_output_of_manifests() {
         stale.is_empty(),
         "deploy/ is stale in {stale:?}: run `innkeeper manifests --plugin ... --out deploy` with the four guests"
     );
+}
+
+/// The definitions of the parents of the shipped plugins.
+const PARENTS: [&str; 5] = [
+    "backups.gobackup.io",
+    "cronbackups.gobackup.io",
+    "etcdclusters.etcd.ydzs.io",
+    "memcacheds.cache.example.com",
+    "wordpresses.example.com",
+];
+
+/// `kubectl get innkeeper` lists all of them, and the columns of each begin and end alike.
+#[test]
+fn parents_have_one_category_and_the_same_columns_first_and_last() {
+    for name in PARENTS {
+        let crd = manifest::load(&format!("deploy/crds/{name}.yaml"))
+            .unwrap()
+            .remove(0);
+        let spec = &crd["spec"];
+        assert_eq!(spec["names"]["categories"], json!(["innkeeper"]), "{name}");
+        let columns = spec["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap();
+        let columns: Vec<&str> = columns
+            .iter()
+            .filter_map(|it| it["name"].as_str())
+            .collect();
+        assert_eq!((columns[0], columns[1]), ("Ready", "Reason"), "{name}");
+        assert_eq!(columns.last(), Some(&"Age"), "{name}");
+        let text = crd.to_string();
+        assert!(
+            !text.contains("resourceClaims"),
+            "{name} has resources.claims"
+        );
+    }
 }

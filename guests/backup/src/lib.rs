@@ -59,6 +59,7 @@ impl Reconciler for Plugin {
             .child::<Job>()
             .child::<CronJob>()
             .child::<PersistentVolumeClaim>()
+            .optional()
             .read::<BackupModel>(Access::Full, ReadScope::ParentNamespace)
             .read::<Database>(Access::Full, ReadScope::ParentNamespace)
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)

@@ -26,6 +26,7 @@ pub mod quantity;
 pub mod reconciler;
 pub mod references;
 pub mod request;
+pub mod rollout;
 pub mod schema;
 pub mod stated;
 pub mod tenants;

@@ -16,7 +16,10 @@ use std::collections::BTreeSet;
 
 use innkeeper_sdk::prelude::*;
 
-pub(crate) use self::{pod::takes_new_credentials, secrets::SALT_KEYS};
+pub(crate) use self::{
+    database::template as database_template, pod::takes_new_credentials, secrets::SALT_KEYS,
+    web::template as web_template,
+};
 use crate::{observe::Observation, site::Site};
 
 /// All children: first the database, then the site.

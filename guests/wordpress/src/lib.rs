@@ -70,17 +70,13 @@ impl Reconciler for Plugin {
 
 /// The definition of the parent, without fields that have no effect.
 fn definition(crd: Crd) -> Crd {
-    crd.edit_schema("spec.database.managed.storage", |schema| {
-        // An existing data directory may lack the site's schema and user, and the image creates them
-        // only at the first start of a database.
-        if let Some(properties) = schema
-            .get_mut("properties")
-            .and_then(|it| it.as_object_mut())
-        {
-            properties.remove("existingClaim");
-        }
-    })
-    .short_descriptions(7)
+    // An existing data directory may lack the site's schema and user, and the image creates them only at
+    // the first start of a database.
+    crd.remove("spec.database.managed.storage", "existingClaim")
+        // The Pods have no resourceClaims that the field could name.
+        .remove("spec.resources", "claims")
+        .remove("spec.database.managed.resources", "claims")
+        .short_descriptions(7)
 }
 
 innkeeper_sdk::export!(Plugin);
