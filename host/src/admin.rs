@@ -133,9 +133,18 @@ impl Admin {
         self.address
     }
 
-    /// Waits for the end of the thread.
-    pub fn ended(&self) -> impl Future<Output = ()> + use<> {
-        self.ended.clone().cancelled_owned()
+    /// Runs a host until it ends, or until the thread ends, after which no probe would be answered.
+    pub async fn run_host(
+        &self,
+        host: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        const ENDED: &str =
+            "the thread that answers for health and metrics ended: see the log for the cause";
+
+        tokio::select! {
+            ended = host => ended,
+            () = self.ended.cancelled() => Err(Failure::new(Exit::Failure, ENDED)),
+        }
     }
 }
 

@@ -2,6 +2,21 @@
 
 use std::{env, process::ExitCode};
 
+use tikv_jemallocator::Jemalloc;
+
+/// Takes a seventh less CPU time per parent than the allocator of glibc.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// One arena, because each has free pages of its own, and most allocations are served by the cache of their thread. Free
+/// pages go back to the kernel after 100 ms, instead of 10 s: a start takes more memory than what follows.
+#[expect(
+    unsafe_code,
+    reason = "jemalloc reads its settings from the symbol of this name"
+)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static SETTINGS: &[u8; 46] = b"narenas:1,dirty_decay_ms:100,muzzy_decay_ms:0\0";
+
 fn main() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _scenario = set_failpoints();

@@ -41,7 +41,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::OptionFuture;
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
@@ -91,19 +90,20 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
         .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
         .transpose()?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
-    let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
     runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
         let signals =
             listen(stop.clone()).or_fail(Exit::Failure, "failed to listen for signals")?;
-        tokio::select! {
-            ended = serve(args, stop, status) => ended,
-            Some(()) = admin_ended => {
-                let message = "the thread that answers for health and metrics ended: see the log for the cause";
-                Err(Failure::new(Exit::Failure, message))
+        let host = async {
+            tokio::select! {
+                ended = serve(args, stop, status) => ended,
+                never = signals => match never {},
+                never = status_provider::send_heartbeats(heartbeat) => match never {},
             }
-            never = signals => match never {},
-            never = status_provider::send_heartbeats(heartbeat) => match never {},
+        };
+        match &admin {
+            Some(admin) => admin.run_host(host).await,
+            None => host.await,
         }
     })
 }
@@ -272,6 +272,11 @@ fn offer(
             .plugins
             .spawn(resources.serve(shared, files, warm, stop, status));
     } else {
+        if shared.cluster.served(&plugins::manager::kind()).is_some() {
+            info!(
+                "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
+            );
+        }
         tasks.background.spawn(async move {
             match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
         });

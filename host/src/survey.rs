@@ -34,6 +34,8 @@ struct Survey {
     from: String,
     /// The state of the host; none if the source is the cluster.
     host: Option<HostProgress>,
+    /// The problems of the host that the cluster shows; empty if the source is the host.
+    problems: Vec<String>,
     plugins: Vec<PluginRow>,
     /// The selected parents that are not Ready.
     parents: Vec<OfPlugin<ParentState>>,
@@ -76,7 +78,7 @@ struct PluginRow {
     name: String,
     /// `True`, `False` or `Unknown`; empty if the source does not know it.
     serving: String,
-    /// The reason for which the plugin is not active, or for which its passes wait.
+    /// The reason for which the declared revision is not active, or for which its passes wait; empty if it is well.
     reason: String,
     message: String,
     parents: usize,
@@ -89,13 +91,17 @@ struct PluginRow {
 }
 
 impl Survey {
-    /// Returns true if the host has started, no plugin is inactive or waits, and all selected parents are ready.
+    /// Returns true if the host runs and has started, every declared revision is active, and all selected parents are
+    /// ready.
     fn is_well(&self) -> bool {
         let host = self.host.as_ref();
         let is_up = host.is_none_or(|host| host.started && host.plugins_not_served == 0);
-        let serves = |plugin: &PluginRow| !matches!(&*plugin.serving, "False" | "Unknown");
+        let serves = |plugin: &PluginRow| {
+            plugin.reason.is_empty() && !matches!(&*plugin.serving, "False" | "Unknown")
+        };
         let is_ready = |plugin: &PluginRow| plugin.ready == plugin.parents;
         is_up
+            && self.problems.is_empty()
             && self
                 .plugins
                 .iter()

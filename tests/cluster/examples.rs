@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, fs};
 use innkeeper_tests::{
     eventually,
     manifest::{condition, condition_status, root},
+    user::Kind,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::suite::{GUESTS, Site, is_ready, reason};
 
@@ -38,9 +39,26 @@ pub(crate) fn files(guest: &str) -> Vec<String> {
         .collect()
 }
 
+/// Makes the API server refuse Pods above the level restricted in a namespace.
+fn restrict(site: &Site) {
+    let user = site.plane.user();
+    let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
+    let patch = json!({ "metadata": { "labels": labels } });
+    let namespaces = Kind::cluster("v1", "Namespace");
+    user.merge(namespaces, &site.namespace, &patch).unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "plain", "namespace": site.namespace },
+        "spec": { "containers": [{ "name": "plain", "image": "plain" }] },
+    });
+    let refusal = format!("{:#}", user.create(&pod).unwrap_err());
+    assert!(refusal.contains("violates PodSecurity"), "{refusal}");
+}
+
 /// Applies all files to one namespace, because later files may refer to objects of earlier ones.
 fn check_examples(guest: &str) {
     let site = Site::new(&format!("examples-{guest}"));
+    restrict(&site);
     let files = files(guest);
     assert!(
         files[0].ends_with("/01-article.yaml"),

@@ -172,13 +172,14 @@ fn the_crd_is_served_with_defaults_columns_and_documentation() {
     let now = "2026-01-01T00:00:00Z";
     let status = json!({"status": {
         "revision": "0123456789abcdef",
+        "version": "1.2.0",
         "parents": {"total": 3, "synced": 3, "ready": 2, "paused": 0},
         "faults": {"count": 7, "last": [{
             "reason": "GuestTrapped", "message": "unreachable", "time": now,
             "parent": {"group": "cache.example.com", "kind": "Memcached", "namespace": "a", "name": "b"},
         }]},
         "conditions": [{
-            "type": "Serving", "status": "True", "reason": "Serving", "message": "", "lastTransitionTime": now,
+            "type": "Ready", "status": "False", "reason": "NotFound", "message": "", "lastTransitionTime": now,
         }],
     }});
     admin.merge_status(PLUGIN, "shown", &status).unwrap();
@@ -187,9 +188,9 @@ fn the_crd_is_served_with_defaults_columns_and_documentation() {
         .lines()
         .map(|line| line.split_whitespace().collect())
         .collect();
-    let titles = ["NAME", "REVISION", "PARENTS", "FAULTS", "SERVING", "AGE"];
+    let titles = ["NAME", "READY", "REASON", "VERSION", "PARENTS", "AGE"];
     assert_eq!(rows[0], titles, "{table}");
-    let shown = ["shown", "0123456789abcdef", "3", "7", "True"];
+    let shown = ["shown", "False", "NotFound", "1.2.0", "3"];
     assert_eq!(rows[1][..5], shown, "{table}");
     let all = kubectl(&["get", "innkeeper"]).unwrap();
     assert!(all.contains("shown"), "{all}");

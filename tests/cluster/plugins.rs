@@ -30,7 +30,7 @@ pub(crate) fn cache_grants() -> Value {
             {"group": "policy", "kind": "PodDisruptionBudget"},
         ],
         "reads": [
-            {"kind": "Pod", "access": "metadata"},
+            {"kind": "Pod", "access": "full"},
             {"kind": "Secret", "access": "metadata"},
         ],
     })
@@ -156,13 +156,14 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-pub(crate) const HEALTHY: [&str; 8] = [
+pub(crate) const HEALTHY: [&str; 9] = [
     "Fetched=True/Fetched",
     "Verified=True/AsExpected",
     "Compiled=True/Compiled",
     "Described=True/Described",
     "Granted=True/Granted",
     "Serving=True/Serving",
+    "Ready=True/Ready",
     "Degraded=False/AsDeclared",
     "RolledBack=False/NotNeeded",
 ];
@@ -242,6 +243,38 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     let deleted = written.iter().any(|line| line.starts_with("delete"));
     assert!(!deleted, "{written:?}");
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
+    Stage::stop(host);
+}
+
+/// Grants of an administrator who knows an older version of the plugin, without its optional features.
+#[test]
+fn a_plugin_serves_without_the_grants_of_features_that_no_parent_uses() {
+    let site = PluginSite::new();
+    let PluginSite {
+        stage, namespace, ..
+    } = &site;
+    let host = stage.host();
+    site.define();
+    site.put("memcached");
+    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let mut grants = cache_grants();
+    grants["children"].as_array_mut().unwrap().pop();
+    grants["reads"][0]["access"] = json!("metadata");
+    site.apply(&json!({"grants": grants}));
+    site.wait_conditions(&host, &["Serving=True/Serving"]);
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    let parent = stage.wait(&host, namespace, PARENT, is_ready);
+    assert_eq!(parent["status"]["nodes"].as_array().unwrap().len(), 3);
+
+    // Only the parent that uses the feature reports it.
+    stage.apply_example(namespace, "examples/memcached/03-highly-available.yaml");
+    let budget: Target<'_> = (API, "Memcached", "highly-available");
+    stage.wait(&host, namespace, budget, |parent| {
+        let synced = condition(parent, "Synced").unwrap_or_default();
+        synced.starts_with("False/ChildForbidden")
+    });
+    assert!(is_ready(&stage.get(namespace, PARENT)));
     Stage::stop(host);
 }
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use innkeeper_tests::{Host, admin::address, eventually, process::path_from_env};
+use innkeeper_tests::{Host, admin::address, eventually, process::path_from_env, user::Kind};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -53,10 +54,16 @@ struct StatusFixture {
 
 impl StatusFixture {
     fn start() -> Self {
+        Self::start_with(&[], |_| {})
+    }
+
+    fn start_with(more: &[&str], prepare: impl FnOnce(&Stage)) -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
         let arguments = ["--admin-address", "127.0.0.1:0", "--debug-endpoints"];
-        stage.options.arguments = arguments.map(str::to_owned).to_vec();
+        let arguments = arguments.iter().chain(more).copied();
+        stage.options.arguments = arguments.map(str::to_owned).collect();
+        prepare(&stage);
         let host = stage.host();
         let address = address(&host);
         stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
@@ -180,6 +187,42 @@ fn check_cluster(site: &StatusFixture) {
     let mut rows = text.lines().skip_while(|line| !line.starts_with("PLUGIN "));
     let row: Vec<&str> = rows.nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["unruly", "2", "1"], "{text}");
+}
+
+/// The conditions of the parents stay as the host left them, so they tell nothing about a host that is gone.
+#[test]
+fn status_reports_a_host_that_is_gone_and_a_missing_definition() {
+    let lease = [
+        "--leader-elect",
+        "--lease-duration=4",
+        "--lease-renew-deadline=3",
+        "--lease-retry=1",
+    ];
+    let mut site = StatusFixture::start_with(&lease, Stage::install_plugin_crd);
+    let log = site.host.log().unwrap();
+    assert!(log.contains("not serving the Plugin resources"), "{log}");
+    site.put(GOOD, "good");
+    site.wait_synced(GOOD, "True", "Applied");
+    let reports = |site: &StatusFixture, code, expected: &str| {
+        eventually(&format!("status reports {expected:?}"), || -> Result<()> {
+            let output = site.of_cluster(&[]);
+            let text = String::from_utf8_lossy(&output.stdout);
+            if output.status.code() == Some(code) && text.contains(expected) {
+                return Ok(());
+            }
+            bail!("{output:?}")
+        });
+    };
+    reports(&site, 0, "The only parent is Ready.");
+    let crds = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let user = site.stage.plane.user();
+    user.delete(crds, "plugins.innkeeper.dev").unwrap();
+    let missing = "Problem: the CustomResourceDefinition plugins.innkeeper.dev is missing";
+    reports(&site, FINDING, missing);
+    site.stage.install_plugin_crd();
+    reports(&site, 0, "The only parent is Ready.");
+    site.host.process().signal(Signal::KILL).unwrap();
+    reports(&site, FINDING, "Problem: no host runs: ");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod compiling;
 mod cosign;
 mod files;
 mod kubeconfigs;
+mod memory;
 mod readme;
 mod registries;
 mod wasip2;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{
     audit::Audit,
-    process::{Running, bound, path_from_env, spawn_bound},
+    process::{Running, Usage, bound, path_from_env, spawn_bound},
     user::User,
     wait::eventually_for,
 };
@@ -125,6 +125,14 @@ impl ControlPlane {
             );
         }
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Reads the use of CPU and memory of one process, for example `apiserver`.
+    pub fn usage(&self, name: &str) -> Result<Usage> {
+        let path = self.directory().join("pid").join(name);
+        let pid = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read {}", path.display()))?;
+        Usage::of(pid.trim().parse()?)
     }
 
     /// Returns the log of one process, for the messages of failing tests.

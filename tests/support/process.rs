@@ -119,6 +119,38 @@ pub struct Usage {
     pub resident_max_bytes: u64,
 }
 
+impl Usage {
+    /// Reads the use of a process from /proc; fails once the process has ended.
+    pub fn of(id: u32) -> Result<Self> {
+        /// The unit of CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
+        const TICK: Duration = Duration::from_millis(10);
+
+        let read = |name| fs::read_to_string(format!("/proc/{id}/{name}"));
+        let stat = read("stat")?;
+        // The second field is the program's name, which may contain spaces and brackets. Behind its closing bracket come
+        // the state and then ten fields before the CPU times.
+        let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
+        let ticks = |at| -> Result<u32> {
+            let field = fields.split(' ').nth(at).context("stat is too short")?;
+            Ok(field.parse()?)
+        };
+        let status = read("status")?;
+        let bytes = |field: &str| {
+            let kib = status.lines().find_map(|line| {
+                let kib = line.strip_prefix(field)?.trim().strip_suffix(" kB")?;
+                kib.parse::<u64>().ok()
+            });
+            Ok::<_, anyhow::Error>(1024 * kib.context("the process has ended")?)
+        };
+        Ok(Self {
+            cpu: TICK * (ticks(11)? + ticks(12)?),
+            resident_bytes: bytes("VmRSS:")?,
+            anonymous_bytes: bytes("RssAnon:")?,
+            resident_max_bytes: bytes("VmHWM:")?,
+        })
+    }
+}
+
 /// A running process; dropping the value ends it.
 #[derive(Debug)]
 pub struct Running {
@@ -147,34 +179,9 @@ impl Running {
         Ok(self.child.try_wait()?)
     }
 
-    /// Reads the process's use of CPU and memory from /proc; fails once the process has ended.
+    /// Reads the process's use of CPU and memory; fails once the process has ended.
     pub fn usage(&self) -> Result<Usage> {
-        /// The unit of CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
-        const TICK: Duration = Duration::from_millis(10);
-
-        let read = |name| fs::read_to_string(format!("/proc/{}/{name}", self.id()));
-        let stat = read("stat")?;
-        // The second field is the program's name, which may contain spaces and brackets. Behind its closing bracket come
-        // the state and then ten fields before the CPU times.
-        let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
-        let ticks = |at| -> Result<u32> {
-            let field = fields.split(' ').nth(at).context("stat is too short")?;
-            Ok(field.parse()?)
-        };
-        let status = read("status")?;
-        let bytes = |field: &str| {
-            let kib = status.lines().find_map(|line| {
-                let kib = line.strip_prefix(field)?.trim().strip_suffix(" kB")?;
-                kib.parse::<u64>().ok()
-            });
-            Ok::<_, anyhow::Error>(1024 * kib.context("the process has ended")?)
-        };
-        Ok(Usage {
-            cpu: TICK * (ticks(11)? + ticks(12)?),
-            resident_bytes: bytes("VmRSS:")?,
-            anonymous_bytes: bytes("RssAnon:")?,
-            resident_max_bytes: bytes("VmHWM:")?,
-        })
+        Usage::of(self.id())
     }
 
     /// Waits until the process has ended; fails after the deadline.

@@ -231,3 +231,43 @@ fn a_value_that_does_not_fit_is_refused_by_its_name() {
 fn the_chart_passes_the_checks_of_helm() {
     helm::run(&[&["lint", "deploy/chart", "--strict"], &helm::IMAGE[..]].concat()).unwrap();
 }
+
+/// The definitions of the parents of the shipped plugins.
+const PARENTS: [&str; 5] = [
+    "backups.gobackup.io",
+    "cronbackups.gobackup.io",
+    "etcdclusters.etcd.ydzs.io",
+    "memcacheds.cache.example.com",
+    "wordpresses.example.com",
+];
+
+/// `kubectl get innkeeper` lists all of them, and the columns of each begin and end alike.
+#[test]
+fn parents_have_one_category_and_the_same_columns_first_and_last() {
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let files: Vec<_> = GUESTS
+        .iter()
+        .map(|guest| guests.join(format!("{guest}.wasm")))
+        .collect();
+    let printed = manifests(&files, &[]).unwrap();
+    for name in PARENTS {
+        let is_it = |object: &&Value| object["metadata"]["name"] == name;
+        let crd = printed.iter().find(is_it).unwrap();
+        let spec = &crd["spec"];
+        assert_eq!(spec["names"]["categories"], json!(["innkeeper"]), "{name}");
+        let columns = spec["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap();
+        let columns: Vec<&str> = columns
+            .iter()
+            .filter_map(|it| it["name"].as_str())
+            .collect();
+        assert_eq!((columns[0], columns[1]), ("Ready", "Reason"), "{name}");
+        assert_eq!(columns.last(), Some(&"Age"), "{name}");
+        let text = crd.to_string();
+        assert!(
+            !text.contains("resourceClaims"),
+            "{name} has resources.claims"
+        );
+    }
+}

@@ -36,9 +36,20 @@ pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
     kind = "Backup",
     plural = "backups",
     shortname = "backup",
+    category = "innkeeper",
     namespaced,
     status = "BackupStatus",
     doc = "A backup that gobackup makes once, or by a schedule if it has one.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Schedule",
@@ -51,11 +62,6 @@ pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
         json_path = ".status.lastSuccessfulBackupTime"
     ),
     printcolumn(name = "Failures", type_ = "integer", json_path = ".status.failureCount"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // Kubernetes limits a label to 63 characters, which `<name>-run-12345678` must fit, and the name
     // of a CronJob to 52.
@@ -303,6 +309,8 @@ fn both_generations(crd: Crd) -> Crd {
             &format!("!({SPEC_SCHEDULE} && ({ROOT_SCHEDULE} || {MODEL_SCHEDULE}))"),
             "schedule: give it in spec or in backupModelRef, not both",
         )
+        // The Pods have no resourceClaims that the field could name.
+        .remove("spec.resources", "claims")
         // The deepest fields, `spec.volumes[].configMap.items[].key`, lie seven steps below the root.
         .short_descriptions(7)
 }
@@ -323,6 +331,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .edit(|crd| {
             crd["metadata"]["name"] = json!("cronbackups.gobackup.io");
             crd["spec"]["names"] = json!({
+                "categories": ["innkeeper"],
                 "kind": "CronBackup",
                 "plural": "cronbackups",
                 "shortNames": ["cronbackup"],

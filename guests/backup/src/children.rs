@@ -10,6 +10,7 @@ use innkeeper_sdk::{
     job,
     prelude::*,
     quantity::Amount,
+    rollout::TemplateHash,
 };
 use k8s_openapi::{
     ByteString,
@@ -58,27 +59,28 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         .collect()
 }
 
-/// The children as they are but for the CronJob, which is suspended; none unless the parent is suspended
-/// and the CronJob is not.
+/// The suspended CronJob of a suspended parent; none if the CronJob is suspended, and for other children.
 ///
 /// The observed spec is stated again, because a refused parent has no plan.
-pub(crate) fn stopped(request: &Request, parent: &Parent) -> Option<Vec<Child>> {
-    let observed = request.children.find::<CronJob>(request.name())?;
+pub(crate) fn suspended(
+    request: &Request,
+    parent: &Parent,
+    observed: &Observed,
+    held: &Child,
+) -> Option<Child> {
+    if !parent.is_suspended() || !observed.is::<CronJob>() {
+        return None;
+    }
     let mut spec = observed.object().get("spec")?.clone();
-    if !parent.is_suspended() || spec["suspend"] == true {
+    if spec["suspend"] == true {
         return None;
     }
     spec["suspend"] = json!(true);
-    let metadata = metadata(request.name(), &labels(request, parent.kind, "schedule"));
+    let metadata = metadata(held.name(), &labels(request, parent.kind, "schedule"));
     let object = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
     });
-    let children = request.children.held().into_iter();
-    let children = children.map(|child| match child.kind() {
-        "CronJob" => Child::new(child.key, &object),
-        _ => child,
-    });
-    Some(children.collect())
+    Some(Child::new(&held.key, &object))
 }
 
 fn secret(plan: &Plan<'_>) -> Secret {
@@ -90,11 +92,17 @@ fn secret(plan: &Plan<'_>) -> Secret {
             data.insert(credential.name.clone(), value);
         }
     }
+    let metadata = metadata(plan.secret_name(), &plan.labels("config"));
     Secret {
-        metadata: metadata(plan.secret_name(), &plan.labels("config")),
+        metadata: config_hash(plan).mark(metadata),
         data: Some(data),
         ..Default::default()
     }
+}
+
+/// The mark of the Secret. It shows no credential, because the configuration contains none.
+pub(crate) fn config_hash(plan: &Plan<'_>) -> TemplateHash {
+    TemplateHash::of(&plan.rendered.text)
 }
 
 /// The Job of a `Backup` that runs once.
@@ -130,27 +138,34 @@ fn job_spec(plan: &Plan<'_>) -> JobSpec {
 }
 
 fn cron_job(plan: &Plan<'_>) -> Option<CronJob> {
+    let spec = cron_job_spec(plan)?;
+    let metadata = metadata(plan.request.name(), &plan.labels("schedule"));
+    Some(CronJob {
+        metadata: TemplateHash::of(&spec).mark(metadata),
+        spec: Some(spec),
+        ..Default::default()
+    })
+}
+
+/// The spec of the CronJob; none without a schedule.
+pub(crate) fn cron_job_spec(plan: &Plan<'_>) -> Option<CronJobSpec> {
     let effective = plan.schedule.as_ref()?;
     let given = plan.parent.schedule.as_ref()?;
-    Some(CronJob {
-        metadata: metadata(plan.request.name(), &plan.labels("schedule")),
-        spec: Some(CronJobSpec {
-            schedule: effective.expression.clone(),
-            time_zone: Some(given.time_zone.clone()),
-            suspend: Some(plan.parent.is_suspended()),
-            concurrency_policy: Some(given.concurrency_policy.as_str().to_owned()),
-            starting_deadline_seconds: given.starting_deadline_seconds,
-            successful_jobs_history_limit: Some(given.successful_jobs_history_limit),
-            failed_jobs_history_limit: Some(given.failed_jobs_history_limit),
-            job_template: JobTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(plan.labels("run")),
-                    ..Default::default()
-                }),
-                spec: Some(job_spec(plan)),
-            },
-        }),
-        ..Default::default()
+    Some(CronJobSpec {
+        schedule: effective.expression.clone(),
+        time_zone: Some(given.time_zone.clone()),
+        suspend: Some(plan.parent.is_suspended()),
+        concurrency_policy: Some(given.concurrency_policy.as_str().to_owned()),
+        starting_deadline_seconds: given.starting_deadline_seconds,
+        successful_jobs_history_limit: Some(given.successful_jobs_history_limit),
+        failed_jobs_history_limit: Some(given.failed_jobs_history_limit),
+        job_template: JobTemplateSpec {
+            metadata: Some(ObjectMeta {
+                labels: Some(plan.labels("run")),
+                ..Default::default()
+            }),
+            spec: Some(job_spec(plan)),
+        },
     })
 }
 

@@ -59,6 +59,7 @@ impl Reconciler for Plugin {
             .child::<Job>()
             .child::<CronJob>()
             .child::<PersistentVolumeClaim>()
+            .optional()
             .read::<BackupModel>(Access::Full, ReadScope::ParentNamespace)
             .read::<Database>(Access::Full, ReadScope::ParentNamespace)
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)
@@ -88,7 +89,7 @@ impl Reconciler for Plugin {
             history: History::read(request, host, parent.kind)?,
             stored: request.stored_status().unwrap_or_default(),
         };
-        match Plan::make(request, host, &parent, &config) {
+        let answer = match Plan::make(request, host, &parent, &config) {
             Ok(plan) => {
                 let children = children::children(&plan, &reporter.history);
                 Ok(Outcome::desired(
@@ -100,17 +101,16 @@ impl Reconciler for Plugin {
             Err(Stop::Blocked { reason, message }) => {
                 let message = &message;
                 let blocked = Blocked { reason, message };
-                let report = reporter.report(None, Some(blocked));
-                Ok(match children::stopped(request, &parent) {
-                    Some(children) => Outcome::desired(children, report),
-                    None => Outcome::keep(report),
-                })
+                Ok(Outcome::keep(reporter.report(None, Some(blocked))))
             }
             Err(Stop::Invalid(problem)) => {
                 Err(Fault::invalid(problem).with_report(reporter.report(None, None)))
             }
             Err(Stop::Fault(fault)) => Err(fault),
-        }
+        };
+        request.uphold(answer, |observed, held| {
+            children::suspended(request, &parent, observed, held)
+        })
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::Parent,
+    children,
     plan::Plan,
     runs::{History, JOB_LOST},
     status::{BackupStatus, Phase, Run, Warning},
@@ -46,7 +47,7 @@ impl Reporter<'_> {
     pub(crate) fn report(self, plan: Option<&Plan<'_>>, blocked: Option<Blocked<'_>>) -> Report {
         let due = plan.map(|plan| self.due(plan)).unwrap_or_default();
         let status = self.status(plan, &due);
-        let conditions = self.conditions(&status, &due, blocked);
+        let conditions = self.conditions(plan, &status, &due, blocked);
         let events = self.events(&status, &conditions);
         let report = Report::new()
             .status(&status)
@@ -112,7 +113,7 @@ impl Reporter<'_> {
             .find_as("batch/v1", "Job", self.request.name());
         let ran_with = job.and_then(|job| {
             let annotations = job.object().pointer("/metadata/annotations")?;
-            annotations.get(crate::children::CONFIG_HASH)?.as_str()
+            annotations.get(children::CONFIG_HASH)?.as_str()
         });
         let has_changed = match ran_with {
             Some(hash) => hash != plan.config_hash(),
@@ -185,6 +186,7 @@ impl Reporter<'_> {
 
     fn conditions(
         &self,
+        plan: Option<&Plan<'_>>,
         status: &BackupStatus,
         due: &Due,
         blocked: Option<Blocked<'_>>,
@@ -212,18 +214,27 @@ impl Reporter<'_> {
         };
         let ready = match blocked {
             Some(blocked) => Condition::new("Ready", false, blocked.reason, blocked.message),
-            None if self.parent.schedule.is_some() => self.ready_by_schedule(status, failure),
+            None if self.parent.schedule.is_some() => self.ready_by_schedule(plan, status, failure),
             None => self.ready_once(),
         };
         vec![ready, self.scheduled(status, due), succeeded, failed]
     }
 
-    fn ready_by_schedule(&self, status: &BackupStatus, failure: Option<String>) -> Condition {
+    fn ready_by_schedule(
+        &self,
+        plan: Option<&Plan<'_>>,
+        status: &BackupStatus,
+        failure: Option<String>,
+    ) -> Condition {
         if let Some(message) = failure {
             return Condition::new("Ready", false, "LastRunFailed", message);
         }
         if self.history.cron_job.is_none() {
             let message = "waiting for the CronJob to be created";
+            return Condition::new("Ready", false, "Pending", message);
+        }
+        if let Some(child) = plan.and_then(|plan| self.outdated(plan)) {
+            let message = format!("waiting for {child} to be updated");
             return Condition::new("Ready", false, "Pending", message);
         }
         let message = match (&status.next_run, &status.effective_schedule) {
@@ -233,6 +244,20 @@ impl Reporter<'_> {
             (None, None) => "runs by its schedule".to_owned(),
         };
         Condition::new("Ready", true, "Scheduled", message)
+    }
+
+    /// The child that the cluster does not have yet as the plan states it; the next run would use the old
+    /// one.
+    fn outdated(&self, plan: &Plan<'_>) -> Option<&'static str> {
+        let cron_job = self.history.cron_job.as_ref()?;
+        let stated = TemplateHash::of(&children::cron_job_spec(plan)?);
+        if !stated.is_on(&cron_job.metadata) {
+            return Some("the CronJob");
+        }
+        let secret = self.request.children.hashed_secret(&plan.secret_name());
+        let secret = secret.ok().flatten();
+        let is_current = secret.is_some_and(|it| children::config_hash(plan).is_on(&it.metadata));
+        (!is_current).then_some("the Secret with the configuration")
     }
 
     /// `Ready` of a parent that runs once: true only after success, so that `kubectl wait` for it waits

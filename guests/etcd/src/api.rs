@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
     kind = "EtcdCluster",
     plural = "etcdclusters",
     shortname = "etcd",
+    category = "innkeeper",
     namespaced,
     status = "EtcdClusterStatus",
     doc = "An etcd cluster on a StatefulSet. Its members form the cluster once; later starts keep their \
@@ -29,21 +30,20 @@ use serde::{Deserialize, Serialize};
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
     printcolumn(
-        name = "Available",
+        name = "Ready",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(
         name = "Reason",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Progressing\")].reason"
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new(
         "self.metadata.name.size() <= 44 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
     )

@@ -40,12 +40,16 @@ impl Reconciler for Plugin {
         Manifest::new("etcd", env!("CARGO_PKG_VERSION"))
             // The record of the members: the next step of a change begins from it.
             .reads_own_status()
-            .parent_with::<EtcdCluster>(|crd| crd.short_descriptions(5))
+            .parent_with::<EtcdCluster>(|crd| {
+                // The Pods have no resourceClaims that the field could name.
+                crd.remove("spec.resources", "claims").short_descriptions(5)
+            })
             .child::<Service>()
             .child::<ConfigMap>()
             .child::<PersistentVolumeClaim>()
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
+            .optional()
             // The metadata alone would not do: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)

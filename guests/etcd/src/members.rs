@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{claim::DeclaredClaim, hash, json, labels, pod, prelude::*, quantity::Amount};
+use innkeeper_sdk::{
+    claim::DeclaredClaim, labels, pod, prelude::*, quantity::Amount, rollout::TemplateHash,
+};
 use k8s_openapi::{
     api::{
         apps::v1::{
@@ -19,9 +21,8 @@ use k8s_openapi::{
             Volume, VolumeMount, WeightedPodAffinityTerm,
         },
     },
-    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+    apimachinery::pkg::util::intstr::IntOrString,
 };
-use serde_json::Value;
 
 use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
@@ -30,7 +31,6 @@ use crate::{
     version::Version,
 };
 
-const TEMPLATE_HASH: &str = "etcd.ydzs.io/template-hash";
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
 /// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
@@ -62,14 +62,9 @@ pub(crate) fn stateful_set(
         storage.when_scaled
     };
     let member_labels = labels::with_version(&cluster.labels("member"), &cluster.image);
+    let template = template(cluster);
     StatefulSet {
-        metadata: ObjectMeta {
-            annotations: Some(BTreeMap::from([(
-                TEMPLATE_HASH.to_owned(),
-                template_hash(cluster),
-            )])),
-            ..metadata(cluster.name, &member_labels)
-        },
+        metadata: TemplateHash::of(&template).mark(metadata(cluster.name, &member_labels)),
         spec: Some(StatefulSetSpec {
             replicas: Some(replicas),
             service_name: Some(cluster.name.to_owned()),
@@ -93,7 +88,7 @@ pub(crate) fn stateful_set(
             volume_claim_templates: cluster
                 .is_persistent()
                 .then(|| vec![claim_template(cluster, observed)]),
-            template: template(cluster),
+            template,
             ..Default::default()
         }),
         ..Default::default()
@@ -101,19 +96,8 @@ pub(crate) fn stateful_set(
 }
 
 /// The hash of the desired Pod template.
-pub(crate) fn template_hash(cluster: &Cluster<'_>) -> String {
-    let template = serde_json::to_value(template(cluster)).unwrap_or(Value::Null);
-    hash::sha256_hex(json::canonical(template).as_bytes())
-}
-
-/// The hash of the Pod template of an observed StatefulSet.
-pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
-    stateful_set
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(TEMPLATE_HASH)
-        .cloned()
+pub(crate) fn template_hash(cluster: &Cluster<'_>) -> TemplateHash {
+    TemplateHash::of(&template(cluster))
 }
 
 /// The claim template. It is immutable, so the size of the observed one is repeated.

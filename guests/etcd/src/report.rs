@@ -6,6 +6,7 @@ use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
     children::requested,
     cluster::{Cluster, quorum},
+    members,
     observe::{Claim, MemberPod, Observation},
     step::{Stage, Step},
 };
@@ -59,16 +60,10 @@ impl<'a> View<'a> {
             .is_some_and(|record| record.formed)
     }
 
-    /// Returns true if all Pods have the current template.
+    /// Returns true if all Pods have the desired template.
     fn is_rolled_out(&self) -> bool {
-        let Some(stateful_set) = &self.observation.stateful_set else {
-            return false;
-        };
-        let Some(status) = &stateful_set.status else {
-            return false;
-        };
-        let is_current = status.observed_generation >= stateful_set.metadata.generation;
-        is_current && status.updated_replicas.unwrap_or(0) >= self.observation.replicas()
+        let running = self.observation.running.as_ref();
+        running.is_some_and(|it| it.is_rolled_out(&members::template_hash(self.cluster)))
     }
 
     fn status(&self, request: &Request) -> EtcdClusterStatus {

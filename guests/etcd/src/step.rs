@@ -183,8 +183,7 @@ fn form(
     let ready = observation.ready();
     // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
     // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
-    let is_outdated =
-        members::template_hash_of(stateful_set) != Some(members::template_hash(cluster));
+    let is_outdated = !members::template_hash(cluster).is_on(&stateful_set.metadata);
     if observation.is_leaving || (is_outdated && ready.is_empty()) {
         return Step {
             replicas: None,

@@ -334,6 +334,20 @@ fn a_template_that_never_started_is_made_again() {
 }
 
 #[test]
+fn a_cluster_is_ready_when_all_members_have_the_new_template() {
+    let (outcome, host) = formed(&article());
+    let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
+    // The StatefulSet as it is before the answer is written.
+    let old = settled(&outcome, 3);
+    let before = answer(observing(&other, &old), &host);
+    let ready = |outcome: &Outcome| outcome.report().find_condition("Ready").unwrap().is_true();
+    assert_eq!(reason(&before, "Progressing"), "RollingUpdate");
+    assert!(!ready(&before));
+    let written = answer(observing(&other, &settled(&before, 3)), &host);
+    assert!(ready(&written));
+}
+
+#[test]
 fn a_lost_record_is_made_again_from_what_runs() {
     let (outcome, ready) = formed(&article());
     let mut children = settled(&outcome, 3);

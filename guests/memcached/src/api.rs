@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
     kind = "Memcached",
     plural = "memcacheds",
     shortname = "mcd",
+    category = "innkeeper",
     namespaced,
     status = "MemcachedStatus",
     derive = "PartialEq",
@@ -30,13 +31,17 @@ use serde::{Deserialize, Serialize};
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
     printcolumn(
-        name = "Status",
+        name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
     printcolumn(name = "Image", type_ = "string", json_path = ".status.image", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 52")
@@ -114,9 +119,11 @@ pub(crate) struct ServiceOptions {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
-        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[mctIplsUduPYZSBv]') \
-         || a.matches('^--(memory-limit|conn-limit|threads|max-item-size|port|listen|unix-socket|udp-port\
-         |daemon|user|pidfile|auth-file|enable-ssl|enable-sasl|protocol|verbose)(=.*)?$'))"
+        // Flags without a value can be joined (`-kd`), and long options shortened (`--por=1`).
+        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[AMkrCLFXW]*[mctIplsUduPYZSBvhiV]') \
+         || a.startsWith('--') && ['memory-limit', 'conn-limit', 'threads', 'max-item-size', 'port', 'listen', \
+         'unix-socket', 'udp-port', 'daemon', 'user', 'pidfile', 'auth-file', 'enable-ssl', 'enable-sasl', \
+         'protocol', 'verbose', 'help', 'license', 'version'].exists(o, ('--' + o).startsWith(a.split('=')[0])))"
     )
     .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
     validation = Rule::new(

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{json, labels, pod, prelude::*};
+use innkeeper_sdk::{json, labels, pod, prelude::*, rollout::TemplateHash};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
@@ -67,11 +67,11 @@ impl<'a> Pool<'a> {
         )]
     }
 
-    /// Every child.
-    pub(crate) fn children(&self) -> Vec<Child> {
+    /// Every child; the hash is that of the template.
+    pub(crate) fn children(&self, template: PodTemplateSpec, hash: &TemplateHash) -> Vec<Child> {
         let budget = self.budget();
         [
-            Child::new("deployment", &self.deployment()),
+            Child::new("deployment", &self.deployment(template, hash)),
             Child::new("service", &self.service()),
         ]
         .into_iter()
@@ -83,14 +83,12 @@ impl<'a> Pool<'a> {
         metadata(self.name, &self.labels)
     }
 
-    fn deployment(&self) -> Deployment {
-        let workload_labels = labels::with_version(&self.labels, self.image);
-        let restart = self.restart_trigger.map(ToOwned::to_owned);
+    fn deployment(&self, template: PodTemplateSpec, hash: &TemplateHash) -> Deployment {
         Deployment {
-            metadata: ObjectMeta {
-                labels: Some(workload_labels.clone()),
+            metadata: hash.mark(ObjectMeta {
+                labels: Some(self.workload_labels()),
                 ..self.metadata()
-            },
+            }),
             spec: Some(DeploymentSpec {
                 replicas: Some(self.size()),
                 selector: labels::label_selector(&self.labels),
@@ -102,17 +100,24 @@ impl<'a> Pool<'a> {
                         max_unavailable: Some(IntOrString::Int(0)),
                     }),
                 }),
-                template: PodTemplateSpec {
-                    metadata: Some(pod::metadata(
-                        None,
-                        workload_labels,
-                        [(RESTART_TRIGGER, restart)],
-                    )),
-                    spec: Some(self.pod()),
-                },
+                template,
                 ..Default::default()
             }),
             ..Default::default()
+        }
+    }
+
+    fn workload_labels(&self) -> BTreeMap<String, String> {
+        labels::with_version(&self.labels, self.image)
+    }
+
+    /// The template of the Pods.
+    pub(crate) fn template(&self) -> PodTemplateSpec {
+        let restart = self.restart_trigger.map(ToOwned::to_owned);
+        let annotations = [(RESTART_TRIGGER, restart)];
+        PodTemplateSpec {
+            metadata: Some(pod::metadata(None, self.workload_labels(), annotations)),
+            spec: Some(self.pod()),
         }
     }
 

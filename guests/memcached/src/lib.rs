@@ -11,7 +11,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::{prelude::*, references::References};
+use innkeeper_sdk::{prelude::*, references::References, rollout::TemplateHash};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Secret, Service},
@@ -30,12 +30,16 @@ const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/nam
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
-            .parent_with::<Memcached>(|crd| crd.short_descriptions(5))
+            .parent_with::<Memcached>(|crd| {
+                // The Pods have no resourceClaims that the field could name.
+                crd.remove("spec.resources", "claims").short_descriptions(5)
+            })
             .child::<Deployment>()
             .child::<Service>()
             .child::<PodDisruptionBudget>()
-            // The status contains only names of Pods.
-            .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
+            .optional()
+            // The phase is in the status: evicted and finished Pods are no nodes.
+            .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
             // The owners of Secrets for pulling images.
             .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)
@@ -58,9 +62,11 @@ impl Reconciler for Plugin {
             &pull_secrets,
             running,
         );
-        let report = observation.report(request, &pool);
+        let template = pool.template();
+        let hash = TemplateHash::of(&template);
+        let report = observation.report(request, &pool, &hash);
         match valid {
-            Ok(()) => Ok(Outcome::desired(pool.children(), report)),
+            Ok(()) => Ok(Outcome::desired(pool.children(template, &hash), report)),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }
     }

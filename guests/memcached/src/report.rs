@@ -5,6 +5,7 @@
 use innkeeper_sdk::{
     labels,
     prelude::*,
+    rollout::TemplateHash,
     workload::{Workload, WorkloadStatus},
 };
 use k8s_openapi::api::apps::v1::Deployment;
@@ -51,8 +52,13 @@ impl Observation {
         })
     }
 
-    pub(crate) fn report(self, request: &Request, pool: &Pool<'_>) -> Report {
-        let conditions = self.conditions(pool);
+    pub(crate) fn report(
+        self,
+        request: &Request,
+        pool: &Pool<'_>,
+        template: &TemplateHash,
+    ) -> Report {
+        let conditions = self.conditions(pool.size(), template);
         let events = events(request, pool, &conditions);
         let was_listed = request
             .stored_status::<MemcachedStatus>()
@@ -89,40 +95,58 @@ impl Observation {
             .unwrap_or_default()
     }
 
-    fn conditions(&self, pool: &Pool<'_>) -> Vec<Condition> {
-        let wanted = pool.size();
-        let pods = self.pods();
-        let ready = format!("{} of {wanted} replicas are ready", pods.ready_replicas);
-        let available = match pods.ready_replicas {
-            0 => Condition::new("Available", false, "Unavailable", &ready),
-            _ => Condition::new("Available", true, "Available", &ready),
-        };
-        let is_current = self.workload.as_ref().is_some_and(|it| !it.is_stale());
-        let is_complete = is_current && pods.updated_replicas >= wanted && pods.replicas == wanted;
-        let progressing = if is_complete {
-            let message = format!("all {wanted} replicas are updated");
-            Condition::new("Progressing", false, "ProgressingComplete", message)
-        } else if self.workload.is_some() {
-            let message = format!("{} of {wanted} replicas are updated", pods.updated_replicas);
-            Condition::new("Progressing", true, "Progressing", message)
-        } else {
-            let message = "waiting for the Deployment to be created";
-            Condition::new("Progressing", true, "Progressing", message)
-        };
+    fn conditions(&self, wanted: i32, template: &TemplateHash) -> Vec<Condition> {
+        let ready = self.pods().ready_replicas;
+        let ready_of = format!("{} of {wanted} replicas are ready", ready.min(wanted));
         let all_ready = format!("all {wanted} replicas are ready");
-        let degraded = if wanted > 0 && pods.ready_replicas < wanted {
-            Condition::new("Degraded", true, "Degraded", &ready)
+        let available = match ready {
+            0 => Condition::new("Available", false, "Unavailable", &ready_of),
+            _ => Condition::new("Available", true, "Available", &ready_of),
+        };
+        let degraded = if wanted > 0 && ready < wanted {
+            Condition::new("Degraded", true, "Degraded", &ready_of)
         } else {
             Condition::new("Degraded", false, "NotDegraded", &all_ready)
         };
+        let progressing = self.progressing(wanted, template);
         let is_ready = if wanted == 0 {
             Condition::new("Ready", false, "NotReady", "zero replicas are requested")
-        } else if pods.ready_replicas == wanted {
-            Condition::new("Ready", true, "Ready", all_ready)
+        } else if !self.is_rolled_out(wanted, template) {
+            Condition::new("Ready", false, "RollingOut", &progressing.message)
+        } else if ready < wanted {
+            Condition::new("Ready", false, "NotReady", ready_of)
         } else {
-            Condition::new("Ready", false, "NotReady", ready)
+            Condition::new("Ready", true, "Ready", all_ready)
         };
         vec![available, progressing, degraded, is_ready]
+    }
+
+    /// True if enough Pods, and no others, have the stated template.
+    fn is_rolled_out(&self, wanted: i32, template: &TemplateHash) -> bool {
+        let is_enough = self.pods().updated_replicas >= wanted;
+        let workload = self.workload.as_ref();
+        is_enough && workload.is_some_and(|it| it.is_rolled_out(template))
+    }
+
+    fn progressing(&self, wanted: i32, template: &TemplateHash) -> Condition {
+        let pods = self.pods();
+        let message = match &self.workload {
+            None => "waiting for the Deployment to be created".to_owned(),
+            Some(it) if !it.is_current(template) => {
+                "waiting for the Deployment to be updated".to_owned()
+            }
+            _ if pods.updated_replicas < wanted => {
+                format!("{} of {wanted} replicas are updated", pods.updated_replicas)
+            }
+            _ if pods.replicas != wanted => {
+                format!("{} replicas exist, {wanted} are requested", pods.replicas)
+            }
+            _ => {
+                let message = format!("all {wanted} replicas are updated");
+                return Condition::new("Progressing", false, "ProgressingComplete", message);
+            }
+        };
+        Condition::new("Progressing", true, "Progressing", message)
     }
 }
 
@@ -131,7 +155,7 @@ fn nodes(pods: Vec<Member>) -> Vec<String> {
     let mut names: Vec<String> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        // The status is present only if the administrator grants more than metadata.
+        // An administrator may grant metadata only, and then there is no phase.
         .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
         .map(|pod| pod.metadata.name)
         .collect();
@@ -154,7 +178,10 @@ fn events(request: &Request, pool: &Pool<'_>, conditions: &[Condition]) -> Optio
         (_, false) if pool.size() == 0 && is_new => {
             Some(Event::normal("ScaledToZero", &ready.message))
         }
-        (true, false) if pool.size() > 0 => Some(Event::warning("NotReady", &ready.message)),
+        // A roll-out has been asked for, and is no problem.
+        (true, false) if ready.reason == "NotReady" => {
+            Some(Event::warning("NotReady", &ready.message))
+        }
         _ => None,
     }
 }

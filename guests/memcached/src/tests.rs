@@ -1,12 +1,14 @@
 //! The reconciler as plain Rust.
 
+mod bad_input;
+mod properties;
+
+use std::sync::LazyLock;
+
+use innkeeper_schema::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},
-};
-use k8s_openapi::api::{
-    apps::v1::{Deployment, DeploymentStatus},
-    core::v1::Pod,
 };
 use serde_json::{Value, json};
 
@@ -24,25 +26,36 @@ fn parent(spec: Value) -> Memcached {
     serde_json::from_value(object).unwrap()
 }
 
-fn workload(spec: i32, ready: i32) -> Deployment {
-    let mut deployment: Deployment = serde_json::from_value(json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": "example", "namespace": "default", "generation": 1 },
-        "spec": { "replicas": spec, "selector": {}, "template": {} },
-    }))
-    .unwrap();
-    deployment.status = Some(DeploymentStatus {
-        observed_generation: Some(1),
-        replicas: Some(spec),
-        updated_replicas: Some(spec),
-        ready_replicas: Some(ready),
-        ..Default::default()
+/// The Deployment of the first answer, with these numbers of Pods.
+fn workload(replicas: i32, ready: i32) -> Value {
+    let outcome = reconcile(json!({}));
+    let mut deployment = Value::from(outcome.child("deployment").unwrap().object.clone());
+    deployment["metadata"]["generation"] = json!(1);
+    deployment["spec"]["replicas"] = json!(replicas);
+    deployment["status"] = json!({
+        "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+        "readyReplicas": ready,
     });
     deployment
 }
 
+/// The manifest; its schemas take long to generate, and property tests need it often.
+fn manifest() -> &'static Manifest {
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    &MANIFEST
+}
+
+/// The definition, as the API server applies it.
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let crd = manifest().crds[0].as_object().unwrap();
+        Schema::new(crd, "v1").unwrap()
+    });
+    &SCHEMA
+}
+
 fn host() -> FakeHost {
-    FakeHost::granting(&Plugin::describe())
+    FakeHost::granting(manifest())
 }
 
 fn reconcile(spec: Value) -> Outcome {
@@ -138,42 +151,28 @@ fn a_disabled_disruption_budget_leaves_no_trace() {
 
 #[test]
 fn conditions_follow_the_pods() {
+    let (available, complete, fine) = ("Available", "ProgressingComplete", "NotDegraded");
     let table = [
         (
             3,
             None,
-            ["Unavailable", "Progressing", "Degraded", "NotReady"],
+            ["Unavailable", "Progressing", "Degraded", "RollingOut"],
         ),
         (
             3,
             Some((3, 0)),
-            ["Unavailable", "ProgressingComplete", "Degraded", "NotReady"],
+            ["Unavailable", complete, "Degraded", "NotReady"],
         ),
         (
             3,
             Some((3, 2)),
-            ["Available", "ProgressingComplete", "Degraded", "NotReady"],
+            [available, complete, "Degraded", "NotReady"],
         ),
-        (
-            3,
-            Some((3, 3)),
-            ["Available", "ProgressingComplete", "NotDegraded", "Ready"],
-        ),
-        (
-            2,
-            Some((3, 3)),
-            ["Available", "Progressing", "NotDegraded", "NotReady"],
-        ),
-        (
-            0,
-            Some((0, 0)),
-            [
-                "Unavailable",
-                "ProgressingComplete",
-                "NotDegraded",
-                "NotReady",
-            ],
-        ),
+        (3, Some((3, 3)), [available, complete, fine, "Ready"]),
+        // A roll-out with one Pod more than requested, and a scale-in that has not ended.
+        (3, Some((4, 4)), [available, "Progressing", fine, "Ready"]),
+        (2, Some((3, 3)), [available, "Progressing", fine, "Ready"]),
+        (0, Some((0, 0)), ["Unavailable", complete, fine, "NotReady"]),
     ];
     for (size, observed, expected) in table {
         let parent = parent(json!({ "size": size }));
@@ -198,20 +197,112 @@ fn conditions_follow_the_pods() {
 }
 
 #[test]
+fn more_ready_pods_than_requested_are_no_problem() {
+    let stored = json!({ "conditions": [{
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "all 3 replicas are ready",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] });
+    let request = TestRequest::new(&parent(json!({ "size": 3 })))
+        .child("deployment", &workload(4, 4))
+        .status(&stored);
+    let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+    assert_eq!(
+        conditions(&outcome),
+        [
+            "Available True/Available: 3 of 3 replicas are ready",
+            "Progressing True/Progressing: 4 replicas exist, 3 are requested",
+            "Degraded False/NotDegraded: all 3 replicas are ready",
+            "Ready True/Ready: all 3 replicas are ready",
+        ]
+    );
+    assert_eq!(outcome.report().events, []);
+}
+
+/// `Ready` and the events of a pass that sees the Deployment of an earlier answer. The numbers are its
+/// generation and the observed one, updated, all and ready Pods.
+fn rolling(
+    earlier: &Outcome,
+    numbers: [i32; 5],
+    was_ready: bool,
+) -> (Outcome, String, Vec<String>) {
+    let [generation, observed, updated, replicas, ready] = numbers;
+    let mut deployment = earlier.child("deployment").unwrap().object.clone();
+    deployment["metadata"]["generation"] = json!(generation);
+    deployment["status"] = json!({
+        "observedGeneration": observed, "updatedReplicas": updated, "replicas": replicas,
+        "readyReplicas": ready,
+    });
+    let stored = json!({ "conditions": [{
+        "type": "Ready", "status": if was_ready { "True" } else { "False" },
+        "reason": if was_ready { "Ready" } else { "RollingOut" }, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] });
+    let request = TestRequest::new(&parent(json!({ "size": 3, "image": "memcached:1.6.40" })))
+        .child("deployment", &deployment)
+        .status(&stored);
+    let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+    let conditions = conditions(&outcome);
+    let events = outcome.report().events.iter();
+    let events = events.map(|it| it.reason.clone()).collect();
+    assert!(
+        conditions[2].starts_with("Degraded False"),
+        "{conditions:?}"
+    );
+    (outcome, conditions[3].clone(), events)
+}
+
+#[test]
+fn a_pool_is_ready_when_all_pods_have_the_new_template() {
+    let old = reconcile(json!({ "size": 3, "image": "memcached:1.6.39" }));
+    let waiting = "Ready False/RollingOut: waiting for the Deployment to be updated";
+    let (new, ready, events) = rolling(&old, [1, 1, 3, 3, 3], true);
+    assert_eq!((&*ready, events.len()), (waiting, 0));
+    let table = [
+        ([2, 1, 3, 3, 3], waiting),
+        (
+            [2, 2, 1, 4, 3],
+            "Ready False/RollingOut: 1 of 3 replicas are updated",
+        ),
+        (
+            [2, 2, 3, 4, 4],
+            "Ready False/RollingOut: 4 replicas exist, 3 are requested",
+        ),
+        (
+            [2, 2, 3, 3, 3],
+            "Ready True/Ready: all 3 replicas are ready",
+        ),
+    ];
+    for (numbers, expected) in table {
+        let (_, ready, events) = rolling(&new, numbers, false);
+        assert_eq!(ready, expected, "{numbers:?}");
+        let expected_events: &[&str] = if ready.contains("True") {
+            &["Ready"]
+        } else {
+            &[]
+        };
+        assert_eq!(events, expected_events, "{numbers:?}");
+    }
+}
+
+#[test]
 fn nodes_are_the_pods_that_stay_sorted() {
-    let pod = |name: &str, deleting: bool| -> Pod {
+    let pod = |name: &str, phase: &str, deleting: bool| {
         let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
         let mut metadata = json!({ "name": name, "namespace": "default", "labels": labels });
         if deleting {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
-        serde_json::from_value(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }))
-            .unwrap()
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": { "phase": phase },
+        })
     };
-    let host = host()
-        .object(&pod("b", false))
-        .object(&pod("a", false))
-        .object(&pod("c", true));
+    let host = host().objects([
+        pod("b", "Running", false),
+        pod("a", "Pending", false),
+        pod("c", "Running", true),
+        pod("evicted", "Failed", false),
+        pod("finished", "Succeeded", false),
+    ]);
     let request = TestRequest::new(&parent(json!({ "size": 2 }))).build();
     let outcome = Plugin::reconcile(&request, &host).unwrap();
     assert_eq!(

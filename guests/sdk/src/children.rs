@@ -159,11 +159,16 @@ impl Children {
         self.iter().find(|child| child.key.as_deref() == Some(key))
     }
 
-    /// The children as they are, for an answer that changes none of them.
+    /// The children as they are but for those that `edit` changes; none if it changes none.
     ///
-    /// Unlike `Outcome::keep`, such an answer can change some of them after all.
-    pub fn held(&self) -> Vec<Child> {
+    /// `edit` gets each child with the held one that stands for it. A child that is being deleted cannot be
+    /// changed any more.
+    pub fn held_but(
+        &self,
+        edit: impl Fn(&Observed, &Child) -> Option<Child>,
+    ) -> Option<Vec<Child>> {
         let mut taken = BTreeSet::new();
+        let mut is_changed = false;
         let held = |it: &Observed| {
             let metadata = json!({ "name": it.name() });
             let object = json!({
@@ -173,9 +178,13 @@ impl Children {
             let identity = format!("{}/{}/{}", it.api_version(), it.kind(), it.name());
             let key = own.unwrap_or_else(|| format!("held-{}", h8(&identity)));
             let child = Child::new(key, &object).hold();
-            if it.retained { child.retain() } else { child }
+            let child = if it.retained { child.retain() } else { child };
+            let changed = (!it.is_deleting()).then(|| edit(it, &child)).flatten();
+            is_changed |= changed.is_some();
+            changed.unwrap_or(child)
         };
-        self.iter().map(held).collect()
+        let children = self.iter().map(held).collect();
+        is_changed.then_some(children)
     }
 
     /// The child of this kind and name.

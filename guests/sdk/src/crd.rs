@@ -133,6 +133,24 @@ impl Crd {
         })
     }
 
+    /// Removes a property from the schema at a path: a field of Kubernetes' own type that has no effect in
+    /// this parent, such as `claims` of the resources of a container.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such property.
+    pub fn remove(self, path: &str, name: &str) -> Self {
+        self.edit_schema(path, |schema| {
+            let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+            let removed = properties.and_then(|it| it.remove(name));
+            assert!(
+                removed.is_some(),
+                "there is no property {name:?} at {path:?}"
+            );
+        })
+        .optional(path, name)
+    }
+
     /// Sets a keyword of the schema at a path, such as `maxItems`.
     ///
     /// # Panics

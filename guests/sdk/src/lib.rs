@@ -2,6 +2,9 @@
 //!
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(test, target_arch = "wasm32"))]
+mod allocator;
+
 pub mod budget;
 pub mod child;
 pub mod children;
@@ -23,6 +26,7 @@ pub mod quantity;
 pub mod reconciler;
 pub mod references;
 pub mod request;
+pub mod rollout;
 pub mod schema;
 pub mod stated;
 pub mod tenants;

@@ -60,8 +60,8 @@ pub struct ChildKind {
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// False: on a cluster that does not serve the kind, the host skips its children and applies the
-    /// rest.
+    /// False: the plugin serves without the grant for the kind, and on a cluster that does not serve it the
+    /// host skips its children and applies the rest.
     pub required: bool,
     /// The condition whose status `True` makes a child of this kind ready; none: the rule of the host
     /// for the kind.
@@ -182,12 +182,24 @@ impl Manifest {
         self
     }
 
-    /// Adds a kind of child that each cluster must serve.
+    /// Adds a kind of child that each cluster must serve and each administrator must grant.
     pub fn child<T: Resource<DynamicType = ()>>(self) -> Self {
         self.child_kind(&T::api_version(&()), &T::kind(&()), true)
     }
 
-    /// Adds a kind of child that some clusters do not serve; the host skips its children there.
+    /// Makes the last added kind of child optional.
+    ///
+    /// A plugin serves without the grant for an optional kind and where the cluster does not serve it: only
+    /// the parents whose answers have such a child report it. Kinds of features that a parent switches on
+    /// are optional, so that a new version of the plugin serves with the grants of the last one.
+    pub fn optional(mut self) -> Self {
+        if let Some(child) = self.children.last_mut() {
+            child.required = false;
+        }
+        self
+    }
+
+    /// Adds an optional kind of child without a Rust type.
     pub fn optional_child(self, api_version: &str, kind: &str) -> Self {
         self.child_kind(api_version, kind, false)
     }

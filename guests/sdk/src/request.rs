@@ -9,9 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::children::{Children, group_of};
+use crate::child::Child;
+use crate::children::{Children, Observed, group_of};
 use crate::condition::{self, Condition, StoredCondition};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
+use crate::outcome::Outcome;
 
 /// The phase of a parent's life in which a pass runs; filled in by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,34 @@ impl Request {
     /// `invalid` with the path of the field that does not parse: `spec.size: invalid type: ...`.
     pub fn parent<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         typed(&self.parent_text).map_err(Fault::invalid)
+    }
+
+    /// The answer for a parent whose spec is refused or waits: a change of the children that holds all the
+    /// same, before the answer that changes none.
+    ///
+    /// Deletion and suspension that a user asks for do not wait until another field is right. As soon as the
+    /// children show the change, `edit` returns none, and the host gets the answer itself.
+    ///
+    /// # Errors
+    ///
+    /// The fault of the answer.
+    pub fn uphold(
+        &self,
+        answer: Result<Outcome, Fault>,
+        edit: impl Fn(&Observed, &Child) -> Option<Child>,
+    ) -> Result<Outcome, Fault> {
+        let report = match &answer {
+            Ok(Outcome::Keep(report)) => report,
+            Err(fault) if fault.kind == FaultKind::Invalid => match &fault.report {
+                Some(report) => report,
+                None => return answer,
+            },
+            _ => return answer,
+        };
+        match self.children.held_but(edit) {
+            Some(children) => Ok(Outcome::desired(children, report.clone())),
+            None => answer,
+        }
     }
 
     /// The parent as JSON; null if the text is not JSON, which the host rules out.

@@ -311,7 +311,8 @@ impl TestRequest {
     }
 
     /// Adds each child of an answer as the cluster would hold it next, with generated values of
-    /// Secrets. It replaces children that are observed already, and leaves held ones alone.
+    /// Secrets. It replaces children that are observed already, and changes only the retention of held
+    /// ones.
     pub fn answered(mut self, outcome: &Outcome) -> Self {
         for child in outcome.children() {
             let observed = |it: &(Option<String>, bool, Value)| {
@@ -319,9 +320,13 @@ impl TestRequest {
                 let (its_group, its_kind, _, its_name) = identity(&child.object);
                 (group, kind, name) == (its_group, its_kind, its_name)
             };
-            if child.apply == ApplyPolicy::Hold
-                || (child.apply == ApplyPolicy::Once && self.children.iter().any(observed))
-            {
+            let retained = child.removal == RemovalPolicy::Retain;
+            let found = self.children.iter_mut().find(|it| observed(it));
+            let is_made = child.apply == ApplyPolicy::Once && found.is_some();
+            if child.apply == ApplyPolicy::Hold || is_made {
+                if let Some((_, is_retained, _)) = found {
+                    *is_retained = retained;
+                }
                 continue;
             }
             self.children.retain(|it| !observed(it));
@@ -329,7 +334,6 @@ impl TestRequest {
             for generated in &child.generate {
                 object["data"][&generated.key] = json!("generated");
             }
-            let retained = child.removal == RemovalPolicy::Retain;
             self = self.observed(Some(&child.key), retained, &object);
         }
         self

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::children::{Children, Observed};
 use crate::fault::Fault;
+use crate::rollout::{TEMPLATE_HASH, TemplateHash};
 
 /// An observed Deployment or StatefulSet.
 ///
@@ -55,6 +56,7 @@ pub struct WorkloadStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WorkloadMetadata {
+    annotations: BTreeMap<String, String>,
     generation: i64,
     deletion_timestamp: Option<String>,
 }
@@ -151,6 +153,19 @@ impl Workload {
         !self.is_stale() && self.metadata.deletion_timestamp.is_none()
     }
 
+    /// True if the current spec has this template, and the status belongs to that spec.
+    pub fn is_current(&self, template: &TemplateHash) -> bool {
+        template.is(self.metadata.annotations.get(TEMPLATE_HASH)) && self.is_settled()
+    }
+
+    /// True if [`spec.replicas`](Self::replicas) Pods, ready or not, and no others have this template.
+    pub fn is_rolled_out(&self, template: &TemplateHash) -> bool {
+        let pods = self.status;
+        self.is_current(template)
+            && pods.updated_replicas >= self.replicas()
+            && pods.updated_replicas >= pods.replicas
+    }
+
     /// `spec.replicas`, which the API server sets to 1 when it is absent.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
@@ -201,6 +216,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Workload;
+    use crate::child::metadata;
+    use crate::rollout::TemplateHash;
     use crate::testing::TestRequest;
 
     fn find(object: &Value) -> Option<Workload> {
@@ -275,6 +292,37 @@ mod tests {
         assert!(!workload.is_stale());
         assert!(!workload.is_settled());
         assert_eq!(workload.replicas(), 0);
+    }
+
+    #[test]
+    fn is_rolled_out_when_all_pods_have_the_stated_template() {
+        let stated = TemplateHash::of(&json!({"image": "new"}));
+        let older = TemplateHash::of(&json!({"image": "old"}));
+        // The mark, generation and observed generation, and spec.replicas, updated and all replicas.
+        let table = [
+            (Some(&stated), (2, 2), (3, 3, 3), true),
+            (Some(&stated), (2, 2), (0, 0, 0), true),
+            // A scale-in that has not ended yet.
+            (Some(&stated), (2, 2), (2, 3, 3), true),
+            (Some(&older), (2, 2), (3, 3, 3), false),
+            (None, (2, 2), (3, 3, 3), false),
+            (Some(&stated), (3, 2), (3, 3, 3), false),
+            (Some(&stated), (2, 2), (3, 1, 4), false),
+            (Some(&stated), (2, 2), (3, 3, 4), false),
+            (Some(&stated), (2, 2), (3, 2, 2), false),
+        ];
+        for (mark, (generation, observed), (replicas, updated, all), expected) in table {
+            let name = metadata("a", &[].into());
+            let mut marked = json!(mark.map_or_else(|| name.clone(), |it| it.mark(name.clone())));
+            marked["generation"] = json!(generation);
+            let status = json!({
+                "observedGeneration": observed, "updatedReplicas": updated, "replicas": all,
+                "readyReplicas": all,
+            });
+            let object = stateful_set(marked, json!({"replicas": replicas}), status);
+            let workload = find(&object).unwrap();
+            assert_eq!(workload.is_rolled_out(&stated), expected, "{object}");
+        }
     }
 
     #[test]

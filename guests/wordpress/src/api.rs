@@ -33,6 +33,7 @@ pub(crate) use self::{
     plural = "wordpresses",
     singular = "wordpress",
     shortname = "wp",
+    category = "innkeeper",
     namespaced,
     status = "WordpressStatus",
     derive = "PartialEq",
@@ -47,11 +48,16 @@ pub(crate) use self::{
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(
         name = "Database",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"DatabaseReady\")].status"
     ),
-    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.readyReplicas"),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.url"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 40")

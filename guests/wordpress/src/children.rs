@@ -16,7 +16,10 @@ use std::collections::BTreeSet;
 
 use innkeeper_sdk::prelude::*;
 
-pub(crate) use self::{pod::takes_new_credentials, secrets::SALT_KEYS};
+pub(crate) use self::{
+    database::template as database_template, pod::takes_new_credentials, secrets::SALT_KEYS,
+    web::template as web_template,
+};
 use crate::{observe::Observation, site::Site};
 
 /// All children: first the database, then the site.
@@ -36,17 +39,11 @@ pub(crate) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child>
     after_what_is_there(children)
 }
 
-/// The answer while an edit waits: the children as they are, and data with the removal policy of the spec.
-pub(crate) fn held(request: &Request, site: &Site<'_>, report: Report) -> Outcome {
-    if request.children.is_empty() {
-        return Outcome::keep(report);
-    }
-    let children = request.children.held().into_iter();
-    let children = children.map(|child| match child.kind() {
-        "PersistentVolumeClaim" | "Secret" => child.removal(site.policy()),
-        _ => child,
-    });
-    Outcome::desired(children, report)
+/// The removal policy of the spec for a child that holds data; none if the child has it.
+pub(crate) fn with_policy(site: &Site<'_>, child: &Child) -> Option<Child> {
+    let is_data = matches!(child.kind(), "PersistentVolumeClaim" | "Secret");
+    let is_changed = is_data && child.removal != site.policy();
+    is_changed.then(|| child.clone().removal(site.policy()))
 }
 
 /// Removes dependencies on children that are not in the answer, such as `db` of a site with an

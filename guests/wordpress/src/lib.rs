@@ -55,30 +55,28 @@ impl Reconciler for Plugin {
         let site = Site::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &site)?;
         let report = report::report(request, &site, &observation);
-        match validate::site(request, &site, &observation) {
-            Ok(()) if observation.is_held(&site) => Ok(children::held(request, &site, report)),
+        let answer = match validate::site(request, &site, &observation) {
+            Ok(()) if observation.is_held(&site) => Ok(Outcome::keep(report)),
             Ok(()) => Ok(Outcome::desired(
                 children::children(&site, &observation),
                 report,
             )),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
-        }
+        };
+        // Else a user who keeps the data, then deletes the parent, would lose it by another wrong field.
+        request.uphold(answer, |_, child| children::with_policy(&site, child))
     }
 }
 
 /// The definition of the parent, without fields that have no effect.
 fn definition(crd: Crd) -> Crd {
-    crd.edit_schema("spec.database.managed.storage", |schema| {
-        // An existing data directory may lack the site's schema and user, and the image creates them
-        // only at the first start of a database.
-        if let Some(properties) = schema
-            .get_mut("properties")
-            .and_then(|it| it.as_object_mut())
-        {
-            properties.remove("existingClaim");
-        }
-    })
-    .short_descriptions(7)
+    // An existing data directory may lack the site's schema and user, and the image creates them only at
+    // the first start of a database.
+    crd.remove("spec.database.managed.storage", "existingClaim")
+        // The Pods have no resourceClaims that the field could name.
+        .remove("spec.resources", "claims")
+        .remove("spec.database.managed.resources", "claims")
+        .short_descriptions(7)
 }
 
 innkeeper_sdk::export!(Plugin);

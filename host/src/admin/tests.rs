@@ -222,17 +222,27 @@ impl StatusProvider for Panicking {
     }
 }
 
-/// The process ends with the thread, because nothing would answer a probe again.
 #[tokio::test]
-async fn the_end_of_the_thread_is_reported() {
+async fn a_host_ends_with_the_thread() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let started =
         tokio::task::spawn_blocking(move || Admin::start(any, Arc::new(Panicking), false));
     let admin = started.await.unwrap().unwrap();
     let mut client = TcpStream::connect(admin.address()).unwrap();
     client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(30), admin.ended());
-    assert!(ended.await.is_ok());
+    let host = admin.run_host(std::future::pending());
+    let ended = tokio::time::timeout(Duration::from_secs(30), host);
+    let error = ended.await.expect("the host should end").unwrap_err();
+    assert_eq!(error.exit(), Exit::Failure);
+    assert!(error.to_string().contains("health and metrics"), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_ends_by_itself_while_the_thread_answers() {
+    let (admin, _) = tokio::task::spawn_blocking(|| start(false)).await.unwrap();
+    admin.run_host(std::future::ready(Ok(()))).await.unwrap();
+    // The drop waits for the thread, whose runtime must not be dropped in this one.
+    tokio::task::spawn_blocking(|| drop(admin)).await.unwrap();
 }
 
 #[test]

@@ -121,6 +121,7 @@ impl PluginResources {
             loader: self.loader,
             files,
             selector: self.selector,
+            definition: Arc::clone(&status.definition),
             starts: sender,
             stop: stop.first_token(),
         };
@@ -154,6 +155,7 @@ async fn manage(
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
         status.is_active(name) || !manager.may_be_own(name)
     }));
+    let mut checking = Box::pin(status.definition.run(&shared.cluster));
     let mut serving: JoinSet<Result<(), Failure>> = JoinSet::new();
     loop {
         tokio::select! {
@@ -161,6 +163,7 @@ async fn manage(
             () = stop.cancelled() => break,
             ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
+            never = &mut checking => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
                 // Only now: the plugin's own registrations keep the same watches alive.
@@ -174,6 +177,7 @@ async fn manage(
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
+    drop(checking);
     drop(manager);
     while let Some(ended) = serving.join_next().await {
         joined(ended)?;

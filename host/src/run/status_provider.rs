@@ -69,12 +69,16 @@ impl StatusProvider for RunningHost {
             name: "standby".to_owned(),
             problem: still_warming(&watches(&self.status)),
         });
+        let definition = self.status.definition.problem().map(|problem| Check {
+            name: "plugin-resources".to_owned(),
+            problem: Some(problem),
+        });
         let active = self.status.active();
         let plugins = active.iter().map(|plugin| Check {
             name: format!("plugin/{}", plugin.name),
             problem: still_reading(plugin),
         });
-        let rest = standby.into_iter().chain(plugins);
+        let rest = standby.into_iter().chain(definition).chain(plugins);
         std::iter::once(started).chain(rest).collect()
     }
 

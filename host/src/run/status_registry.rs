@@ -14,7 +14,7 @@ use std::{
 use innkeeper_cluster::Cluster;
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
-use innkeeper_plugin_controller::Served;
+use innkeeper_plugin_controller::{Served, manager::DefinitionCheck};
 use innkeeper_reconcile::{Reconciler, Shared, controller::Witness};
 use parking_lot::RwLock;
 
@@ -38,6 +38,8 @@ pub struct StatusRegistry {
     given: OnceLock<usize>,
     /// True while the host waits for the lease with loaded plugins and running watches.
     stands_by: AtomicBool,
+    /// The check of the definition of Plugin resources.
+    pub(super) definition: Arc<DefinitionCheck>,
     /// The metrics of the process.
     pub(super) metrics: Arc<Metrics>,
     /// The heartbeats of the process.

@@ -6,24 +6,30 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_cluster::{ParentConditions, Viewer, labels};
+use innkeeper_cluster::{LeaseReader, ParentConditions, Viewer, labels};
 use innkeeper_model::{
-    Expression, GroupKind, LABEL_PLUGIN, Object, ObjectId, Selector, error_chain, reason,
+    Expression, GroupKind, LABEL_PLUGIN, LeaseRecord, Object, ObjectId, Selector, error_chain,
+    reason,
 };
-use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
+use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin, PluginStatus};
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_schema::kind_of_crd;
+use jiff::Timestamp;
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
 use super::{OfPlugin, PluginRow, Survey};
 use crate::{
     admin::{FaultState, ParentState},
-    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE},
+    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE, lease_name},
     failure::{Failure, OrFail as _},
 };
 
 /// The failure of a request to the API server.
 const ASK: &str = "failed to ask the cluster";
+
+/// The time in which a host renews its lease, even after a lost request: twice the default of `--lease-retry`.
+const RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
 /// Returns the survey of the cluster.
 pub(super) async fn survey(
@@ -40,11 +46,18 @@ pub(super) async fn survey(
     found.survey.from = format!("cluster {}", config.cluster_url);
     let client = kube::Client::try_from(config)
         .or_fail(Exit::Failure, "failed to create a client of the API server")?;
+    let reader = LeaseReader::new(
+        client.clone(),
+        patience,
+        HOST_NAMESPACE,
+        &lease_name(None, None),
+    );
     let viewer = Viewer::open(client, patience)
         .await
         .or_fail(Exit::Failure, ASK)?;
 
     let plugins = GroupKind::new(resource::GROUP, "Plugin");
+    found.survey.problems = problems(&reader, viewer.served(&plugins).is_some()).await;
     let all = Selector::default();
     for object in list(&viewer, &plugins, &all).await? {
         found.plugin(&object);
@@ -70,6 +83,45 @@ pub(super) async fn survey(
     Ok(found.survey.sorted())
 }
 
+/// Returns the problems of an installed host. A host without a lease leaves no trace in the cluster.
+async fn problems(reader: &LeaseReader, has_plugins: bool) -> Vec<String> {
+    // A user without access to the lease sees the rest.
+    let Ok(Some(seen)) = reader.read().await else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    if !has_plugins {
+        problems.push(format!(
+            "the CustomResourceDefinition {} is missing: install it, or Plugin resources are not served",
+            resource::CRD_NAME
+        ));
+    }
+    if let Some(problem) = lapse(&seen.record, Timestamp::now()) {
+        // Clocks differ: only a lease that nothing renews has lapsed.
+        sleep(RENEWED_WITHIN).await;
+        if matches!(reader.read().await, Ok(Some(now)) if now.version == seen.version) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+/// Returns the reason why no host holds the lease, as far as its times tell.
+pub(super) fn lapse(lease: &LeaseRecord, now: Timestamp) -> Option<String> {
+    let name = format!("Lease {HOST_NAMESPACE}/{}", lease_name(None, None));
+    if lease.holder.is_empty() {
+        return Some(format!("no host runs: the last one released the {name}"));
+    }
+    let Some(renewed) = lease.renewed else {
+        return Some(format!("no host runs: the {name} was never renewed"));
+    };
+    let age = now.duration_since(renewed).as_secs();
+    (age > i64::from(lease.duration_s)).then(|| {
+        let holder = &lease.holder;
+        format!("no host runs: {holder} renewed the {name} last at {renewed}; check the Pods of the host")
+    })
+}
+
 /// Lists the objects of a kind; empty if the cluster does not serve it.
 async fn list(
     viewer: &Viewer,
@@ -83,10 +135,29 @@ async fn list(
     objects.or_fail(Exit::Failure, ASK)
 }
 
+impl PluginRow {
+    /// Takes over the conditions of a Plugin of this generation.
+    fn judge(&mut self, status: &PluginStatus, generation: Option<i64>) {
+        let condition = |kind| status.conditions.iter().find(|one| one.type_ == kind);
+        let serving = condition("Serving").map_or("Unknown", |one| &*one.status);
+        serving.clone_into(&mut self.serving);
+        if status.observed_generation != generation {
+            "NotObserved".clone_into(&mut self.reason);
+            "no host has reported on this generation: check that a host runs and selects the Plugin"
+                .clone_into(&mut self.message);
+        } else if let Some(ready) = condition("Ready")
+            && ready.status != "True"
+        {
+            self.reason.clone_from(&ready.reason);
+            self.message.clone_from(&ready.message);
+        }
+    }
+}
+
 /// The intermediate result.
 #[derive(Default)]
-struct ClusterSurvey {
-    plugins: BTreeMap<String, PluginRow>,
+pub(super) struct ClusterSurvey {
+    pub(super) plugins: BTreeMap<String, PluginRow>,
     /// The candidate plugins of each parent kind; never empty.
     kinds: BTreeMap<GroupKind, Vec<KindOwner>>,
     namespaces: Vec<Object>,
@@ -131,7 +202,7 @@ impl KindOwner {
 }
 
 impl ClusterSurvey {
-    fn plugin(&mut self, object: &Object) {
+    pub(super) fn plugin(&mut self, object: &Object) {
         let name = object.name.to_string();
         let mut row = PluginRow::unknown(&name);
         match Plugin::read(&object.json) {
@@ -150,6 +221,7 @@ impl ClusterSurvey {
                     });
                 }
                 let status = plugin.status.unwrap_or_default();
+                row.judge(&status, object.generation);
                 row.revision = status.revision.unwrap_or_default();
                 let faults = status.faults.unwrap_or_default();
                 row.faults = Some(u64::try_from(faults.count).unwrap_or_default());
@@ -157,16 +229,6 @@ impl ClusterSurvey {
                 self.survey
                     .faults
                     .extend(faults.map(|fault| OfPlugin::by(&name, fault)));
-                let serving = status
-                    .conditions
-                    .into_iter()
-                    .find(|one| one.type_ == "Serving");
-                if let Some(serving) = serving {
-                    row.serving = serving.status;
-                    if row.serving != "True" {
-                        (row.reason, row.message) = (serving.reason, serving.message);
-                    }
-                }
             }
             Err(error) => {
                 "Unknown".clone_into(&mut row.serving);

@@ -14,6 +14,9 @@ const NOTHING: &str = "-";
 /// Returns the output of `status`.
 pub(super) fn status(survey: &Survey) -> String {
     let mut out = format!("{}\n", heading(survey));
+    for problem in &survey.problems {
+        line(&mut out, &format!("Problem: {}", plain(problem)));
+    }
     if survey.plugins.is_empty() {
         out.push_str("No plugin is active.\n");
         return out;

@@ -1,4 +1,7 @@
 use expect_test::expect;
+use innkeeper_cluster::present;
+use innkeeper_model::{Access, Gvk, HashKey, LeaseRecord};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -95,6 +98,106 @@ fn a_plugin_that_waits_for_the_cache_is_not_well() {
         text.contains("WaitingForCache: v1 Pod is being listed"),
         "{text}"
     );
+}
+
+/// Returns the row of a Plugin of generation 2, and true if `status` ends with success.
+fn row(observed: i64, conditions: &[(&str, &str, &str)]) -> (PluginRow, bool) {
+    let conditions: Vec<_> = conditions
+        .iter()
+        .map(|(kind, status, reason)| {
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": "the cause",
+                "lastTransitionTime": "2030-01-31T08:00:00Z",
+            })
+        })
+        .collect();
+    let plugin = json!({
+        "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
+        "metadata": {"name": "web", "generation": 2},
+        "spec": {"source": {"file": {"path": "web.wasm"}}},
+        "status": {"observedGeneration": observed, "conditions": conditions},
+    });
+    let plugin = present(
+        plugin.as_object().unwrap(),
+        &Gvk::new("innkeeper.dev", "v1alpha1", "Plugin"),
+        Access::Full,
+        &HashKey::new([0; 32]),
+    );
+    let mut found = cluster::ClusterSurvey::default();
+    found.plugin(&plugin.unwrap());
+    let row = found.plugins.remove("web").unwrap();
+    let survey = Survey {
+        plugins: vec![row.clone()],
+        ..Survey::default()
+    };
+    (row, survey.is_well())
+}
+
+#[test]
+fn a_plugin_is_well_only_if_its_declared_revision_is_active() {
+    let serving = ("Serving", "True", "Serving");
+    let (well, is_well) = row(2, &[serving, ("Ready", "True", "Ready")]);
+    assert_eq!((&*well.serving, &*well.reason, is_well), ("True", "", true));
+    for (observed, conditions, expected) in [
+        (2, vec![], ("Unknown", "")),
+        (
+            1,
+            vec![serving, ("Ready", "True", "Ready")],
+            ("True", "NotObserved"),
+        ),
+        (
+            2,
+            vec![serving, ("Ready", "False", "Unreachable")],
+            ("True", "Unreachable"),
+        ),
+        // Not the reason NotLoaded, which only points at another condition.
+        (
+            2,
+            vec![
+                ("Serving", "False", "NotLoaded"),
+                ("Ready", "False", "NotFound"),
+            ],
+            ("False", "NotFound"),
+        ),
+    ] {
+        let (row, is_well) = row(observed, &conditions);
+        assert_eq!((&*row.serving, &*row.reason), expected, "{conditions:?}");
+        assert!(!is_well, "{conditions:?}");
+    }
+}
+
+#[test]
+fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
+    let now: Timestamp = "2030-01-31T08:00:00Z".parse().unwrap();
+    let lease = |holder: &str, renewed: Option<&str>| LeaseRecord {
+        holder: holder.to_owned(),
+        duration_s: 15,
+        renewed: renewed.map(|time| time.parse().unwrap()),
+        ..LeaseRecord::default()
+    };
+    let recent = Some("2030-01-31T07:59:45Z");
+    assert_eq!(cluster::lapse(&lease("host-1", recent), now), None);
+    for (lease, expected) in [
+        (
+            lease("", recent),
+            "released the Lease innkeeper-system/innkeeper",
+        ),
+        (lease("host-1", None), "was never renewed"),
+        (
+            lease("host-1", Some("2030-01-31T07:59:44Z")),
+            "host-1 renewed the Lease innkeeper-system/innkeeper last at 2030-01-31T07:59:44Z",
+        ),
+    ] {
+        let problem = cluster::lapse(&lease, now).unwrap();
+        assert!(problem.contains(expected), "{problem}");
+        let survey = Survey {
+            problems: vec![problem.clone()],
+            ..Survey::default()
+        };
+        assert!(!survey.is_well());
+        let text = show::status(&survey);
+        assert!(text.contains(&format!("Problem: {problem}\n")), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ const STEADY_AFTER_LISTS_S: f64 = 2.0;
 const OVER_WRITE_MS: f64 = 2.0;
 
 /// All measurements.
-#[derive(Default, Serialize)]
+#[derive(Default)]
 pub(crate) struct Report {
     runs: Vec<Run>,
     edits: Vec<Edits>,
@@ -25,26 +25,20 @@ pub(crate) struct Report {
 /// The name of a table line, and its figure of a run.
 type Line = (&'static str, fn(&Run) -> f64);
 
-const LINES: [Line; 15] = [
-    ("wall, s", |run| run.from_empty.wall_s),
-    ("CPU per parent, ms", |run| {
-        run.from_empty.cpu_s * 1000.0 / count(run.parents)
+const LINES: [Line; 14] = [
+    ("wall, s", wall),
+    ("CPU per parent, ms", cpu_per_parent),
+    ("API server: CPU per parent, ms", |run| {
+        run.from_empty.api_server_cpu_s * 1000.0 / count(run.parents)
     }),
-    ("CPU per pass, ms", |run| {
-        run.from_empty.cpu_s * 1000.0 / of(run.from_empty.passes)
-    }),
-    ("passes per parent", |run| {
-        of(run.from_empty.passes) / count(run.parents)
-    }),
-    ("requests per parent", |run| requests(run, |_| true)),
+    ("passes per parent", passes_per_parent),
+    ("requests per parent", all_requests),
     ("  for children", |run| requests(run, is_of_child)),
     ("  for the status", |run| {
         requests(run, |request| request.ends_with("/status"))
     }),
     ("  for events", |run| requests(run, is_of_event)),
-    ("peak RSS, MiB", |run| {
-        of(run.from_empty.resident_max_bytes) / MIB
-    }),
+    ("peak RSS of both starts, MiB", peak_rss),
     ("restart: writes", |run| count(run.restart.writes)),
     ("restart: passes per parent", |run| {
         of(run.restart.passes) / count(run.parents)
@@ -53,13 +47,94 @@ const LINES: [Line; 15] = [
         run.restart.listed_s.unwrap_or(f64::NAN)
     }),
     ("restart: steady after, s", |run| run.restart.steady_s),
-    ("restart: CPU per parent, ms", |run| {
-        run.restart.cpu_s * 1000.0 / count(run.parents)
-    }),
-    ("restart: peak RSS, MiB", |run| {
-        of(run.restart.resident_max_bytes) / MIB
-    }),
+    ("restart: CPU per parent, ms", restart_cpu_per_parent),
 ];
+
+/// A figure of the host that should be at most so many times that of a peer, in the same round, or at most so much if there
+/// is no peer.
+struct Target {
+    name: &'static str,
+    figure: fn(&Run) -> f64,
+    peer: Option<Contender>,
+    most: f64,
+}
+
+const TARGETS: [Target; 7] = [
+    target(
+        "CPU per parent",
+        cpu_per_parent,
+        Some(Contender::KubeRs),
+        0.85,
+    ),
+    target(
+        "CPU per parent",
+        cpu_per_parent,
+        Some(Contender::ControllerRuntime),
+        0.6,
+    ),
+    target("passes per parent", passes_per_parent, None, 1.1),
+    target("requests per parent", all_requests, None, 4.05),
+    target("wall", wall, Some(Contender::KubeRs), 0.9),
+    target("peak RSS", peak_rss, Some(Contender::KubeRs), 1.0),
+    target(
+        "restart: CPU per parent, ms",
+        restart_cpu_per_parent,
+        None,
+        0.25,
+    ),
+];
+
+const fn target(
+    name: &'static str,
+    figure: fn(&Run) -> f64,
+    peer: Option<Contender>,
+    most: f64,
+) -> Target {
+    Target {
+        name,
+        figure,
+        peer,
+        most,
+    }
+}
+
+/// A target with the figures of all rounds, for the file.
+#[derive(Serialize)]
+struct Verdict {
+    target: &'static str,
+    of: Option<Contender>,
+    most: f64,
+    rounds: Vec<f64>,
+    met: bool,
+}
+
+fn wall(run: &Run) -> f64 {
+    run.from_empty.wall_s
+}
+
+fn cpu_per_parent(run: &Run) -> f64 {
+    run.from_empty.cpu_s * 1000.0 / count(run.parents)
+}
+
+fn passes_per_parent(run: &Run) -> f64 {
+    of(run.from_empty.passes) / count(run.parents)
+}
+
+fn all_requests(run: &Run) -> f64 {
+    requests(run, |_| true)
+}
+
+fn peak_rss(run: &Run) -> f64 {
+    let peaks = [
+        &run.from_empty.resident_max_bytes,
+        &run.restart.resident_max_bytes,
+    ];
+    of(*peaks.into_iter().max().unwrap_or(&0)) / MIB
+}
+
+fn restart_cpu_per_parent(run: &Run) -> f64 {
+    run.restart.cpu_s * 1000.0 / count(run.parents)
+}
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -94,7 +169,10 @@ impl Report {
     fn save(&self) -> Result<()> {
         let path = root().join(OUT);
         fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
-        fs::write(&path, serde_json::to_string_pretty(self)?)
+        let figures = serde_json::json!({
+            "runs": self.runs, "edits": self.edits, "targets": self.verdicts(),
+        });
+        fs::write(&path, serde_json::to_string_pretty(&figures)?)
             .with_context(|| format!("failed to write {}", path.display()))
     }
 
@@ -122,6 +200,18 @@ impl Report {
                 edits.p50_ms - edits.write_p50_ms,
             ));
         }
+        for verdict in self.verdicts() {
+            say(&format!(
+                "target: {} at most {}{}: {}, median {}",
+                verdict.target,
+                verdict.most,
+                verdict
+                    .of
+                    .map_or_else(String::new, |peer| format!(" of {}", peer.name())),
+                if verdict.met { "met" } else { "missed" },
+                shown(median(verdict.rounds)),
+            ));
+        }
         say(&format!("\nall figures are in {OUT}"));
     }
 
@@ -138,15 +228,7 @@ impl Report {
         ));
         for (name, value) in LINES {
             let figure = |contender| median(self.of(contender, parents).map(value).collect());
-            let ratio = |peer| {
-                let pairs = self.of(host, parents).filter_map(|run| {
-                    let other = self
-                        .of(peer, parents)
-                        .find(|other| other.round == run.round)?;
-                    Some(value(run) / value(other))
-                });
-                median(pairs.collect())
-            };
+            let ratio = |peer| median(self.ratios(parents, value, peer));
             say(&format!(
                 "{name:<34}{:>12}{:>12}{:>20}{:>12}{:>24}",
                 shown(figure(host)),
@@ -156,6 +238,39 @@ impl Report {
                 shown(ratio(runtime)),
             ));
         }
+    }
+
+    /// Returns the ratio of the host's figure to that of a peer in each round.
+    fn ratios(&self, parents: usize, figure: fn(&Run) -> f64, peer: Contender) -> Vec<f64> {
+        let pairs = self.of(Contender::Innkeeper, parents).filter_map(|run| {
+            let mut others = self.of(peer, parents);
+            let other = others.find(|other| other.round == run.round)?;
+            Some(figure(run) / figure(other))
+        });
+        pairs.collect()
+    }
+
+    /// Judges the targets, which are for the start with 1,000 parents.
+    fn verdicts(&self) -> Vec<Verdict> {
+        const PARENTS: usize = 1000;
+        let judge = |target: &Target| {
+            let rounds = match target.peer {
+                Some(peer) => self.ratios(PARENTS, target.figure, peer),
+                None => self
+                    .of(Contender::Innkeeper, PARENTS)
+                    .map(target.figure)
+                    .collect(),
+            };
+            let met = !rounds.is_empty() && median(rounds.clone()) <= target.most;
+            Verdict {
+                target: target.name,
+                of: target.peer,
+                most: target.most,
+                rounds,
+                met,
+            }
+        };
+        TARGETS.iter().map(judge).collect()
     }
 
     fn of(&self, contender: Contender, parents: usize) -> impl Iterator<Item = &Run> {
@@ -169,6 +284,11 @@ impl Report {
         let host = Contender::Innkeeper;
         for run in self.runs.iter().filter(|run| run.contender == host) {
             let (parents, restart) = (run.parents, &run.restart);
+            ensure!(
+                run.from_empty.refused == 0,
+                "the API server refused {} writes for {parents} parents",
+                run.from_empty.refused
+            );
             ensure!(
                 restart.writes == 0,
                 "a restart with {parents} unchanged parents wrote {} times",

@@ -318,15 +318,16 @@ fn a_changed_configuration_starts_no_run_and_causes_a_warning() {
 fn a_cron_backup_counts_only_jobs_of_its_own_cron_job() {
     let schedule = json!({ "cron": "0 2 * * *" });
     let parent = backup(json!({ "schedule": schedule }));
-    let cron_job = json!({
-        "apiVersion": "batch/v1", "kind": "CronJob",
-        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-19T00:00:00Z" },
-        "status": { "lastScheduleTime": "2026-08-20T02:00:00Z" },
-    });
+    let first = reconcile(&parent, &around()).unwrap();
+    let mut cron_job = first.child("schedule").unwrap().object.clone();
+    cron_job["metadata"]["uid"] = json!("cron-uid");
+    cron_job["metadata"]["creationTimestamp"] = json!("2026-08-19T00:00:00Z");
+    cron_job["status"] = json!({ "lastScheduleTime": "2026-08-20T02:00:00Z" });
     let mut objects = around();
     objects.push(job("nightly-1", "mine", "cron-uid", complete()));
     objects.push(job("nightly-2", "theirs", "other-uid", failed()));
     let request = TestRequest::new(&parent)
+        .child("config", &first.child("config").unwrap().object)
         .child("schedule", &cron_job)
         .build();
     let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
@@ -343,6 +344,32 @@ fn a_cron_backup_counts_only_jobs_of_its_own_cron_job() {
     // 14 hours later, when the next run is due.
     let wait = outcome.report().requeue.unwrap();
     assert_eq!(wait.as_millis(), 14 * 3_600_000 + 1);
+}
+
+#[test]
+fn a_schedule_is_ready_when_the_cluster_has_its_configuration() {
+    let parent = |cron: &str, keep: i32| {
+        let storages = json!([{ "name": "s", "keep": keep }]);
+        backup(json!({ "schedule": { "cron": cron }, "storageRefs": storages }))
+    };
+    let pass = |parent: &Value, observed: &Outcome| {
+        let request = TestRequest::new(parent).answered(observed).build();
+        Plugin::reconcile(&request, &host(&around())).unwrap()
+    };
+    let first = reconcile(&parent("0 2 * * *", 1), &around()).unwrap();
+    let ready = "True/Scheduled: next run at 2026-08-21T02:00:00Z";
+    let same = pass(&parent("0 2 * * *", 1), &first);
+    assert_eq!(condition(same.report(), "Ready"), ready);
+    for (edited, child) in [
+        (parent("0 3 * * *", 1), "the CronJob"),
+        (parent("0 2 * * *", 2), "the Secret with the configuration"),
+    ] {
+        let before = pass(&edited, &first);
+        let waiting = format!("False/Pending: waiting for {child} to be updated");
+        assert_eq!(condition(before.report(), "Ready"), waiting);
+        let after = pass(&edited, &before);
+        assert!(condition(after.report(), "Ready").starts_with("True/Scheduled"));
+    }
 }
 
 #[test]

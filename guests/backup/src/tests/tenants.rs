@@ -545,6 +545,33 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
 }
 
 #[test]
+fn a_suspended_schedule_stops_although_the_parent_is_invalid() {
+    let schedule = |suspend: bool, compression: &str| {
+        TestRequest::new(&backup(json!({
+            "schedule": { "cron": "0 3 * * *" }, "suspend": suspend,
+            "compressWith": { "type": compression },
+        })))
+    };
+    let pass =
+        |request: &TestRequest| Plugin::reconcile(&request.clone().build(), &host(&around()));
+    let before = pass(&schedule(false, "gzip")).unwrap();
+    let message = "compressWith.type: rar is not known to gobackup";
+    let active = pass(&schedule(false, "rar").answered(&before)).unwrap_err();
+    assert_eq!(active.message, message);
+    let suspended = schedule(true, "rar").answered(&before);
+    let stopped = pass(&suspended).unwrap();
+    let mut expected = before.child("schedule").unwrap().object["spec"].clone();
+    expected["suspend"] = json!(true);
+    assert_eq!(stopped.child("schedule").unwrap().object["spec"], expected);
+    assert_eq!(stopped.children().len(), before.children().len());
+    let refused = pass(&suspended.answered(&stopped)).unwrap_err();
+    assert_eq!(
+        (refused.kind, &*refused.message),
+        (FaultKind::Invalid, message)
+    );
+}
+
+#[test]
 fn nothing_runs_before_the_objects_exist() {
     let volume = |source: Value| {
         let mut volume = json!({ "name": "v", "mountPath": "/v" });

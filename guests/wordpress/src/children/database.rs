@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, labels, pod as block, prelude::*};
+use innkeeper_sdk::{hash, labels, pod as block, prelude::*, rollout::TemplateHash};
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetSpec},
     core::v1::{
@@ -76,31 +76,35 @@ fn service(site: &Site<'_>) -> Service {
 
 fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
     let labels = site.labels("database");
+    let template = template(site, managed);
     let workload_labels = labels::with_version(&labels, site.database_image());
-    let config = managed.config.as_ref().map(hash::sha256_hex);
+    let metadata = metadata(site.mysql_name(), &workload_labels);
     StatefulSet {
-        metadata: metadata(site.mysql_name(), &workload_labels),
+        metadata: TemplateHash::of(&template).mark(metadata),
         spec: Some(StatefulSetSpec {
             replicas: Some(1),
             service_name: Some(site.mysql_name()),
             selector: labels::label_selector(&labels),
-            template: PodTemplateSpec {
-                metadata: Some(block::metadata(
-                    None,
-                    workload_labels,
-                    [(pod::CONFIG_HASH, config)],
-                )),
-                spec: Some(PodSpec {
-                    // InnoDB flushes its buffers at shutdown; a killed server recovers slowly.
-                    termination_grace_period_seconds: Some(120),
-                    containers: vec![container(site, managed)],
-                    volumes: Some(volumes(site, managed)),
-                    ..pod::spec(site, USER, None)
-                }),
-            },
+            template,
             ..Default::default()
         }),
         ..Default::default()
+    }
+}
+
+/// The template of the database's pod.
+pub(crate) fn template(site: &Site<'_>, managed: &Managed) -> PodTemplateSpec {
+    let labels = labels::with_version(&site.labels("database"), site.database_image());
+    let config = managed.config.as_ref().map(hash::sha256_hex);
+    PodTemplateSpec {
+        metadata: Some(block::metadata(None, labels, [(pod::CONFIG_HASH, config)])),
+        spec: Some(PodSpec {
+            // InnoDB flushes its buffers at shutdown; a killed server recovers slowly.
+            termination_grace_period_seconds: Some(120),
+            containers: vec![container(site, managed)],
+            volumes: Some(volumes(site, managed)),
+            ..pod::spec(site, USER, None)
+        }),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{claim, hash, labels, pod as block, prelude::*};
+use innkeeper_sdk::{claim, hash, labels, pod as block, prelude::*, rollout::TemplateHash};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
@@ -69,24 +69,31 @@ fn config_map(site: &Site<'_>, text: &str) -> ConfigMap {
 
 fn deployment(site: &Site<'_>, observation: &Observation) -> Deployment {
     let labels = site.labels("web");
-    let workload_labels = labels::with_version(&labels, site.image);
+    let template = template(site, observation);
+    let metadata = metadata(site.name, &labels::with_version(&labels, site.image));
     Deployment {
-        metadata: metadata(site.name, &workload_labels),
+        metadata: TemplateHash::of(&template).mark(metadata),
         spec: Some(DeploymentSpec {
             replicas: Some(site.replicas()),
             selector: labels::label_selector(&labels),
             strategy: Some(strategy(site, observation)),
-            template: PodTemplateSpec {
-                metadata: Some(pod_metadata(site, observation, workload_labels)),
-                spec: Some(PodSpec {
-                    containers: vec![container(site)],
-                    volumes: Some(volumes(site)),
-                    ..pod::spec(site, USER, sysctls(site))
-                }),
-            },
+            template,
             ..Default::default()
         }),
         ..Default::default()
+    }
+}
+
+/// The template of the site's pods.
+pub(crate) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplateSpec {
+    let labels = labels::with_version(&site.labels("web"), site.image);
+    PodTemplateSpec {
+        metadata: Some(pod_metadata(site, observation, labels)),
+        spec: Some(PodSpec {
+            containers: vec![container(site)],
+            volumes: Some(volumes(site)),
+            ..pod::spec(site, USER, sysctls(site))
+        }),
     }
 }
 

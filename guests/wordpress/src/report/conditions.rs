@@ -1,8 +1,12 @@
 //! The conditions; the first matching row of a type wins.
 
-use innkeeper_sdk::{prelude::*, workload::Workload};
+use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 
-use crate::{children::SALT_KEYS, observe::Observation, site::Site};
+use crate::{
+    children::{SALT_KEYS, database_template, web_template},
+    observe::Observation,
+    site::Site,
+};
 
 /// All conditions that apply.
 pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Condition> {
@@ -86,16 +90,43 @@ impl<'a> View<'a> {
 
     fn progressing(&self) -> Condition {
         let wanted = self.wanted;
-        let is_stale = self.observation.web.as_ref().is_none_or(Workload::is_stale);
         if self.is_waiting() {
             Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
-        } else if is_stale || self.updated < wanted || self.total != wanted {
-            let message = format!("{} of {wanted} replicas are updated", self.updated);
+        } else if let Some(message) = self.rolling_out() {
             Condition::new("Progressing", true, "Progressing", message)
         } else {
             let message = format!("all {wanted} replicas are updated");
             Condition::new("Progressing", false, "ProgressingComplete", message)
         }
+    }
+
+    /// The work that is left until all Pods of the site have the stated template; none if they have it.
+    fn rolling_out(&self) -> Option<String> {
+        let template = TemplateHash::of(&web_template(self.site, self.observation));
+        let (web, wanted) = (self.observation.web.as_ref(), self.wanted);
+        if web.is_none_or(|it| !it.is_current(&template)) {
+            return Some("waiting for the Deployment to be updated".to_owned());
+        }
+        let updated = format!("{} of {wanted} replicas are updated", self.updated);
+        if self.updated < wanted {
+            return Some(updated);
+        }
+        let count = format!("{} replicas exist, {wanted} are requested", self.total);
+        (self.total != wanted).then_some(count)
+    }
+
+    /// The same for the managed database.
+    fn database_rolling_out(&self) -> Option<String> {
+        let managed = self.site.managed.as_ref()?;
+        let template = TemplateHash::of(&database_template(self.site, managed));
+        let database = self.observation.database.as_ref();
+        let is_old = database.is_none_or(|it| !it.is_rolled_out(&template));
+        is_old.then(|| {
+            format!(
+                "waiting for the database {} to be updated",
+                self.site.mysql_name()
+            )
+        })
     }
 
     fn degraded(&self, database: &Condition) -> Condition {
@@ -122,7 +153,11 @@ impl<'a> View<'a> {
         let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
         let message = if self.wanted == 0 {
             "zero replicas are requested".to_owned()
-        } else if self.ready == self.wanted && is_database_ready {
+        } else if self.ready >= self.wanted && is_database_ready {
+            let rolling_out = self.database_rolling_out().or_else(|| self.rolling_out());
+            if let Some(message) = rolling_out {
+                return Condition::new("Ready", false, "RollingOut", message);
+            }
             let message = format!("the site is ready at {}", self.site.home_url());
             return Condition::new("Ready", true, "Ready", message);
         } else if degraded.is_true() {
@@ -173,7 +208,8 @@ impl<'a> View<'a> {
     }
 
     fn ready_of_wanted(&self) -> String {
-        format!("{} of {} replicas are ready", self.ready, self.wanted)
+        let ready = self.ready.min(self.wanted);
+        format!("{ready} of {} replicas are ready", self.wanted)
     }
 
     /// Reason and message of a problem with the passwords of the database.

@@ -48,6 +48,8 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
         ("Ready", "Ready") | ("DatabaseReady", "DatabaseReady" | "WaitingForDatabase") => {
             Some(Event::normal(reason, message))
         }
+        // A roll-out has been asked for, and is no problem.
+        ("Ready", "RollingOut") | ("Degraded", "NotDegraded" | "Degraded") => None,
         ("Ready", _) => {
             let stored = request.stored_condition("Ready");
             let was_ready = stored.is_some_and(|it| it.is_true());
@@ -55,7 +57,6 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
         }
         ("PlaintextPassword", _) => Some(Event::warning("PlaintextPassword", message)),
         ("DataPersistent", "OwnedData") => Some(Event::warning("OwnedData", message)),
-        ("Degraded", "NotDegraded" | "Degraded") => None,
         ("Degraded", _) => Some(Event::warning(reason, message)),
         _ => None,
     }

@@ -73,8 +73,33 @@ fn a_status_older_than_its_spec_is_progress() {
     let stale = request.answered(&Outcome::desired([web], Report::new()));
     assert_eq!(
         condition(&pass(&stale), "Progressing"),
-        "Progressing=True/Progressing: 1 of 1 replicas are updated"
+        "Progressing=True/Progressing: waiting for the Deployment to be updated"
     );
+}
+
+#[test]
+fn a_site_is_ready_when_all_pods_have_the_new_templates() {
+    let old = pass(&running(&parent("shop", &json!({}))));
+    let site = json!({ "image": "wordpress:6.9" });
+    let database = json!({ "database": { "managed": { "config": "[mysqld]" } } });
+    for (key, spec) in [("web", site), ("db", database)] {
+        let edited = TestRequest::new(&parent("shop", &spec))
+            .status(&stored(old.report()))
+            .answered(&first(&json!({})));
+        // The workloads as they are before the answer is written.
+        let before = pass(&edited.clone().answered(&workloads(&old, 1, 1)));
+        let text = condition(&before, "Ready");
+        assert!(
+            text.starts_with("Ready=False/RollingOut: waiting for "),
+            "{key}: {text}"
+        );
+        assert_eq!(events(&before), [""; 0], "{key}");
+        let next = edited.answered(&workloads(&before, 1, 1));
+        assert!(
+            condition(&pass(&next), "Ready").starts_with("Ready=True/Ready"),
+            "{key}"
+        );
+    }
 }
 
 #[test]

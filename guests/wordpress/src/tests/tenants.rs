@@ -281,6 +281,38 @@ fn an_edit_that_names_a_missing_object_waits_and_data_follows_the_removal_policy
 }
 
 #[test]
+fn data_of_a_refused_parent_follows_the_removal_policy() {
+    for (from, to, removal) in [
+        ("Delete", "Retain", RemovalPolicy::Retain),
+        ("Retain", "Delete", RemovalPolicy::Delete),
+    ] {
+        let before = running(&parent("shop", &json!({ "deletionPolicy": from })));
+        let spec = json!({
+            "deletionPolicy": to, "image": "wordpress:9",
+            "resources": { "limits": { "cpu": "lots" } },
+        });
+        let request = edited(&before, &spec);
+        let outcome = pass(&request);
+        let observed = request.clone().build().children;
+        assert_eq!(outcome.children().len(), observed.len());
+        for child in outcome.children() {
+            assert_eq!(child.apply, ApplyPolicy::Hold, "{}", child.key);
+            let is_data = matches!(child.kind(), "Secret" | "PersistentVolumeClaim");
+            let expected = if is_data {
+                removal
+            } else {
+                RemovalPolicy::Delete
+            };
+            assert_eq!(child.removal, expected, "{}", child.key);
+        }
+        let refused = fault(&request.answered(&outcome));
+        assert_eq!(refused.kind, FaultKind::Invalid);
+        let message = "spec.resources.limits.cpu: \"lots\" is not a quantity";
+        assert_eq!(refused.message, message);
+    }
+}
+
+#[test]
 fn an_object_that_another_parent_makes_later_is_refused_then() {
     for (spec, object, _) in named() {
         let parent = parent("shop", &spec);

@@ -13,12 +13,16 @@ pub struct Options {
     pub watch_definitions: bool,
     /// Objects in one page of a list.
     pub page_objects_max: u32,
+    /// Objects in one page after a page had more than `page_bytes_max`.
+    pub page_objects_min: u32,
     /// Bytes of one page of a list, and of a discovery document.
     pub page_bytes_max: usize,
+    /// Bytes of a list in one piece.
+    pub list_bytes_max: usize,
     /// Bytes of one object or line of a watch. The API server itself accepts about 1.5 MiB.
     pub object_bytes_max: usize,
-    /// Pages that are fetched at the same time: bounds the memory of a start.
-    pub pages_at_once_max: usize,
+    /// Pages that are fetched at the same time: bounds the memory of a start. A list in one piece counts as all of them.
+    pub pages_at_once_max: u16,
     /// The timeout of a request other than a watch.
     pub request_timeout: Duration,
     /// The shortest requested duration of a watch. The duration is drawn between the two limits, so that watches that
@@ -51,7 +55,10 @@ impl Options {
             watch_definitions: true,
             // The page size of client-go.
             page_objects_max: 500,
-            page_bytes_max: 512 * MIB,
+            // Few enough for the largest objects: etcd takes 1.5 MiB, which may be 2 MiB of JSON.
+            page_objects_min: 32,
+            page_bytes_max: 64 * MIB,
+            list_bytes_max: 512 * MIB,
             object_bytes_max: 32 * MIB,
             pages_at_once_max: 4,
             // The API server itself gives up on a request after 60 s.

@@ -8,8 +8,10 @@
 mod dispatch;
 mod expectations;
 mod freshness;
+mod made;
 mod namespaces;
 mod related;
+mod running;
 mod slots;
 mod watching;
 
@@ -42,7 +44,7 @@ use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Waiting, Why},
     present::object_of,
-    store::{CacheSize, ObjectKey, Store},
+    store::ObjectKey,
     stored::Stored,
     triggers::{Cause, HeldTriggers, Trigger, Triggers},
 };
@@ -251,53 +253,6 @@ impl CacheState {
         })
     }
 
-    /// Begins a pass: from now on, the triggers of its parent wait for its end.
-    pub(super) fn begin(
-        &mut self,
-        Reader {
-            subscriber_id,
-            parent,
-        }: &Reader,
-    ) {
-        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id) {
-            let held = subscriber.running.entry(parent.clone()).or_default();
-            if let Some(trigger) = subscriber.triggers.remove(parent) {
-                held.hold(trigger, Instant::now());
-            }
-        }
-    }
-
-    /// Ends a pass, and releases the triggers for whatever it has not observed.
-    pub(super) fn end(
-        &mut self,
-        Reader {
-            subscriber_id,
-            parent,
-        }: &Reader,
-    ) {
-        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else {
-            return;
-        };
-        let held = subscriber.running.remove(parent).unwrap_or_default();
-        for trigger in held.release() {
-            subscriber.trigger(parent.clone(), trigger);
-        }
-    }
-
-    /// Notes that the running pass of a parent has observed everything up to now.
-    pub(super) fn observed(
-        &mut self,
-        Reader {
-            subscriber_id,
-            parent,
-        }: &Reader,
-    ) {
-        let subscriber = self.subscribers.get_mut(subscriber_id);
-        if let Some(held) = subscriber.and_then(|it| it.running.get_mut(parent)) {
-            held.clear();
-        }
-    }
-
     /// The key of hashes, if it is known.
     pub(super) const fn hash_key(&self) -> Option<&HashKey> {
         self.hash_key.as_ref()
@@ -349,45 +304,6 @@ impl CacheState {
         let subscriber = self.subscribers.get(&subscriber_id)?;
         let slot = self.slots.get(&subscriber.held.child(kind)?)?;
         self.why(slot, None).is_none().then(|| slot.store.len())
-    }
-
-    /// Returns the size of a plugin's children of these kinds in a namespace; the empty name is that of cluster-scoped
-    /// children.
-    pub(super) fn made(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: &str,
-        is_counted: impl Fn(&GroupKind) -> bool,
-    ) -> CacheSize {
-        let stores = self.child_stores(subscriber_id, is_counted);
-        let sizes = stores.map(|store| store.size_of(Some(namespace)));
-        sizes.fold(CacheSize::default(), CacheSize::and)
-    }
-
-    /// Returns the sizes of a plugin's children of these kinds by namespace.
-    pub(super) fn made_everywhere(
-        &self,
-        subscriber_id: SubscriberId,
-        is_counted: impl Fn(&GroupKind) -> bool,
-    ) -> BTreeMap<Arc<str>, CacheSize> {
-        let mut all: BTreeMap<Arc<str>, CacheSize> = BTreeMap::new();
-        let stores = self.child_stores(subscriber_id, is_counted);
-        for (namespace, size) in stores.flat_map(Store::sizes) {
-            let sum = all.entry(Arc::clone(namespace)).or_default();
-            *sum = sum.and(*size);
-        }
-        all
-    }
-
-    fn child_stores(
-        &self,
-        subscriber_id: SubscriberId,
-        is_counted: impl Fn(&GroupKind) -> bool,
-    ) -> impl Iterator<Item = &Store> {
-        let subscriber = self.subscribers.get(&subscriber_id);
-        let children = subscriber.into_iter().flat_map(|it| &it.held.children);
-        let counted = children.filter(move |(child, _)| is_counted(&child.kind.group_kind()));
-        counted.filter_map(move |(_, slot)| Some(&self.slots.get(slot)?.store))
     }
 
     /// Returns the children of a parent, controlled or retained.

@@ -431,6 +431,39 @@ async fn f8_an_expired_continuation_is_followed_by_one_whole_list() {
 }
 
 #[tokio::test]
+async fn w4_a_page_with_too_many_bytes_is_asked_for_with_fewer_objects() {
+    let world = World::start(Options {
+        page_objects_max: 4,
+        page_objects_min: 2,
+        page_bytes_max: 1024,
+        list_bytes_max: 4096,
+        ..options()
+    })
+    .await;
+    world.list("caches", 10, &[cache()]).await;
+    let large = |name: &str| {
+        let mut object = service(name, 6);
+        object["spec"] = json!("x".repeat(1024));
+        object
+    };
+    let first = world.server.list("services").await;
+    let page = json!({"metadata": {"resourceVersion": "11", "continue": "next"}, "items": [service("a", 5)]});
+    first.answer(200, "", &page.to_string()).await;
+    for limit in ["4", "2"] {
+        let list = world.server.list("services").await;
+        let asked = (list.query("limit"), list.query("continue"));
+        assert_eq!(asked, (Some(limit), Some("next")));
+        list.items(11, &[large("b")]).await;
+    }
+    // The server ignores the limit: it sends the rest at once, which has a larger bound.
+    let rest = world.server.list("services").await;
+    let asked = (rest.query("limit"), rest.query("continue"));
+    assert_eq!(asked, (None, Some("next")));
+    rest.items(11, &[large("b")]).await;
+    world.sees(&["a", "b"]).await;
+}
+
+#[tokio::test]
 async fn w4_every_failure_of_a_list_is_survived() {
     let world = World::start(options()).await;
     world.list("caches", 10, &[cache()]).await;

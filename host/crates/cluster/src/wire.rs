@@ -134,7 +134,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(client: Client, options: Options) -> Self {
-        let pages = Semaphore::new(options.pages_at_once_max.max(1));
+        let pages = Semaphore::new(options.pages_at_once_max.max(1).into());
         Self {
             client,
             options,
@@ -142,7 +142,8 @@ impl Wire {
         }
     }
 
-    /// Reads a list page by page, or in one piece.
+    /// Reads a list page by page, or in one piece. After a page with too many bytes the pages are smaller; a server that
+    /// answers with too many all the same ignores the limit, so the rest is read in one piece.
     pub(super) async fn list<E: From<WireFailure>>(
         &self,
         target: &WatchTarget,
@@ -150,12 +151,20 @@ impl Wire {
         paged: bool,
         mut take: impl FnMut(&Page<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let limit = paged.then_some(self.options.page_objects_max);
+        let few = self.options.page_objects_min;
+        let mut limit = paged.then_some(self.options.page_objects_max);
         let mut next: Option<String> = None;
         loop {
+            let permits = limit.map_or(self.options.pages_at_once_max, |_| 1).into();
             // Held until the page is taken, because it bounds the memory of parsed pages.
-            let _permit = self.pages.acquire().await;
-            let text = self.page(target, since, next.as_deref(), limit).await?;
+            let _permit = self.pages.acquire_many(permits).await;
+            let text = match self.page(target, since, next.as_deref(), limit).await {
+                Err(WireFailure::TooLarge { .. }) if limit.is_some() => {
+                    limit = limit.filter(|limit| *limit > few).map(|_| few);
+                    continue;
+                }
+                page => page?,
+            };
             let page: Page<'_> = serde_json::from_str(&text).map_err(WireFailure::from)?;
             take(&page)?;
             next = page.metadata.next.filter(|next| !next.is_empty());
@@ -200,7 +209,11 @@ impl Wire {
             Access::Metadata => urls.list_metadata(&params),
             Access::Full | Access::Hash => urls.list(&params),
         };
-        self.text(request?, self.options.page_bytes_max).await
+        let bytes_max = match limit {
+            Some(_) => self.options.page_bytes_max,
+            None => self.options.list_bytes_max,
+        };
+        self.text(request?, bytes_max).await
     }
 
     /// Starts a watch that the API server ends after `duration`.

@@ -10,6 +10,7 @@
 mod accounts;
 mod active;
 mod conditions;
+mod definition;
 mod dry_run;
 mod leave;
 mod load;
@@ -32,6 +33,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+pub use self::definition::DefinitionCheck;
 pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
@@ -71,6 +73,8 @@ pub struct ManagerContext {
     pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
     /// The label selector for the Plugins of this host; none: all.
     pub selector: Option<Selector>,
+    /// The check of the installed definition, which has to run.
+    pub definition: Arc<DefinitionCheck>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
     /// Ends the passes of all plugins.
@@ -137,6 +141,9 @@ impl Manager {
     async fn reconcile(&self, object: &Object, state: &mut PluginState) -> Next {
         state.generation = object.generation;
         state.target = Some(Target::new(object, &resource_of(object)));
+        if let Err(failure) = self.context.definition.usable().await {
+            return self.report_unusable(object, state, &failure).await;
+        }
         if let Some((name, failure)) = self.name_taken(object) {
             if object.is_deleting() {
                 // The plugin's finalizers belong to the file of that name, so only the host's is removed.

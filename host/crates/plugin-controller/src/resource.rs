@@ -32,7 +32,7 @@ pub use access::{
     ReadPlace, ServiceAccountRef,
 };
 pub use convert::{Declared, Origin};
-pub use crd::{NAME as CRD_NAME, crd};
+pub use crd::{NAME as CRD_NAME, crd, missing_field};
 pub use file::{file_of_grants, grants_of_file};
 pub use identity::Identity;
 pub use lines::lines;
@@ -95,10 +95,22 @@ impl Error {
     derive = "PartialEq",
     doc = "A reconciler that the host runs: the source of its component, its permissions and its resource limits.",
     printcolumn(
-        name = "Revision",
+        name = "Ready",
         type_ = "string",
-        json_path = ".status.revision",
-        description = "The active revision."
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "True while the declared revision is active and its passes run."
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "The reason of the condition Ready."
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "The version of the active revision."
     ),
     printcolumn(
         name = "Parents",
@@ -107,16 +119,25 @@ impl Error {
         description = "Number of selected parents."
     ),
     printcolumn(
+        name = "Revision",
+        type_ = "string",
+        json_path = ".status.revision",
+        description = "The active revision.",
+        priority = 1
+    ),
+    printcolumn(
         name = "Faults",
         type_ = "integer",
         json_path = ".status.faults.count",
-        description = "Passes of the active revision that ended in a fault."
+        description = "Passes of the active revision that ended in a fault.",
+        priority = 1
     ),
     printcolumn(
         name = "Serving",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Serving\")].status",
-        description = "True while passes run."
+        description = "True while passes run.",
+        priority = 1
     ),
     printcolumn(
         name = "Age",

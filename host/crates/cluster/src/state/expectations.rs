@@ -51,7 +51,7 @@ pub(crate) enum ExpectationStatus {
 /// The parameters of a live read.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveRead {
-    slot: SlotId,
+    pub(super) slot: SlotId,
     pub(crate) served: Resource,
     pub(crate) shape: Shape,
     /// The cached version before the read.
@@ -219,39 +219,6 @@ impl CacheState {
         let mut changes = Vec::from_iter(removed);
         changes.extend(found.into_iter().flat_map(|stored| slot.store.put(stored)));
         self.dispatch(read.slot, &changes, false);
-    }
-
-    /// Stores the answer to a write of a running pass, ahead of its watch event; returns false if the cache cannot show it.
-    ///
-    /// The write was bound to the state that the pass observed, so that no change of others hides behind the answer. The
-    /// pass knows its own write: only the other readers are triggered, and the event that follows is no change.
-    pub(crate) fn take_in(
-        &mut self,
-        reader: &Reader,
-        id: &ObjectId,
-        read: &LiveRead,
-        written: Stored,
-    ) -> bool {
-        let Some(slot) = self.slots.get_mut(&read.slot) else {
-            return false;
-        };
-        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
-        // it.
-        if !written.is_selected(&slot.key.selector) {
-            return false;
-        }
-        let version = written.version;
-        let changes = slot.store.put(written);
-        let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
-        self.dispatch_from(read.slot, &changes, false, Some(reader));
-        // The event may have come before the answer; a later version is a change of others, which stays a trigger.
-        let subscriber = self.subscribers.get_mut(&reader.subscriber_id);
-        if shown == Some(version)
-            && let Some(held) = subscriber.and_then(|it| it.running.get_mut(&reader.parent))
-        {
-            held.forget(id);
-        }
-        shown.is_some_and(|shown| shown >= version)
     }
 
     /// Postpones a live read that failed.

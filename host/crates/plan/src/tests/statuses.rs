@@ -92,10 +92,9 @@ fn due(
 }
 
 #[track_caller]
-fn check(write: &Option<StatusWrite>, expected: Expect) {
-    let line = write.as_ref().map(|StatusWrite { manager, status }| {
-        format!("{manager}: {}\n", Value::Object(status.clone()))
-    });
+fn check(write: Option<StatusWrite>, expected: Expect) {
+    let line = write
+        .map(|StatusWrite { manager, status }| format!("{manager}: {}\n", Value::Object(status)));
     expected.assert_eq(&line.unwrap_or_default());
 }
 
@@ -107,7 +106,7 @@ fn conditions_of(write: Option<StatusWrite>) -> Value {
 fn nothing_is_written_in_a_steady_state_a9() {
     let report = report(json!({"nodes": 2.0, "gone": null}), vec![]);
     check(
-        &due(&written(), GuestPart::State(&report), &applied(), ready()),
+        due(&written(), GuestPart::State(&report), &applied(), ready()),
         expect![""],
     );
     // Without the guest's part the conditions are those of the second manager, which states them once.
@@ -123,7 +122,7 @@ fn nothing_is_written_in_a_steady_state_a9() {
     ]));
     for guest in [GuestPart::State(&report), GuestPart::Leave] {
         check(
-            &due(&twice, guest, &applied(), ReadyPart::Leave),
+            due(&twice, guest, &applied(), ReadyPart::Leave),
             expect![""],
         );
     }
@@ -145,7 +144,7 @@ fn the_next_report_takes_over_the_conditions_that_the_host_stated_alone_a9() {
     ]));
     let report = report(json!({"nodes": 2}), vec![]);
     check(
-        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, GuestPart::State(&report), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
         "#]],
@@ -159,7 +158,7 @@ fn a_first_status_has_all_conditions_a9() {
         vec![condition("Scaled", ConditionStatus::True, "Yes")],
     );
     check(
-        &due(
+        due(
             &parent("p1"),
             GuestPart::State(&report),
             &applied(),
@@ -170,7 +169,7 @@ fn a_first_status_has_all_conditions_a9() {
         "#]],
     );
     check(
-        &due(
+        due(
             &parent("p1"),
             GuestPart::Leave,
             &applied(),
@@ -186,7 +185,7 @@ fn a_first_status_has_all_conditions_a9() {
 fn the_time_of_a_condition_changes_with_its_status_only_a9() {
     let other_reason = synced(ConditionStatus::True, "Applied", "more");
     check(
-        &due(
+        due(
             &written(),
             GuestPart::Leave,
             &other_reason,
@@ -198,7 +197,7 @@ fn the_time_of_a_condition_changes_with_its_status_only_a9() {
     );
     let failed = synced(ConditionStatus::False, "Invalid", "");
     check(
-        &due(&written(), GuestPart::Leave, &failed, ReadyPart::Leave),
+        due(&written(), GuestPart::Leave, &failed, ReadyPart::Leave),
         expect![[r#"
         innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Invalid","status":"False","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
     "#]],
@@ -218,21 +217,21 @@ fn another_generation_is_observed_a9() {
 fn fields_that_the_guest_no_longer_states_are_removed() {
     let other = report(json!({"leader": "a"}), vec![]);
     check(
-        &due(&written(), GuestPart::State(&other), &applied(), ready()),
+        due(&written(), GuestPart::State(&other), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"leader":"a"}
         "#]],
     );
     let nothing = Report::default();
     check(
-        &due(&written(), GuestPart::State(&nothing), &applied(), ready()),
+        due(&written(), GuestPart::State(&nothing), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
         "#]],
     );
     let empty = report(json!({}), vec![]);
     check(
-        &due(&parent("p1"), GuestPart::State(&empty), &applied(), ready()),
+        due(&parent("p1"), GuestPart::State(&empty), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
         "#]],
@@ -245,7 +244,7 @@ fn foreign_changes_of_own_fields_are_repaired() {
     parent.0["status"]["nodes"] = json!(7);
     let report = report(json!({"nodes": 2}), vec![]);
     check(
-        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, GuestPart::State(&report), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
         "#]],
@@ -253,7 +252,7 @@ fn foreign_changes_of_own_fields_are_repaired() {
     let mut parent = written();
     parent.0["status"]["theirs"] = json!(false);
     check(
-        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, GuestPart::State(&report), &applied(), ready()),
         expect![""],
     );
 }
@@ -265,7 +264,7 @@ fn the_guest_may_state_ready_itself() {
         vec![condition("Ready", ConditionStatus::False, "Mine")],
     );
     check(
-        &due(&written(), GuestPart::State(&own), &applied(), ready()),
+        due(&written(), GuestPart::State(&own), &applied(), ready()),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}],"nodes":2}
         "#]],
@@ -274,7 +273,7 @@ fn the_guest_may_state_ready_itself() {
     let mut theirs = written();
     theirs.0["status"]["conditions"][1] = shown("Ready", "False", "Mine");
     check(
-        &due(&theirs, GuestPart::Leave, &applied(), ReadyPart::Leave),
+        due(&theirs, GuestPart::Leave, &applied(), ReadyPart::Leave),
         expect![[r#"
             innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}]}
         "#]],

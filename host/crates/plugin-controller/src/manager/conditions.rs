@@ -14,6 +14,9 @@ use crate::{
 /// Condition type: the declared revision is not active, because a stage failed.
 const DEGRADED: &str = "Degraded";
 
+/// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
+pub(super) const READY: &str = "Ready";
+
 /// Condition type: the declared revision faulted too often, and the revision before it is active again.
 const ROLLED_BACK: &str = "RolledBack";
 
@@ -38,7 +41,9 @@ impl PluginState {
         });
         let loading = |stage| loading(stage, failure, attempt, reduced.as_deref());
         let mut conditions = Vec::from(Stage::LOADING.map(loading));
-        conditions.push(self.serving(failure));
+        let serving = self.serving(failure);
+        let ready = ready(&serving, failure);
+        conditions.extend([serving, ready]);
         conditions.push(self.degraded(failure));
         let faulting = declared.ok().and_then(|it| faulting(it, analysis));
         conditions.push(self.rolled_back(faulting));
@@ -96,6 +101,17 @@ impl PluginState {
                 (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
             };
         condition(ROLLED_BACK, status, reason, &message)
+    }
+}
+
+/// Returns the condition Ready with the reason of the first failure, or else of the stopped passes.
+fn ready(serving: &Condition, failure: Option<&StageFailure>) -> Condition {
+    match failure {
+        Some(failure) => condition(READY, failure.status, &failure.reason, &failure.message),
+        None if serving.status == ConditionStatus::True => {
+            condition(READY, serving.status, READY, &serving.message)
+        }
+        None => condition(READY, serving.status, &serving.reason, &serving.message),
     }
 }
 

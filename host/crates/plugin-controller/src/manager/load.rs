@@ -445,7 +445,7 @@ mod tests {
             // A required child without a grant: that is decided after compiling.
             let child = json!({"apiVersion": "v1", "kind": "Pod", "required": true});
             serde_json::from_value::<Manifest>(json!({
-                "name": "web", "version": "1", "finalize": false, "parents": parents, "crds": [],
+                "name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "parents": parents, "crds": [],
                 "children": [child], "reads": [],
             }))
             .unwrap()

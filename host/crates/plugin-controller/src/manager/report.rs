@@ -4,15 +4,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_apply::MANAGER;
 use innkeeper_cluster::ParentConditions;
-use innkeeper_model::{ANNOTATION_PAUSED, Object, error_chain};
+use innkeeper_model::{ANNOTATION_PAUSED, Event, EventType, Object, PluginName, error_chain};
 use innkeeper_plan::StatusWrite;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler, Usage};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Manager, PluginState, active::ActiveRevision};
+use super::{
+    Manager, PluginState, active::ActiveRevision, conditions::READY, definition::RECHECK_INTERVAL,
+};
 use crate::{
     lifecycle::{NextStep, StageFailure, dated},
     resource::{
@@ -49,10 +52,11 @@ impl Manager {
             .map(|one| (&*one.type_, one.status == "True"));
         let metrics = &self.context.shared.metrics;
         metrics.plugin_conditions(&object.name, conditions);
-        if after != before
-            && let Err(next) = self.write(object, state, &after).await
-        {
-            return next;
+        if after != before {
+            if let Err(next) = self.write(object, state, &after).await {
+                return next;
+            }
+            self.tell(object, &before, &after).await;
         }
         match state.due_next() {
             Some(due) => {
@@ -60,6 +64,48 @@ impl Manager {
                 Next::RequeueAfter(wait.max(REQUEUE_MIN))
             }
             None => Next::UntilChanged,
+        }
+    }
+
+    /// Writes the conditions alone: an older definition refuses a status with new fields.
+    pub(super) async fn report_unusable(
+        &self,
+        object: &Object,
+        state: &PluginState,
+        failure: &StageFailure,
+    ) -> Next {
+        let before = status_of(object);
+        let conditions = state.conditions(Err(failure), None);
+        let now = (self.context.shared.now)();
+        let after = PluginStatus {
+            observed_generation: object.generation,
+            conditions: dated(conditions, &before.conditions, object.generation, now),
+            ..before.clone()
+        };
+        if after != before {
+            if let Err(next) = self.write(object, state, &after).await {
+                return next;
+            }
+            self.tell(object, &before, &after).await;
+        }
+        Next::RequeueAfter(RECHECK_INTERVAL)
+    }
+
+    /// Writes an Event when a Plugin becomes Ready, and when it is not Ready for another reason than before.
+    async fn tell(&self, object: &Object, before: &PluginStatus, after: &PluginStatus) {
+        let shared = &self.context.shared;
+        let Some(event) = event(before, after) else {
+            return;
+        };
+        // A Plugin with an invalid name has a condition.
+        let Ok(plugin) = PluginName::new(&object.name) else {
+            return;
+        };
+        let now = (shared.now)();
+        let (events, writer) = (&shared.events, &shared.writer);
+        let recorded = events.record(writer, &plugin, object, &event, true, now);
+        if let Err(error) = recorded.await {
+            debug!(%plugin, error = %error_chain(&error), "failed to write an Event about a Plugin");
         }
     }
 
@@ -89,6 +135,7 @@ impl Manager {
             observed_generation: generation,
             revision: active.map(ActiveRevision::name),
             digest: active.map(|active| active.plugin.digest().to_string()),
+            version: active.map(|active| active.plugin.manifest().version.clone()),
             candidate: state.candidate.clone(),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
@@ -171,6 +218,30 @@ impl Manager {
     }
 }
 
+/// Returns the Event about a changed condition Ready; none while a revision is being loaded.
+fn event(before: &PluginStatus, after: &PluginStatus) -> Option<Event> {
+    let ready = |status: &'_ PluginStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|one| one.type_ == READY).cloned()
+    };
+    let (before, after) = (ready(before), ready(after)?);
+    let is_same =
+        |before: &Condition| before.status == after.status && before.reason == after.reason;
+    if before.as_ref().is_some_and(is_same) {
+        return None;
+    }
+    let kind = match &*after.status {
+        "True" => EventType::Normal,
+        "False" => EventType::Warning,
+        _ => return None,
+    };
+    Some(Event {
+        kind,
+        reason: after.reason,
+        message: after.message,
+    })
+}
+
 /// Reads the status alone, because a spec that another version of the host wrote may be unreadable.
 pub(super) fn stored_status(object: &Object) -> Map<String, Value> {
     #[derive(Default, Deserialize)]
@@ -185,10 +256,17 @@ pub(super) fn stored_status(object: &Object) -> Map<String, Value> {
 /// Returns the readable fields of the status.
 pub(super) fn status_of(object: &Object) -> PluginStatus {
     let mut status = stored_status(object);
-    let read = |status| serde_json::from_value::<PluginStatus>(Value::Object(status));
-    // A field that another version of the host wrote may be unreadable; the others count.
-    status.retain(|field, value| read(Map::from_iter([(field.clone(), value.clone())])).is_ok());
-    read(status).unwrap_or_default()
+    // By reference, so that nothing is copied; the type reads objects and lists alike.
+    let read = |status: &Map<String, Value>| PluginStatus::deserialize(status);
+    read(&status)
+        .or_else(|_| {
+            // A field that another version of the host wrote may be unreadable; the others count.
+            status.retain(|field, value| {
+                read(&Map::from_iter([(field.clone(), value.clone())])).is_ok()
+            });
+            read(&status)
+        })
+        .unwrap_or_default()
 }
 
 /// Counts the selected parents; none while some are not in the cache, or their namespaces are not.
@@ -271,6 +349,8 @@ fn fault_reason(fault: RecentFault) -> FaultReason {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -291,5 +371,46 @@ mod tests {
         check("demo", 100, Some((Some("demo"), 100)));
         // Cluster-scoped parents have no namespace.
         check("", 55, Some((None, 50)));
+    }
+
+    #[test]
+    fn a_plugin_that_stops_or_degrades_has_a_warning() {
+        let status = |status: &str, reason: &str| {
+            let condition = json!({
+                "type": "Ready", "status": status, "reason": reason, "message": "the cause",
+                "lastTransitionTime": "2030-01-31T08:00:00Z",
+            });
+            serde_json::from_value(json!({"conditions": [condition]})).unwrap()
+        };
+        let none = PluginStatus::default;
+        for (before, after, expected) in [
+            (none(), none(), None),
+            (
+                none(),
+                status("True", "Ready"),
+                Some((EventType::Normal, "Ready")),
+            ),
+            (status("True", "Ready"), status("True", "Ready"), None),
+            (status("True", "Ready"), status("Unknown", "Fetching"), None),
+            (
+                status("True", "Ready"),
+                status("False", "NotGranted"),
+                Some((EventType::Warning, "NotGranted")),
+            ),
+            (
+                status("False", "NotGranted"),
+                status("False", "NotFound"),
+                Some((EventType::Warning, "NotFound")),
+            ),
+            (
+                status("False", "NotFound"),
+                status("False", "NotFound"),
+                None,
+            ),
+        ] {
+            let event = event(&before, &after);
+            let found = event.as_ref().map(|event| (event.kind, &*event.reason));
+            assert_eq!(found, expected, "{before:?} {after:?}");
+        }
     }
 }

@@ -389,6 +389,7 @@ fn a_running_load_is_shown_as_its_stage() {
         "Described=Unknown/NotReached",
         "Granted=Unknown/NotReached",
         "Serving=True/Serving",
+        "Ready=Unknown/Fetching",
         "Degraded=Unknown/Fetching",
         "RolledBack=False/NotNeeded",
     ];
@@ -398,7 +399,8 @@ fn a_running_load_is_shown_as_its_stage() {
     compiling[0] = "Fetched=True/Fetched";
     compiling[1] = "Verified=True/AsExpected";
     compiling[2] = "Compiled=Unknown/Compiling";
-    compiling[6] = "Degraded=Unknown/Compiling";
+    compiling[6] = "Ready=Unknown/Compiling";
+    compiling[7] = "Degraded=Unknown/Compiling";
     check_conditions(&state, &now, None, &compiling);
 
     // Without the required grants the passes of the active revision have ended.
@@ -413,6 +415,7 @@ fn a_running_load_is_shown_as_its_stage() {
         "Described=Unknown/NotReached",
         "Granted=Unknown/NotReached",
         "Serving=False/NotLoaded",
+        "Ready=False/Broken",
         "Degraded=True/Broken",
         "RolledBack=False/NotNeeded",
     ];
@@ -699,6 +702,7 @@ fn an_active_declared_revision_has_all_conditions() {
         "Described=True/Described",
         "Granted=True/Granted",
         "Serving=True/Serving",
+        "Ready=True/Ready",
         "Degraded=False/AsDeclared",
         "RolledBack=False/NotNeeded",
     ];
@@ -709,6 +713,7 @@ fn an_active_declared_revision_has_all_conditions() {
     let suspending = declare(json!({"suspend": true}));
     let mut suspended = well;
     suspended[5] = "Serving=False/Suspended";
+    suspended[6] = "Ready=False/Suspended";
     check_conditions(
         &state(&suspending, ["a", "a"]),
         &suspending,
@@ -727,12 +732,14 @@ fn a_failed_stage_leaves_later_ones_unknown_and_the_active_revision_active() {
         "Described=Unknown/NotReached",
         "Granted=Unknown/NotReached",
         "Serving=True/Serving",
+        "Ready=False/Broken",
         "Degraded=True/Broken",
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&state(&declared, ["-", "a"]), &declared, None, &failed);
     let first = [
         "Serving=False/NotLoaded",
+        "Ready=False/Broken",
         "Degraded=True/Broken",
         "RolledBack=False/NotNeeded",
     ];
@@ -753,6 +760,7 @@ fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
     let expected = [
         "Granted=True/Granted",
         "Serving=False/Broken",
+        "Ready=False/Broken",
         "Degraded=True/Broken",
         "RolledBack=False/NotNeeded",
     ];
@@ -768,11 +776,12 @@ fn a_rollback_and_its_absence_have_their_reason() {
     };
     let expected = [
         "Serving=True/Serving",
+        "Ready=False/RolledBack",
         "Degraded=True/RolledBack",
         "RolledBack=True/TooManyFaults",
     ];
     let messages = check_conditions(&after, &declared, None, &expected);
-    assert!(messages[7].contains("because it trapped;"), "{messages:?}");
+    assert!(messages[8].contains("because it trapped;"), "{messages:?}");
     let faulty = Some(AnalysisVerdict::Faulty);
     let expected = ["RolledBack=False/TooManyFaults"];
     for (rollout, why) in [
@@ -782,8 +791,8 @@ fn a_rollback_and_its_absence_have_their_reason() {
         let declared = declare(json!({"rollout": rollout}));
         let state = state(&declared, ["b", "b"]);
         let messages = check_conditions(&state, &declared, faulty, &expected);
-        assert!(messages[7].starts_with("it traps; "), "{messages:?}");
-        assert!(messages[7].ends_with(why), "{messages:?}");
+        assert!(messages[8].starts_with("it traps; "), "{messages:?}");
+        assert!(messages[8].ends_with(why), "{messages:?}");
     }
 }
 

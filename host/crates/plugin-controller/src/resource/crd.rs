@@ -9,6 +9,9 @@ use super::Plugin;
 /// Its name.
 pub const NAME: &str = "plugins.innkeeper.dev";
 
+/// The only version of the resource.
+const VERSION: &str = "v1alpha1";
+
 /// Returns the CustomResourceDefinition of the Plugin resource.
 ///
 /// Removes `nullable` from the derived schema, so that the API server drops a null as if it were absent.
@@ -21,6 +24,39 @@ pub fn crd() -> Map<String, Value> {
     // Only the API server fills it in.
     crd.remove("status");
     crd
+}
+
+/// Returns the first field of this host that an installed definition lacks.
+pub fn missing_field(installed: &Map<String, Value>) -> Option<String> {
+    fn version(crd: &Map<String, Value>) -> Option<&Value> {
+        let mut versions = crd.get("spec")?.get("versions")?.as_array()?.iter();
+        versions.find(|version| version["name"] == VERSION)
+    }
+    const SCHEMA: &str = "/schema/openAPIV3Schema";
+
+    let own = crd();
+    let own = version(&own)?.pointer(SCHEMA)?;
+    let Some(installed) = version(installed).and_then(|version| version.pointer(SCHEMA)) else {
+        return Some(format!("the version {VERSION}"));
+    };
+    missing_property(own, installed, "")
+}
+
+/// Returns the path of the first property of a schema that another schema lacks.
+fn missing_property(own: &Value, other: &Value, path: &str) -> Option<String> {
+    let properties = own.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let path = format!("{path}{name}");
+        let Some(other) = other.get("properties").and_then(|all| all.get(name)) else {
+            return Some(path);
+        };
+        let missing = missing_property(property, other, &format!("{path}."));
+        if missing.is_some() {
+            return missing;
+        }
+    }
+    let items = own.get("items").zip(other.get("items"));
+    items.and_then(|(own, other)| missing_property(own, other, path))
 }
 
 /// Removes `nullable` everywhere: no property of the resource has this name.

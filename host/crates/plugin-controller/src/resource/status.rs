@@ -45,6 +45,9 @@ pub struct PluginStatus {
     /// The digest of the active component's bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The version that the active component gives itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The revision that is about to replace the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
@@ -77,8 +80,8 @@ pub struct PluginStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 67))]
     pub history_seal: Option<String>,
-    /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
-    /// RolledBack.
+    /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Ready,
+    /// Degraded and RolledBack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     #[schemars(schema_with = "crd::conditions")]

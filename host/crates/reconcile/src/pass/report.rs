@@ -219,15 +219,15 @@ pub(super) async fn write(
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
         let (guest, ready) = (status.guest, status.ready.clone());
-        let write = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
-        let Some(write) = write else { break };
+        let due = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
+        let Some(due) = due else { break };
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
         let granted = context.take_writes(&parent.id(), wanted);
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, &write, guest).await {
+            None => match write_status(context, target, parent, &due, guest).await {
                 Ok(()) => {
                     written = true;
                     break;

@@ -39,11 +39,11 @@ impl Pass<'_, Stopped> {
         };
         let end = match &parent {
             Some(parent) if releases => {
-                let released = release(context, parent).await;
-                if released.is_ok() && matches!(reason, Stop::NotSelected { .. }) {
+                let result = release(context, parent).await;
+                if result.is_ok() && matches!(reason, Stop::NotSelected { .. }) {
                     return ControlFlow::Continue(());
                 }
-                End::Released(released)
+                End::Released(result)
             }
             _ => End::Stopped {
                 reason: &reason,

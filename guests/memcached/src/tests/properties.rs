@@ -1,0 +1,308 @@
+//! Properties of every parent that the definition admits.
+
+use innkeeper_sdk::{
+    host::{Denied, ListSelector, LogLevel, ObjectRef},
+    labels::base_labels,
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use proptest::{prelude::*, sample::select, string::string_regex};
+use serde_json::{Value, json};
+
+use super::{host, manifest, schema};
+use crate::Plugin;
+
+/// Texts that are quantities, percentages, keys and names, or nearly so.
+const TEXTS: [&str; 12] = [
+    "",
+    "0",
+    "1",
+    "1.5",
+    "100m",
+    "128Mi",
+    "1e3",
+    "-1Ki",
+    "50%",
+    "100%",
+    "cpu",
+    "a/b\u{0}\u{1d11e}",
+];
+
+/// Any value of a schema's type, also one that its rules refuse.
+fn value(schema: &Value) -> BoxedStrategy<Value> {
+    let text = || prop_oneof![select(&TEXTS[..]).prop_map(str::to_owned), ".{0,8}"];
+    if let Some(values) = schema["enum"].as_array() {
+        return select(values.clone()).boxed();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return prop_oneof![
+            any::<i32>().prop_map(Value::from),
+            text().prop_map(Value::from)
+        ]
+        .boxed();
+    }
+    match schema["type"].as_str().unwrap_or_default() {
+        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+        "integer" => {
+            let bound =
+                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
+            let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
+            prop_oneof![Just(least), Just(most), least..=most]
+                .prop_map(Value::from)
+                .boxed()
+        }
+        "string" => match schema["pattern"].as_str() {
+            // The generator makes whole texts, and knows no anchors.
+            Some(pattern) => {
+                let inner = pattern.trim_start_matches('^').trim_end_matches('$');
+                string_regex(inner).unwrap().prop_map(Value::from).boxed()
+            }
+            None => text().prop_map(Value::from).boxed(),
+        },
+        "array" => prop::collection::vec(value(&schema["items"]), 0..4)
+            .prop_map(Value::from)
+            .boxed(),
+        _ if schema.get("additionalProperties").is_some() => {
+            let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
+            let members =
+                prop::collection::btree_map(key, value(&schema["additionalProperties"]), 0..3);
+            members.prop_map(|it| json!(it)).boxed()
+        }
+        _ => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let required = schema["required"].as_array().cloned().unwrap_or_default();
+            let members = properties.map(|(name, schema)| {
+                let (name, is_required) = (name.clone(), required.contains(&json!(name)));
+                (value(schema), any::<bool>()).prop_map(move |(value, is_given)| {
+                    (is_required || is_given).then(|| (name.clone(), value))
+                })
+            });
+            let members: Vec<_> = members.collect();
+            let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
+            members.prop_map(object).boxed()
+        }
+    }
+}
+
+/// A parent as the API server stores it. Each field of the spec that it would reject is left out.
+fn admitted() -> impl Strategy<Value = Value> {
+    let crd = &manifest().crds[0];
+    let spec =
+        value(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+    spec.prop_map(|mut spec| {
+        loop {
+            let object = json!({
+                "apiVersion": "cache.example.com/v1", "kind": "Memcached",
+                "metadata": { "name": "example", "namespace": "default" }, "spec": spec,
+            });
+            let rejection = match schema().admit(object.as_object().unwrap().clone()) {
+                Ok(admitted) => return Value::Object(admitted.object),
+                Err(rejection) => rejection,
+            };
+            let fields = spec.as_object_mut().unwrap();
+            for cause in rejection.causes() {
+                let field = cause.path.split(['.', '[']).nth(1).unwrap_or_default();
+                if fields.remove(field).is_none() {
+                    // A rule over several fields.
+                    fields.remove("resources");
+                    fields.remove("highAvailability");
+                }
+            }
+        }
+    })
+}
+
+/// A request with the objects and settings that let the plugin accept most parents.
+fn request(parent: &Value) -> TestRequest {
+    let tenants =
+        json!({ "references": "namespace", "serviceAnnotations": ["cpu", "memory", "a", "a/"] });
+    TestRequest::new(parent).config(&json!({ "tenants": tenants }))
+}
+
+/// A host with Pods of the pool, and a Secret for each name above.
+fn cluster() -> FakeHost {
+    let pods = ["Running", "Failed", "Pending"].iter().enumerate().map(|(number, phase)| {
+        let labels = base_labels("memcached", "example", "cache");
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "status": { "phase": phase },
+            "metadata": { "name": format!("example-{number}"), "namespace": "default", "labels": labels },
+        })
+    });
+    let secrets = TEXTS.iter().map(|name| {
+        let metadata = json!({ "name": name, "namespace": "default" });
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })
+    });
+    host().objects(pods).objects(secrets)
+}
+
+/// Adds the members that an object lacks; items of lists correspond by their index.
+fn complete(object: &mut Value, defaults: &Value) {
+    match (object, defaults) {
+        (Value::Object(members), Value::Object(defaults)) => {
+            for (key, default) in defaults {
+                complete(members.entry(key).or_insert(Value::Null), default);
+            }
+        }
+        (Value::Array(items), Value::Array(defaults)) => {
+            items
+                .iter_mut()
+                .zip(defaults)
+                .for_each(|(item, default)| complete(item, default));
+        }
+        (absent @ Value::Null, default) => *absent = default.clone(),
+        _ => {}
+    }
+}
+
+/// A child as the API server stores it: with its defaults and metadata.
+fn stored(child: &Child) -> Value {
+    let probe = json!({ "failureThreshold": 3, "successThreshold": 1 });
+    let container = json!({
+        "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File", "livenessProbe": probe, "readinessProbe": probe,
+    });
+    let spec = match child.kind() {
+        "Deployment" => json!({
+            "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10,
+            "template": { "spec": {
+                "containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+                "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
+            } },
+        }),
+        "Service" => json!({
+            "clusterIPs": ["None"], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP",
+        }),
+        _ => json!({}),
+    };
+    let mut object = Value::from(child.object.clone());
+    let metadata = json!({
+        "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": { "innkeeper.dev/key": child.key, "deployment.kubernetes.io/revision": "1" },
+    });
+    complete(&mut object, &json!({ "metadata": metadata, "spec": spec }));
+    if child.kind() == "Deployment" {
+        let replicas = object["spec"]["replicas"].clone();
+        object["status"] = json!({
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": replicas,
+        });
+    }
+    object
+}
+
+/// The next pass after an answer, with the report as the stored status.
+fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+    let mut status = answer.report().status.clone().unwrap_or_default();
+    let conditions = answer.report().conditions.iter().map(|it| {
+        let mut condition = json!(it);
+        condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+        condition
+    });
+    status["conditions"] = conditions.collect();
+    let children = answer.children().iter();
+    let request = children.fold(request(parent), |request, child| {
+        request.child(&child.key, &stored(child))
+    });
+    request.status(&status)
+}
+
+/// The same value as text, with the members of each object in reverse order.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().rev();
+            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
+            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(reversed).collect();
+            format!("[{}]", texts.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A host whose lists are in reverse order.
+struct Backwards(FakeHost);
+
+impl Host for Backwards {
+    fn log(&self, level: LogLevel, message: &str) {
+        self.0.log(level, message);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        self.0.random(length)
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        self.0.get_json(object)
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        let mut list = self.0.list_json(selector)?;
+        list.reverse();
+        Ok(list)
+    }
+}
+
+/// The same request with every object and list the other way round.
+fn backwards(request: &Request) -> Request {
+    let children = request.children.iter().rev();
+    let children =
+        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
+    let config: Value = request.config().unwrap();
+    Request::new(
+        reversed(request.parent_value()),
+        Children::new(children.collect()),
+        reversed(&config),
+        request.phase,
+    )
+}
+
+fn pass(request: TestRequest) -> Result<Outcome, Fault> {
+    Plugin::reconcile(&request.build(), &cluster())
+}
+
+proptest! {
+    #[test]
+    fn an_answer_is_a_fixed_point(parent in admitted()) {
+        let Ok(first) = pass(request(&parent)) else {
+            return Ok(());
+        };
+        let second = pass(next(&parent, &first)).unwrap();
+        prop_assert_eq!(first.children(), second.children());
+        let third = pass(next(&parent, &second)).unwrap();
+        prop_assert_eq!(second.report().status.as_ref(), third.report().status.as_ref());
+        prop_assert_eq!(&second.report().conditions, &third.report().conditions);
+        prop_assert_eq!(&third.report().events, &[]);
+    }
+
+    #[test]
+    fn the_order_of_members_and_lists_does_not_matter(parent in admitted()) {
+        let first = request(&parent);
+        let second = pass(first.clone()).map(|answer| next(&parent, &answer));
+        for request in [Ok(first), second].into_iter().flatten() {
+            let request = request.build();
+            let forwards = Plugin::reconcile(&request, &cluster());
+            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster()));
+            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+        }
+    }
+
+    #[test]
+    fn every_admitted_parent_has_an_answer(parent in admitted()) {
+        match pass(request(&parent)) {
+            Ok(answer) => prop_assert!(answer.children().len() >= 2),
+            Err(fault) => {
+                prop_assert_eq!(fault.kind, FaultKind::Invalid);
+                prop_assert!(fault.message.starts_with("spec."), "{}", fault.message);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Running passes: the triggers that wait for their end, and the answers to their writes.
+
+use innkeeper_model::ObjectId;
+use tokio::time::Instant;
+
+use super::{CacheState, Reader, expectations::LiveRead, key_of};
+use crate::stored::Stored;
+
+impl CacheState {
+    /// Begins a pass: from now on, the triggers of its parent wait for its end.
+    pub(crate) fn begin(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id) {
+            let held = subscriber.running.entry(parent.clone()).or_default();
+            if let Some(trigger) = subscriber.triggers.remove(parent) {
+                held.hold(trigger, Instant::now());
+            }
+        }
+    }
+
+    /// Ends a pass, and releases the triggers for whatever it has not observed.
+    pub(crate) fn end(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else {
+            return;
+        };
+        let held = subscriber.running.remove(parent).unwrap_or_default();
+        for trigger in held.release() {
+            subscriber.trigger(parent.clone(), trigger);
+        }
+    }
+
+    /// Notes that the running pass of a parent has observed everything up to now.
+    pub(crate) fn observed(
+        &mut self,
+        Reader {
+            subscriber_id,
+            parent,
+        }: &Reader,
+    ) {
+        let subscriber = self.subscribers.get_mut(subscriber_id);
+        if let Some(held) = subscriber.and_then(|it| it.running.get_mut(parent)) {
+            held.clear();
+        }
+    }
+
+    /// Stores the answer to a write of a running pass, ahead of its watch event; returns false if the cache cannot show it.
+    ///
+    /// The write was bound to the state that the pass observed, so that no change of others hides behind the answer. The
+    /// pass knows its own write: only the other readers are triggered, and the event that follows is no change.
+    pub(crate) fn take_in(
+        &mut self,
+        reader: &Reader,
+        id: &ObjectId,
+        read: &LiveRead,
+        written: Stored,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(&read.slot) else {
+            return false;
+        };
+        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
+        // it.
+        if !written.is_selected(&slot.key.selector) {
+            return false;
+        }
+        let version = written.version;
+        let changes = slot.store.put(written);
+        let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
+        self.dispatch_from(read.slot, &changes, false, Some(reader));
+        // The event may have come before the answer; a later version is a change of others, which stays a trigger.
+        let subscriber = self.subscribers.get_mut(&reader.subscriber_id);
+        if shown == Some(version)
+            && let Some(held) = subscriber.and_then(|it| it.running.get_mut(&reader.parent))
+        {
+            held.forget(id);
+        }
+        shown.is_some_and(|shown| shown >= version)
+    }
+}

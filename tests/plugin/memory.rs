@@ -1,0 +1,168 @@
+//! The memory of the shipped plugins' calls: one that does not grow costs the host no system call.
+
+use std::{fs, num::NonZeroU32, sync::Arc};
+
+use innkeeper_model::{Limits, ListSelector, ObjectRef, Outcome, Phase, ReadFailure, Reads};
+use innkeeper_sandbox::{
+    CallReport, Context, Described, End, Engine, EngineSettings, ObservedChild, Plugin, Request,
+    artifact,
+};
+use innkeeper_tests::{manifest, process::path_from_env};
+use serde_json::{Map, Value, json};
+use wasmparser::{Parser, Payload};
+
+const PAGE_BYTES: u64 = 65_536;
+
+/// The peak counts the tables as well, which are smaller than a page.
+const TABLES_BYTES_MAX: usize = 16_384;
+
+/// A plugin with its memory before the first call.
+struct Guest {
+    plugin: Plugin,
+    initial_bytes: usize,
+}
+
+impl Guest {
+    fn load(name: &str) -> Self {
+        let path = path_from_env("INNKEEPER_GUESTS").unwrap();
+        let bytes = fs::read(path.join(name).with_extension("wasm")).unwrap();
+        let settings = EngineSettings::new(NonZeroU32::MIN);
+        let engine = Engine::new(&settings).unwrap();
+        let limits = artifact::Limits::default();
+        let artifact = artifact::compile(&engine, &bytes, &limits, None).unwrap();
+        let described = Described::load(&engine, &artifact, &Limits::default()).unwrap();
+        Self {
+            plugin: described.configure(&Map::new()).unwrap(),
+            initial_bytes: initial_bytes(&bytes),
+        }
+    }
+
+    /// Calls the guest for a parent whose children are as it wants them, and which sees these Pods.
+    fn call_settled(&self, parent: &Value, pods: &[Arc<str>]) -> CallReport {
+        let desired = match self.call(parent, &[], pods).end {
+            End::Answered(Outcome::Desired(desired)) => desired,
+            other => unreachable!("{other:?}"),
+        };
+        let children: Vec<ObservedChild> = desired
+            .children
+            .into_iter()
+            .map(|child| ObservedChild {
+                key: Some(Arc::from(child.key)),
+                retained: false,
+                object: Arc::from(Value::Object(child.object).to_string()),
+            })
+            .collect();
+        self.call(parent, &children, pods)
+    }
+
+    fn call(&self, parent: &Value, children: &[ObservedChild], pods: &[Arc<str>]) -> CallReport {
+        let request = Request {
+            parent: &parent.to_string(),
+            children,
+            phase: Phase::Reconcile,
+        };
+        let context = Context {
+            now_ms: 1_790_000_000_000,
+            seed: [1; 32],
+        };
+        let reads = Pods(pods.to_vec());
+        let called = self
+            .plugin
+            .call(&request, reads, &context, &Limits::default());
+        called.unwrap().0
+    }
+}
+
+/// The size of all memories of a component's modules at their start.
+fn initial_bytes(component: &[u8]) -> usize {
+    let pages: u64 = Parser::new(0)
+        .parse_all(component)
+        .filter_map(|payload| match payload.unwrap() {
+            Payload::MemorySection(memories) => Some(memories),
+            _ => None,
+        })
+        .flat_map(|memories| memories.into_iter().map(|memory| memory.unwrap().initial))
+        .sum();
+    usize::try_from(pages * PAGE_BYTES).unwrap()
+}
+
+/// Shows these Pods and nothing else.
+struct Pods(Vec<Arc<str>>);
+
+impl Reads for Pods {
+    fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        Ok(None)
+    }
+
+    fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        Ok(match &*selector.kind.kind {
+            "Pod" => self.0.clone(),
+            _ => Vec::new(),
+        })
+    }
+}
+
+fn pod(index: usize) -> Arc<str> {
+    let name = format!("example-{index:05}");
+    let metadata = json!({ "name": name, "namespace": "default", "uid": name });
+    Arc::from(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }).to_string())
+}
+
+/// A parent as the API server has it.
+fn parent(file: &str, kind: &str) -> Value {
+    let objects = manifest::load(file).unwrap();
+    let mut parent = objects
+        .into_iter()
+        .find(|object| object["kind"] == kind)
+        .unwrap();
+    parent["metadata"]["namespace"] = json!("default");
+    parent["metadata"]["uid"] = json!("11111111-2222-4333-8444-555555555555");
+    parent["metadata"]["generation"] = json!(1);
+    parent["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    parent
+}
+
+#[test]
+fn a_usual_call_of_a_shipped_plugin_does_not_grow_its_memory() {
+    for (name, file, kind) in [
+        (
+            "memcached",
+            "examples/memcached/03-highly-available.yaml",
+            "Memcached",
+        ),
+        (
+            "wordpress",
+            "examples/wordpress/01-article.yaml",
+            "Wordpress",
+        ),
+        ("etcd", "examples/etcd/01-article.yaml", "EtcdCluster"),
+        (
+            "backup",
+            "examples/backup/02-article-cron.yaml",
+            "CronBackup",
+        ),
+    ] {
+        let guest = Guest::load(name);
+        let pods: Vec<_> = (0..3).map(pod).collect();
+        let called = guest.call_settled(&parent(file, kind), &pods);
+        let grown = called.memory_peak_bytes - guest.initial_bytes;
+        assert!(grown < TABLES_BYTES_MAX, "{name}: {grown}");
+    }
+}
+
+#[test]
+fn a_call_with_much_input_grows_its_memory_and_answers() {
+    let guest = Guest::load("memcached");
+    let pods: Vec<_> = (0..20_000).map(pod).collect();
+    let called = guest.call_settled(
+        &parent("examples/memcached/01-article.yaml", "Memcached"),
+        &pods,
+    );
+    let End::Answered(Outcome::Desired(desired)) = called.end else {
+        panic!("{:?}", called.end);
+    };
+    let status = desired.report.status.unwrap();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), pods.len());
+    let grown = called.memory_peak_bytes - guest.initial_bytes;
+    assert!(grown > TABLES_BYTES_MAX, "{grown}");
+}
