@@ -35,7 +35,7 @@ pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
 pub use inspect::{InspectArgs, Inspected};
-pub use lease::LeaseArgs;
+pub use lease::{LeaseArgs, lease_name};
 pub use log::{LogArgs, LogControl, LogFormat, start_log};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
