@@ -39,12 +39,13 @@ impl Guest {
 
     /// Calls the guest for a parent whose children are as it wants them, and which sees these Pods.
     fn call_settled(&self, parent: &Value, pods: &[Arc<str>]) -> CallReport {
-        let desired = match self.call(parent, &[], pods).end {
-            End::Answered(Outcome::Desired(desired)) => desired,
+        let stated = match self.call(parent, &[], pods).end {
+            End::Answered(Outcome::Desired(desired)) => desired.children,
+            // The objects that the parent names are missing here.
+            End::Answered(Outcome::Keep(_)) => Vec::new(),
             other => unreachable!("{other:?}"),
         };
-        let children: Vec<ObservedChild> = desired
-            .children
+        let children: Vec<ObservedChild> = stated
             .into_iter()
             .map(|child| ObservedChild {
                 key: Some(Arc::from(child.key)),
