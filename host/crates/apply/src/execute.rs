@@ -64,16 +64,19 @@ impl Execution {
             })
     }
 
-    /// Returns true if a child was created, changed or transferred, so that its watch brings the next pass.
+    /// Returns true if a child was created, changed or transferred, so that the guest has to see it.
     ///
-    /// Only that pass sees the child as the plugin wants it: a transfer changes the owner and nothing else.
+    /// An update that the API server answers with the observed version has changed nothing.
     pub fn comes_back(&self) -> bool {
-        self.results.iter().any(|(operation, result)| {
-            let is_shown = matches!(
-                operation,
-                Operation::Create { .. } | Operation::Update { .. } | Operation::Transfer { .. }
-            );
-            is_shown && result.is_ok()
+        self.results.iter().any(|(operation, result)| match result {
+            Ok(Some(written)) => match operation {
+                Operation::Create { .. } | Operation::Transfer { .. } => true,
+                Operation::Update { .. } => {
+                    operation.child_version() != Some(written.resource_version)
+                }
+                _ => false,
+            },
+            _ => false,
         })
     }
 

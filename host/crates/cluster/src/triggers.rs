@@ -60,7 +60,11 @@ pub(super) struct HeldTriggers(Vec<Trigger>);
 impl HeldTriggers {
     /// Adds a trigger; of several ones about the same object and with the same cause the first one stays.
     pub(super) fn hold(&mut self, trigger: Trigger, now: Instant) {
-        let is_same = |held: &Trigger| held.cause == trigger.cause && held.object == trigger.object;
+        let is_same = |held: &Trigger| {
+            // One for all reads: a parent may read many objects.
+            let is_read = trigger.cause == Cause::RelatedChanged;
+            held.cause == trigger.cause && (is_read || held.object == trigger.object)
+        };
         if !self.0.iter().any(is_same) {
             let since = trigger.since.or(Some(now));
             self.0.push(Trigger { since, ..trigger });

@@ -202,7 +202,7 @@ impl<'a> Findings<'a> {
             }
             Stop::NamespacesNotCached(kind) => {
                 let what = format!(
-                    "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch of namespaces (innkeeper manifests prints the role)"
+                    "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch of namespaces (the chart has the role)"
                 );
                 let is_unclaimed = self
                     .parent
@@ -286,8 +286,8 @@ impl<'a> Findings<'a> {
             message: "the host no longer observes the children".to_owned(),
         };
         let mut conclusion = Conclusion::of_host(synced, Next::UntilChanged);
-        // A paused parent keeps its last `Ready`, because it resumes. Here the last `Ready` of the host would be taken
-        // for the present state. A `Ready` that the guest stated stays: it is part of the guest's status.
+        // A paused parent keeps its last `Ready`, because it resumes. Here the last one would be taken for the present
+        // state, also if the guest stated it.
         if let Some(status) = &mut conclusion.status {
             status.ready = ReadyPart::Host(ready);
         }
@@ -300,7 +300,11 @@ impl<'a> Findings<'a> {
             status.as_ref().map(|status| Status {
                 guest: GuestPart::Leave,
                 synced,
-                ready: status.ready.clone(),
+                // The `Ready` of the guest is part of its report, which is left out.
+                ready: match status.guest {
+                    GuestPart::State(report) if says_ready(report) => ReadyPart::Leave,
+                    _ => status.ready.clone(),
+                },
             })
         };
         match finding {
@@ -393,6 +397,11 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
         }),
         next,
     }
+}
+
+fn says_ready(report: &Report) -> bool {
+    let mut conditions = report.conditions.iter();
+    conditions.any(|condition| condition.kind == reason::READY)
 }
 
 /// Returns the next pass that the guest asked for.

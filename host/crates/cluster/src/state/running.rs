@@ -74,6 +74,13 @@ impl CacheState {
             return false;
         }
         let version = written.version;
+        let watched = slot.namespace_watch_at(id.namespace.as_deref());
+        if slot.store.get(&key_of(id)).is_none()
+            && watched.is_some_and(|watch| watch.version >= version)
+        {
+            // The watch has overtaken the answer and shown the end of the object: no event would remove it again.
+            return true;
+        }
         let changes = slot.store.put(written);
         let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
         self.dispatch_from(read.slot, &changes, false, Some(reader));

@@ -462,3 +462,31 @@ fn the_guests_part_is_left_out_after_a_finding_about_the_status() {
     findings.add(StatusFinding::HeldBack(held_back(MINUTE)));
     assert!(!guest(&findings));
 }
+
+#[test]
+fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
+    let (plugin, parent) = (plugin(), parent(None));
+    let report_of = |conditions| Report {
+        conditions,
+        ..Report::default()
+    };
+    let own = Condition {
+        kind: reason::READY.to_owned(),
+        status: ConditionStatus::False,
+        reason: "Mine".to_owned(),
+        message: String::new(),
+    };
+    for (report, stays) in [(report_of(vec![own]), true), (report_of(Vec::new()), false)] {
+        let end = End::Applied(Box::new(Applied {
+            report: &report,
+            conclusion: conclusion(None),
+            held_back: None,
+            conflict: None,
+            left: false,
+        }));
+        let mut findings = Findings::of(&plugin, Some(&parent), end);
+        findings.add(StatusFinding::HeldBack(held_back(MINUTE)));
+        let status = findings.conclude().status.unwrap();
+        assert_eq!(status.ready == ReadyPart::Leave, stays);
+    }
+}

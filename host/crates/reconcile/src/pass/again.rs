@@ -26,6 +26,7 @@ impl<'a> Pass<'a, Applied> {
             return ControlFlow::Break(self);
         }
         let planned = &mut self.state.planned;
+        planned.wrote |= execution.comes_back();
         fold(&mut planned.observed, execution, &planned.entered.hash_key);
         for id in conflicts {
             let kind = planned

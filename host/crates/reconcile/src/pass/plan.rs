@@ -22,6 +22,8 @@ pub(crate) struct Planned {
     /// The children as observed, and as this pass has changed them since.
     pub(super) observed: Vec<Object>,
     pub(crate) plan: Plan,
+    /// True if an earlier plan of the round changed children.
+    pub(super) wrote: bool,
     /// The number of plans of the round so far.
     pub(super) plans: u32,
     /// The parent as the last write left it.
@@ -40,6 +42,7 @@ impl<'a> Pass<'a, Checked> {
             reads: checked.reads,
             inputs: checked.inputs,
             plan: Plan::default(),
+            wrote: false,
             plans: 0,
         })
         .replan()

@@ -36,6 +36,15 @@ pub(super) struct Reported {
     pub(super) wrote: bool,
 }
 
+/// The operations of a round that were tried.
+struct Tried {
+    execution: Execution,
+    /// The writes that have to wait.
+    held_back: Option<HeldBack>,
+    /// True if an earlier plan of the round changed children.
+    wrote: bool,
+}
+
 impl Reported {
     /// Returns true if a pass with the same inputs would end the same way and write nothing.
     const fn is_repeatable(&self) -> bool {
@@ -81,13 +90,19 @@ impl Pass<'_, Applied> {
             inputs,
             plan,
             mut target,
+            wrote,
             ..
         } = planned;
         let context = pass.context;
         let (end, fresh) = match result {
             Ok(execution) => {
                 let may_go_on = round < ROUNDS_MAX && !attempt.edits.any();
-                match pass.applied(&entered, &outcome, &plan, &execution, held_back, may_go_on) {
+                let tried = Tried {
+                    execution,
+                    held_back,
+                    wrote,
+                };
+                match pass.applied(&entered, &outcome, &plan, tried, may_go_on) {
                     ControlFlow::Break(ended) => ended,
                     ControlFlow::Continue(()) => return ControlFlow::Continue(()),
                 }
@@ -131,10 +146,14 @@ impl Pass<'_, ()> {
         entered: &Entered,
         outcome: &'p Outcome,
         plan: &Plan,
-        execution: &Execution,
-        held_back: Option<HeldBack>,
+        tried: Tried,
         may_go_on: bool,
     ) -> ControlFlow<(End<'p>, bool)> {
+        let Tried {
+            execution,
+            held_back,
+            wrote,
+        } = tried;
         ControlFlow::Break(match outcome {
             Outcome::Keep(report) => {
                 let phase = entered.phase;
@@ -147,7 +166,7 @@ impl Pass<'_, ()> {
             }
             Outcome::Desired(_) if execution.is_silent() => {
                 let parent = &entered.observation.parent;
-                (superseded(parent, execution), true)
+                (superseded(parent, &execution), true)
             }
             Outcome::Desired(desired) => {
                 let (report, ledger) = (&desired.report, &self.context.ledger);
@@ -158,7 +177,7 @@ impl Pass<'_, ()> {
                     conflict: ledger.lock().conflicts(self.id).contested(Instant::now()),
                     left: false,
                 };
-                if execution.comes_back() {
+                if wrote || execution.comes_back() {
                     let shown = !self.registration.is_behind(self.id);
                     let is_complete = applied.is_complete();
                     if is_complete && may_go_on && shown {
@@ -176,7 +195,7 @@ impl Pass<'_, ()> {
                 }
                 (
                     End::Applied(Box::new(applied)),
-                    !execution.results.is_empty(),
+                    wrote || !execution.results.is_empty(),
                 )
             }
         })

@@ -88,8 +88,12 @@ async fn release(context: &Context, parent: &Object) -> Result<(), Retry> {
     match writer.release(&mut target, &context.plugin).await {
         Ok(written) => {
             info!("released the parent without its guest");
-            if let Some(written) = written {
-                context.note_written(&id, &id, Operation::RemoveFinalizer.verb(), &written);
+            match written {
+                Some(written) => {
+                    context.note_written(&id, &id, Operation::RemoveFinalizer.verb(), &written);
+                }
+                // The parent is gone, or without the finalizer, and the cache does not show it yet.
+                None => (context.registration).note_stale(&id, &id, target.resource_version()),
             }
             Ok(())
         }

@@ -89,9 +89,13 @@ async fn q5_a_child_that_was_deleted_behind_an_own_write_is_made_again() {
     assert_eq!(world.child_says("a").unwrap(), "hello");
 }
 
-/// Runs a pass of namespace `b` whose answers come after their events, and after the changes that `meanwhile` makes, whose
-/// last one is an object without a parent.
-async fn pass_with_late_answers(world: &World, reconciler: &Reconciler, meanwhile: impl Fn()) {
+/// Runs a pass of namespace `b` whose answers come after their events, and after the changes that `meanwhile` makes; it
+/// returns the number of children that the cache shows then, with one more without a parent.
+async fn pass_with_late_answers(
+    world: &World,
+    reconciler: &Reconciler,
+    meanwhile: impl Fn() -> usize,
+) {
     // The host has recorded the kinds of its children then.
     pass(reconciler, "a").await;
     world.put_parent("b", 1);
@@ -105,10 +109,10 @@ async fn pass_with_late_answers(world: &World, reconciler: &Reconciler, meanwhil
     };
     let overtaken = async {
         shown(2).await;
-        meanwhile();
+        let count = meanwhile();
         let labels = json!({"metadata": {"labels": {"innkeeper.dev/plugin": "web"}}});
         world.server.put("configmaps", "c", "last", labels);
-        shown(3).await;
+        shown(count).await;
         world.server.answer();
     };
     let both = futures::future::join(pass(reconciler, "b"), overtaken);
@@ -120,7 +124,7 @@ async fn pass_with_late_answers(world: &World, reconciler: &Reconciler, meanwhil
 #[tokio::test]
 async fn q5_an_event_that_overtakes_its_answer_is_no_reason_for_a_pass() {
     let (world, reconciler) = listed(saying("hello")).await;
-    pass_with_late_answers(&world, &reconciler, || {}).await;
+    pass_with_late_answers(&world, &reconciler, || 3).await;
     world.put_parent("c", 1);
     triggered(&reconciler, "c").await;
 }
@@ -131,9 +135,23 @@ async fn q5_a_foreign_change_that_overtakes_the_answer_is_seen_by_the_pass_itsel
     let change = || {
         world
             .server
-            .put("configmaps", "b", "child", other_fields("x"))
+            .put("configmaps", "b", "child", other_fields("x"));
+        3
     };
     pass_with_late_answers(&world, &reconciler, change).await;
+    world.put_parent("c", 1);
+    triggered(&reconciler, "c").await;
+}
+
+#[tokio::test]
+async fn q5_a_deletion_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
+    let (world, reconciler) = listed(saying("hello")).await;
+    let delete = || {
+        world.server.delete("configmaps", "b", "child");
+        2
+    };
+    pass_with_late_answers(&world, &reconciler, delete).await;
+    assert_eq!(world.child_says("b").unwrap(), "hello");
     world.put_parent("c", 1);
     triggered(&reconciler, "c").await;
 }
