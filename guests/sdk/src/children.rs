@@ -170,12 +170,17 @@ impl Children {
         let mut taken = BTreeSet::new();
         let mut is_changed = false;
         let held = |it: &Observed| {
-            let metadata = json!({ "name": it.name() });
+            let mut metadata = json!({ "name": it.name() });
+            // A child of a cluster-scoped parent needs its own.
+            if !it.namespace().is_empty() {
+                metadata["namespace"] = it.namespace().into();
+            }
             let object = json!({
                 "apiVersion": it.api_version(), "kind": it.kind(), "metadata": metadata,
             });
             let own = it.key.clone().filter(|key| taken.insert(key.clone()));
-            let identity = format!("{}/{}/{}", it.api_version(), it.kind(), it.name());
+            let place = (it.api_version(), it.kind(), it.namespace(), it.name());
+            let identity = format!("{}/{}/{}/{}", place.0, place.1, place.2, place.3);
             let key = own.unwrap_or_else(|| format!("held-{}", h8(&identity)));
             let child = Child::new(key, &object).hold();
             let child = if it.retained { child.retain() } else { child };

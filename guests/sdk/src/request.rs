@@ -67,7 +67,8 @@ impl Request {
     /// same, before the answer that changes none.
     ///
     /// Deletion and suspension that a user asks for do not wait until another field is right. As soon as the
-    /// children show the change, `edit` returns none, and the host gets the answer itself.
+    /// children show the change, `edit` returns none, and the host gets the answer itself. An `invalid` without
+    /// a report stays as it is: give it one.
     ///
     /// # Errors
     ///
