@@ -125,7 +125,9 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
 fn annotations(all: &Value) -> Value {
     let all = all.as_object().into_iter().flatten();
     let kept = all.filter(|(name, _)| {
-        *name != "innkeeper.dev/applied" && !name.starts_with("deployment.kubernetes.io/")
+        // Hashes over the names of the run, among other things.
+        !["innkeeper.dev/applied", "innkeeper-sdk/template-hash"].contains(&name.as_str())
+            && !name.starts_with("deployment.kubernetes.io/")
     });
     let kept: Map<_, _> = kept
         .map(|(name, value)| (name.clone(), value.clone()))
