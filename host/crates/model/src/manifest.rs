@@ -27,6 +27,7 @@ pub struct Manifest {
     /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
     /// True if an answer depends on the parent's own status: then each write of the status triggers a pass.
+    #[serde(default)]
     pub reads_own_status: bool,
     /// A JSON schema for its configuration; with `None`, the host accepts only `{}`.
     pub config_schema: Option<Value>,
