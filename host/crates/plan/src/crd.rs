@@ -250,7 +250,7 @@ fn check_existing(
     match changes() {
         None => Ok(rules),
         Some(changes) => Err(CrdRefusal(format!(
-            "the schema of CustomResourceDefinition {name} would become narrower ({changes}): use a plugin with a compatible schema, or, if the change is intended, apply the new schema yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -"
+            "the schema of CustomResourceDefinition {name} would become narrower ({changes}): use a plugin with a compatible schema, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
         ))),
     }
 }

@@ -197,7 +197,7 @@ pub struct PluginSpec {
     /// Setting it requires the verb `grant` on plugins.innkeeper.dev, and so does changing any field of a Plugin with
     /// grants but suspend: the other fields decide about the code, the configuration and the bounds that the grants are
     /// used with. If spec.verify has keys, and a name or a repository, source and digest can be changed without the verb.
-    /// The policy of the manifests enforces this.
+    /// The policy of the chart enforces this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsSpec>,
     /// The resource limits of the plugin. They bind every revision at once.

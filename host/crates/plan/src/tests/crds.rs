@@ -347,7 +347,7 @@ fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
         &existing,
         &property(&names[2..]),
         expect![
-            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, or, if the change is intended, apply the new schema yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -"
+            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
         ],
     );
     let Err(all) = plan(&existing, &property(&[])) else {
