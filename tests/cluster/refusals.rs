@@ -105,10 +105,12 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     stage.apply(&namespace, &applied);
     stage.wait(host, &namespace, parent, is_applied);
 
-    // A Plugin that is not served has a status, and nothing is written in its name.
+    // A Plugin that is not served has a status and Events, and nothing else is written in its name.
     let is_own =
         |write: &&Write| write.name == name || write.uri.contains(&format!("innkeeper%3A{name}"));
-    let is_status = |write: &&Write| write.resource == "plugins.innkeeper.dev/status";
+    let is_told = |write: &&Write| {
+        ["plugins.innkeeper.dev/status", "events.events.k8s.io"].contains(&&*write.resource)
+    };
     let writes = stage.writes_since(mark);
     assert!(
         writes
@@ -118,7 +120,7 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     );
     let own = writes.iter().filter(is_own);
     let foreign: Vec<String> = own
-        .filter(|write| !is_status(write))
+        .filter(|write| !is_told(write))
         .map(Write::line)
         .collect();
     assert_eq!(foreign, Vec::<String>::new());
