@@ -9,13 +9,14 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// One arena, because each has free pages of its own, and most allocations are served by the cache of their thread. Free
-/// pages go back to the kernel after 100 ms, instead of 10 s: a start takes more memory than what follows.
+/// pages go back to the kernel after 100 ms, instead of 10 s: a start takes more memory than what follows. No
+/// address space is retained: that of the process that compiles is limited.
 #[expect(
     unsafe_code,
     reason = "jemalloc reads its settings from the symbol of this name"
 )]
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 46] = b"narenas:1,dirty_decay_ms:100,muzzy_decay_ms:0\0";
+static SETTINGS: &[u8; 59] = b"narenas:1,dirty_decay_ms:100,muzzy_decay_ms:0,retain:false\0";
 
 fn main() -> ExitCode {
     #[cfg(feature = "failpoints")]
