@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Condition, Gvk};
+use super::{Condition, Gvk, reason};
 
 /// The phase of a pass: the reason why it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,6 +47,13 @@ pub struct Report {
     pub events: Vec<Event>,
     /// Requests another pass after this time in milliseconds.
     pub requeue_after_ms: Option<u64>,
+}
+
+impl Report {
+    /// Returns true if the guest states the condition `Ready` itself.
+    pub fn states_ready(&self) -> bool {
+        self.conditions.iter().any(|one| one.kind == reason::READY)
+    }
 }
 
 /// A Kubernetes Event about a parent.

@@ -57,9 +57,9 @@ pub fn status(
     let (manager, mut status, says_ready) = match guest {
         GuestPart::Leave => (plugin.host_manager(), Map::new(), false),
         GuestPart::State(report) => {
-            let stated = &report.conditions;
-            conditions.extend(stated.iter().map(|one| observed.condition(one)));
-            let says_ready = stated.iter().any(|one| one.kind == reason::READY);
+            let stated = report.conditions.iter();
+            conditions.extend(stated.map(|one| observed.condition(one)));
+            let says_ready = report.states_ready();
             (plugin.status_manager(), guest_status(report), says_ready)
         }
     };

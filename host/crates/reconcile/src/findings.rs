@@ -302,7 +302,7 @@ impl<'a> Findings<'a> {
                 synced,
                 // The `Ready` of the guest is part of its report, which is left out.
                 ready: match status.guest {
-                    GuestPart::State(report) if says_ready(report) => ReadyPart::Leave,
+                    GuestPart::State(report) if report.states_ready() => ReadyPart::Leave,
                     _ => status.ready.clone(),
                 },
             })
@@ -397,11 +397,6 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
         }),
         next,
     }
-}
-
-fn says_ready(report: &Report) -> bool {
-    let mut conditions = report.conditions.iter();
-    conditions.any(|condition| condition.kind == reason::READY)
 }
 
 /// Returns the next pass that the guest asked for.
