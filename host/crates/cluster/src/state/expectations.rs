@@ -206,9 +206,7 @@ impl CacheState {
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
-        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
-        // it.
-        let found = found.filter(|stored| stored.is_selected(&slot.key.selector));
+        let found = found.filter(|stored| slot.covers(stored));
         // The object is missing, or older than its cached version was before the read: then that version never existed,
         // and no event would replace it. A version that arrived during the read is newer than this answer and stays.
         let wrong = read.version.filter(|version| {

@@ -4,7 +4,7 @@ use innkeeper_model::ObjectId;
 use tokio::time::Instant;
 
 use super::{CacheState, Reader, expectations::LiveRead, key_of};
-use crate::stored::Stored;
+use crate::{stored::Stored, triggers::HeldTriggers};
 
 impl CacheState {
     /// Begins a pass: from now on, the triggers of its parent wait for its end.
@@ -41,17 +41,16 @@ impl CacheState {
     }
 
     /// Notes that the running pass of a parent has observed everything up to now.
-    pub(crate) fn observed(
-        &mut self,
-        Reader {
-            subscriber_id,
-            parent,
-        }: &Reader,
-    ) {
-        let subscriber = self.subscribers.get_mut(subscriber_id);
-        if let Some(held) = subscriber.and_then(|it| it.running.get_mut(parent)) {
+    pub(crate) fn observed(&mut self, reader: &Reader) {
+        if let Some(held) = self.held_triggers(reader) {
             held.clear();
         }
+    }
+
+    /// The triggers that wait for the end of the running pass of a parent.
+    fn held_triggers(&mut self, reader: &Reader) -> Option<&mut HeldTriggers> {
+        let subscriber = self.subscribers.get_mut(&reader.subscriber_id)?;
+        subscriber.running.get_mut(&reader.parent)
     }
 
     /// Stores the answer to a write of a running pass, ahead of its watch event; returns false if the cache cannot show it.
@@ -68,9 +67,7 @@ impl CacheState {
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return false;
         };
-        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
-        // it.
-        if !written.is_selected(&slot.key.selector) {
+        if !slot.covers(&written) {
             return false;
         }
         let version = written.version;
@@ -85,9 +82,8 @@ impl CacheState {
         let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
         self.dispatch_from(read.slot, &changes, false, Some(reader));
         // The event may have come before the answer; a later version is a change of others, which stays a trigger.
-        let subscriber = self.subscribers.get_mut(&reader.subscriber_id);
         if shown == Some(version)
-            && let Some(held) = subscriber.and_then(|it| it.running.get_mut(&reader.parent))
+            && let Some(held) = self.held_triggers(reader)
         {
             held.forget(id);
         }

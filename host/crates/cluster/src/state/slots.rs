@@ -9,7 +9,12 @@ use innkeeper_model::{Access, Gvk, Resource, Selector};
 use tokio::time::Instant;
 
 use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
-use crate::{state::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
+use crate::{
+    state::Reader,
+    store::Store,
+    stored::{Shape, Stored},
+    subscriptions::Subscriptions,
+};
 
 /// A watch, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +64,12 @@ impl WatchSlot {
     /// The richest form that any user wants.
     pub(super) const fn form(&self) -> Access {
         self.form
+    }
+
+    /// Returns true if the watch shows an object. Another one would stay in the cache for ever, because no event would
+    /// remove it.
+    pub(super) fn covers(&self, stored: &Stored) -> bool {
+        stored.is_selected(&self.key.selector)
     }
 
     /// The registrations that use it, and their purposes.
