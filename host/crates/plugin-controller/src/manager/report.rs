@@ -52,11 +52,8 @@ impl Manager {
             .map(|one| (&*one.type_, one.status == "True"));
         let metrics = &self.context.shared.metrics;
         metrics.plugin_conditions(&object.name, conditions);
-        if after != before {
-            if let Err(next) = self.write(object, state, &after).await {
-                return next;
-            }
-            self.tell(object, &before, &after).await;
+        if let Err(next) = self.publish(object, state, (&before, &after)).await {
+            return next;
         }
         match state.due_next() {
             Some(due) => {
@@ -82,13 +79,24 @@ impl Manager {
             conditions: dated(conditions, &before.conditions, object.generation, now),
             ..before.clone()
         };
-        if after != before {
-            if let Err(next) = self.write(object, state, &after).await {
-                return next;
-            }
-            self.tell(object, &before, &after).await;
+        if let Err(next) = self.publish(object, state, (&before, &after)).await {
+            return next;
         }
         Next::RequeueAfter(RECHECK_INTERVAL)
+    }
+
+    /// Writes a status that differs from the stored one, and the Event about the difference.
+    async fn publish(
+        &self,
+        object: &Object,
+        state: &PluginState,
+        (before, after): (&PluginStatus, &PluginStatus),
+    ) -> Result<(), Next> {
+        if after != before {
+            self.write(object, state, after).await?;
+            self.tell(object, before, after).await;
+        }
+        Ok(())
     }
 
     /// Writes an Event when a Plugin becomes Ready, and when it is not Ready for another reason than before.
