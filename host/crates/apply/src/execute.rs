@@ -68,14 +68,11 @@ impl Execution {
     ///
     /// An update that the API server answers with the observed version has changed nothing.
     pub fn comes_back(&self) -> bool {
-        self.results.iter().any(|(operation, result)| match result {
-            Ok(Some(written)) => match operation {
-                Operation::Create { .. } | Operation::Transfer { .. } => true,
-                Operation::Update { .. } => {
-                    operation.child_version() != Some(written.resource_version)
-                }
-                _ => false,
-            },
+        self.results.iter().any(|result| match result {
+            (Operation::Create { .. } | Operation::Transfer { .. }, Ok(Some(_))) => true,
+            (update @ Operation::Update { .. }, Ok(Some(written))) => {
+                update.child_version() != Some(written.resource_version)
+            }
             _ => false,
         })
     }
