@@ -62,6 +62,16 @@ impl PluginSite {
         }
     }
 
+    /// Starts the host and, after it, installs the definition of Plugins; memcached is in the source directory.
+    fn start(&self) -> Host {
+        let host = self.stage.host();
+        self.define();
+        self.put("memcached");
+        let defined = ["plugins.innkeeper.dev"];
+        self.stage.wait_served(&host, &defined);
+        host
+    }
+
     pub(crate) fn define(&self) {
         self.stage.install_plugin_crd();
     }
@@ -175,10 +185,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
         stage, namespace, ..
     } = &site;
     // The CRD may be installed after the host has started.
-    let host = stage.host();
-    site.define();
-    site.put("memcached");
-    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let host = site.start();
     site.apply(&json!({}));
     let plugin = site.wait_conditions(&host, &HEALTHY);
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -253,10 +260,7 @@ fn a_plugin_serves_without_the_grants_of_features_that_no_parent_uses() {
     let PluginSite {
         stage, namespace, ..
     } = &site;
-    let host = stage.host();
-    site.define();
-    site.put("memcached");
-    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let host = site.start();
     let mut grants = cache_grants();
     grants["children"].as_array_mut().unwrap().pop();
     grants["reads"][0]["access"] = json!("metadata");
