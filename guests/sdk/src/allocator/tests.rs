@@ -31,7 +31,7 @@ struct Block {
 
 impl Block {
     fn fill(self) -> Self {
-        // SAFETY: the block has the size of its layout and nobody else uses it.
+        // SAFETY: the block has the size of its layout and no other user.
         unsafe { self.start.write_bytes(self.fill, self.layout.size()) };
         self
     }
