@@ -10,11 +10,12 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// The longest time for one input. The code of this repository is not optimised here and the machine is busy; the
-/// usual input takes less than a millisecond.
+use rustix::time::{ClockId, clock_gettime};
+
+/// The longest CPU time for one input; the usual input takes less than a millisecond.
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// The time after which an input counts as endless.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -74,10 +75,11 @@ fn judge<const N: usize>(
     input: &[u8],
 ) -> Result<[bool; N], String> {
     forget_peak();
-    let (begun, before) = (Instant::now(), peak_bytes());
+    let (begun, before) = (cpu_time(), peak_bytes());
     let reached =
         catch_unwind(|| target(input)).map_err(|panic| format!("a panic: {}", message(&*panic)))?;
-    let (took, grew) = (begun.elapsed(), peak_bytes().saturating_sub(before));
+    let took = cpu_time().saturating_sub(begun);
+    let grew = peak_bytes().saturating_sub(before);
     if took > TIME_MAX {
         return Err(format!("{} bytes took {took:?}", input.len()));
     }
@@ -91,6 +93,11 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("without a message")
+}
+
+/// The CPU time of this thread: the wall time of an input depends on what else the machine does.
+fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
 }
 
 /// Lowers the peak to the present use, where the kernel allows it; elsewhere an earlier peak hides smaller ones.
@@ -108,9 +115,13 @@ fn peak_bytes() -> u64 {
 
 #[test]
 fn an_earlier_input_does_not_hide_the_memory_of_a_later_one() {
-    let worker = Worker::start(|_| [std::hint::black_box(vec![1_u8; 300 << 20]).len() > 1]);
+    let worker = Worker::start(|_| [std::hint::black_box(vec![1_u8; 600 << 20]).len() > 1]);
     for _ in 0..2 {
         let problem = worker.check(b"input").unwrap_err();
-        assert!(problem.starts_with("5 bytes took 3"), "{problem}");
+        // How much it grew depends on what other tests free in the meantime.
+        assert!(
+            problem.starts_with("5 bytes took ") && problem.ends_with(" bytes"),
+            "{problem}"
+        );
     }
 }
