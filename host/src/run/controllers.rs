@@ -2,6 +2,10 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt as _,
+    future::{self, join_all},
+};
 use innkeeper_model::Limits;
 use innkeeper_plugin_controller::{self as plugins, Served};
 use innkeeper_reconcile::{
@@ -17,7 +21,8 @@ use crate::{
     failure::{Failure, OrFail as _},
 };
 
-/// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended.
+/// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended and their events
+/// are written.
 pub(super) async fn run(
     shared: &Shared,
     served: &Arc<Served>,
@@ -28,7 +33,13 @@ pub(super) async fn run(
     status.add(served);
     let places = Arc::new(Semaphore::new(limits.concurrency_max));
     let mut controllers = JoinSet::new();
-    for reconciler in &served.reconcilers {
+    let reconcilers = &served.reconcilers;
+    let events = join_all(
+        reconcilers
+            .iter()
+            .map(|reconciler| reconciler.write_events()),
+    );
+    for reconciler in reconcilers {
         let bounds = Bounds {
             places: Arc::clone(&places),
             passes_per_second_max: limits.passes_per_second_max,
@@ -47,10 +58,13 @@ pub(super) async fn run(
             });
             joined(ended)?;
         }
+        for reconciler in reconcilers {
+            reconciler.end_events();
+        }
         Ok(())
     };
     tokio::select! {
-        ended = all_ended => ended,
+        ended = future::try_join(all_ended, events.map(Ok)) => ended.map(drop),
         never = tend_inventory(shared, served) => match never {},
     }
 }

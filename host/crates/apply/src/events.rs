@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Event, EventType, Object, PluginName, Rate, TokenBucket, Uid};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -65,45 +65,84 @@ enum Due {
     Count { name: String, count: u32 },
 }
 
+/// An event that has to be written: a new one, or the count of a series.
+pub struct EventWrite {
+    series: SeriesKey,
+    namespace: String,
+    name: String,
+    is_new: bool,
+    /// The event, or the change of its series.
+    body: Value,
+}
+
+impl EventWrite {
+    /// Returns the reason of the event.
+    pub fn reason(&self) -> &str {
+        &self.series.reason
+    }
+}
+
 impl Events {
-    /// Writes an event, unless the same one was just written.
+    /// Returns the write that an event needs; none if the same event was just written, or if its parent has had too many.
     ///
     /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
     /// with it, also after a restart.
-    pub async fn record(
+    /// A write that is not sent has to be [forgotten](Self::forget).
+    pub fn due(
         &self,
-        writer: &Writer,
         plugin: &PluginName,
         parent: &Object,
         event: &Event,
         fresh: bool,
         now: Timestamp,
-    ) -> Result<(), Error> {
-        let due = self.state.lock().due(plugin, parent, event, fresh, now);
-        let resource = built_in("events.k8s.io", "v1", "Event", "events");
-        let namespace = parent.namespace.as_deref().unwrap_or("default");
-        let manager = plugin.host_manager();
-        let address = |name| Address::new(&resource, Some(namespace), name);
-        let request = match &due {
-            Due::Nothing => return Ok(()),
+    ) -> Option<EventWrite> {
+        let series = key(plugin, parent, event);
+        let due = self.state.lock().due(&series, parent, fresh, now);
+        let namespace = parent.namespace.as_deref().unwrap_or("default").to_owned();
+        let (name, is_new, body) = match due {
+            Due::Nothing => return None,
             Due::New(name) => {
-                let body = Self::body(plugin, parent, event, name, namespace, now);
-                address(name).post(&manager, &body)
+                let body = Self::body(plugin, parent, event, &name, &namespace, now);
+                (name, true, body)
             }
             Due::Count { name, count } => {
                 let series = json!({"count": count, "lastObservedTime": micros(now)});
-                address(name).merge_patch(&manager, &json!({"series": series}))
+                (name, false, json!({"series": series}))
             }
+        };
+        Some(EventWrite {
+            series,
+            namespace,
+            name,
+            is_new,
+            body,
+        })
+    }
+
+    /// Writes an event.
+    pub async fn write(&self, writer: &Writer, write: &EventWrite) -> Result<(), Error> {
+        let resource = built_in("events.k8s.io", "v1", "Event", "events");
+        let address = Address::new(&resource, Some(&write.namespace), &write.name);
+        let manager = write.series.plugin.host_manager();
+        let request = if write.is_new {
+            address.post(&manager, &write.body)
+        } else {
+            address.merge_patch(&manager, &write.body)
         };
         match writer.send(request).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind == ErrorKind::Gone => {
                 // The API server removes every event after an hour.
-                self.state.lock().forget(plugin, parent, event);
+                self.forget(write);
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Forgets a write that is not sent: the next one like it is a new event.
+    pub fn forget(&self, write: &EventWrite) {
+        self.state.lock().series.remove(&write.series);
     }
 
     fn body(
@@ -113,7 +152,7 @@ impl Events {
         name: &str,
         namespace: &str,
         now: Timestamp,
-    ) -> serde_json::Value {
+    ) -> Value {
         let mut regarding = json!({
             "apiVersion": parent.kind.api_version(),
             "kind": *parent.kind.kind,
@@ -144,16 +183,8 @@ impl Events {
 }
 
 impl EventsState {
-    fn due(
-        &mut self,
-        plugin: &PluginName,
-        parent: &Object,
-        event: &Event,
-        fresh: bool,
-        now: Timestamp,
-    ) -> Due {
-        let key = key(plugin, parent, event);
-        if let Some(series) = self.series.get_mut(&key) {
+    fn due(&mut self, key: &SeriesKey, parent: &Object, fresh: bool, now: Timestamp) -> Due {
+        if let Some(series) = self.series.get_mut(key) {
             if !fresh {
                 return Due::Nothing;
             }
@@ -164,14 +195,14 @@ impl EventsState {
         if !fresh || !self.take(&parent.uid, now) {
             return Due::Nothing;
         }
-        let name = name(parent, &key, now);
+        let name = name(parent, key, now);
         let series = Series {
             name: name.clone(),
             count: 1,
             last: now,
             written: now,
         };
-        self.series.insert(key, series);
+        self.series.insert(key.clone(), series);
         self.shed(now);
         Due::New(name)
     }
@@ -180,10 +211,6 @@ impl EventsState {
     fn take(&mut self, parent: &Uid, now: Timestamp) -> bool {
         let bucket = self.buckets.entry(parent.clone()).or_default();
         bucket.take_all(1, RATE, since_epoch(now))
-    }
-
-    fn forget(&mut self, plugin: &PluginName, parent: &Object, event: &Event) {
-        self.series.remove(&key(plugin, parent, event));
     }
 
     /// Forgets the oldest entries above the limit.

@@ -34,7 +34,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 pub use claim::Claim;
 pub use error::{Error, ErrorKind, Refused};
-pub use events::Events;
+pub use events::{EventWrite, Events};
 pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};

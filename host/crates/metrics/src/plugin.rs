@@ -30,6 +30,7 @@ pub(super) struct PluginFamilies {
     memory_waits: Counters<1>,
     slow_calls: Counters<1>,
     log_dropped: Counters<1>,
+    events_dropped: Counters<1>,
 }
 
 impl PluginFamilies {
@@ -79,6 +80,10 @@ impl PluginFamilies {
             log_dropped: plugins.family(
                 "log_lines_dropped",
                 "Log lines of the guest dropped because of its limits",
+            ),
+            events_dropped: plugins.family(
+                "events_dropped",
+                "Events about parents dropped because too many waited to be written",
             ),
         }
     }
@@ -159,6 +164,11 @@ impl PluginMetrics {
     pub fn log_dropped(&self, lines: u64) {
         let dropped = self.families.log_dropped.get_or_create_owned(&self.labels);
         dropped.inc_by(lines);
+    }
+
+    /// Counts an event about a parent that is not written, because too many wait.
+    pub fn event_dropped(&self) {
+        self.count(&self.families.events_dropped);
     }
 
     fn count(&self, counters: &Counters<1>) {

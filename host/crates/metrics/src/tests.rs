@@ -107,6 +107,7 @@ fn the_events_of_a_plugin_are_counted() {
     plugin.skipped();
     plugin.wrote("update");
     plugin.log_dropped(7);
+    plugin.event_dropped();
     plugin.reacted(Duration::from_millis(3));
     plugin.swapped();
     plugin.took_over(Duration::from_millis(30));
@@ -129,6 +130,7 @@ fn the_events_of_a_plugin_are_counted() {
         "innkeeper_plugin_memory_waits_total{plugin=\"web\"} 1",
         "innkeeper_plugin_slow_calls_total{plugin=\"web\"} 1",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
+        "innkeeper_plugin_events_dropped_total{plugin=\"web\"} 1",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
         "leader_election_master_status{name=\"innkeeper\"} 1",
     ] {
@@ -194,6 +196,7 @@ fn registered() -> BTreeSet<String> {
     plugin.skipped();
     plugin.wrote("update");
     plugin.log_dropped(1);
+    plugin.event_dropped();
     plugin.reacted(Duration::ZERO);
     plugin.swapped();
     plugin.took_over(Duration::ZERO);

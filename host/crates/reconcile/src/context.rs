@@ -22,6 +22,7 @@ use super::{
     },
     budget::{Share, namespace_rate, parent_rate, to_u64},
     epoch::{Active, Epoch},
+    event_queue::EventQueue,
     faults::RecentFaults,
     held_back::Permit,
     ledger::Ledger,
@@ -43,6 +44,7 @@ pub(crate) struct Context {
     pub(crate) skipped: AtomicU64,
     pub(crate) recent_faults: RecentFaults,
     pub(crate) metrics: PluginMetrics,
+    pub(crate) event_queue: EventQueue,
     pub(crate) shared: Arc<Shared>,
 }
 

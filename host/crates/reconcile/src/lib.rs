@@ -13,6 +13,7 @@ mod context;
 pub mod controller;
 mod dry_run;
 mod epoch;
+mod event_queue;
 mod faults;
 mod findings;
 mod given_up;

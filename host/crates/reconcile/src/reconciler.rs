@@ -22,6 +22,7 @@ use super::{
     controller::{self, Triggered, Work},
     dry_run::{self, Candidate, DryRunOutcome},
     epoch::{Active, Epoch, Serving},
+    event_queue::EventQueue,
     faults::{RecentFault, RecentFaults},
     interest::interest,
     next::{Attempt, Next},
@@ -53,6 +54,7 @@ impl Reconciler {
                 ledger: Mutex::default(),
                 skipped: AtomicU64::new(0),
                 recent_faults: RecentFaults::default(),
+                event_queue: EventQueue::default(),
                 shared,
             },
         }
@@ -181,6 +183,18 @@ impl Reconciler {
         let active = &context.active;
         active.settle(|newest, others| self.watch(newest, others));
         next
+    }
+
+    /// Writes the events of passes that begin after this call, until [`end_events`](Self::end_events) is called and all
+    /// are written.
+    pub fn write_events(&self) -> impl Future<Output = ()> {
+        let context = &self.context;
+        context.event_queue.write(&context.shared)
+    }
+
+    /// Says that all passes have ended.
+    pub fn end_events(&self) {
+        self.context.event_queue.close();
     }
 
     /// Starts the watches of a candidate revision.

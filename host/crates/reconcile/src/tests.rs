@@ -2,6 +2,7 @@
 
 mod counting;
 mod dry_runs;
+mod events;
 mod finalizing;
 mod managers;
 mod remembering;

@@ -64,10 +64,12 @@ impl Scene {
         let before = self.server.lines().len();
         let writer = self.server.writer(Duration::from_secs(20), 4);
         let plugin = PluginName::new("web").unwrap();
-        self.events
-            .record(&writer, &plugin, &parent(uid), event, fresh, self.now)
-            .await
-            .unwrap();
+        let due = self
+            .events
+            .due(&plugin, &parent(uid), event, fresh, self.now);
+        if let Some(write) = due {
+            self.events.write(&writer, &write).await.unwrap();
+        }
         let lines = self.server.lines().split_off(before);
         let verb = |line: String| line.split_whitespace().next().unwrap().to_owned();
         lines.into_iter().map(verb).collect()

@@ -111,8 +111,10 @@ impl Manager {
         };
         let now = (shared.now)();
         let (events, writer) = (&shared.events, &shared.writer);
-        let recorded = events.record(writer, &plugin, object, &event, true, now);
-        if let Err(error) = recorded.await {
+        let Some(write) = events.due(&plugin, object, &event, true, now) else {
+            return;
+        };
+        if let Err(error) = events.write(writer, &write).await {
             debug!(%plugin, error = %error_chain(&error), "failed to write an Event about a Plugin");
         }
     }

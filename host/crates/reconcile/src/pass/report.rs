@@ -263,7 +263,7 @@ pub(super) async fn write(
             return Reported { next, wrote };
         }
     }
-    record_events(context, parent, findings.events(), fresh || written).await;
+    record_events(context, parent, findings.events(), fresh || written);
     Reported {
         next: conclusion.next,
         wrote: fresh || written || refused,
@@ -311,23 +311,20 @@ fn not_written(error: &apply::Error) -> StatusFinding {
     StatusFinding::Failed(error.retry())
 }
 
-/// Writes the events of the guest, and those that the last pass left to this one.
-///
-/// A failure is only logged: events inform people, and no pass depends on them.
-async fn record_events(context: &Context, parent: &Object, events: &[Event], fresh: bool) {
+/// Queues the events of the guest, and those that the last pass left to this one.
+fn record_events(context: &Context, parent: &Object, events: &[Event], fresh: bool) {
     let left = context.ledger.lock().take_left(&parent.id());
     let own = events
         .iter()
         .filter(|event| !left.contains(event))
         .map(|event| (event, fresh));
+    let (shared, now) = (&context.shared, (context.shared.now)());
     for (event, fresh) in left.iter().map(|event| (event, true)).chain(own) {
-        let (shared, now) = (&context.shared, (context.shared.now)());
-        let recorded = shared
+        let due = shared
             .events
-            .record(&shared.writer, &context.plugin, parent, event, fresh, now)
-            .await;
-        if let Err(error) = recorded {
-            debug!(error = %error_chain(&error), reason = event.reason, "failed to write an event");
+            .due(&context.plugin, parent, event, fresh, now);
+        if let Some(write) = due {
+            context.event_queue.push(context, write);
         }
     }
 }

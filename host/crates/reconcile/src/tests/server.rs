@@ -36,6 +36,8 @@ struct State {
     writing: Semaphore,
     /// Each answer to a write takes a permit; there are none while answers are held.
     answering: Semaphore,
+    /// Each Event takes a permit; there are none while they are held.
+    recording: Semaphore,
     /// Watches show events up to this version.
     shown: Mutex<u64>,
 }
@@ -47,6 +49,8 @@ struct World {
     /// Version, plural, type and object of each watch event.
     events: Vec<(u64, String, &'static str, Value)>,
     writes: Vec<String>,
+    /// The reasons of the Events.
+    recorded: Vec<String>,
     /// The begin of a write's line, and the status code and body that answer such writes.
     refused: Vec<(String, u16, Value)>,
 }
@@ -75,6 +79,7 @@ impl Server {
             version: watch::Sender::new(0),
             writing: Semaphore::new(Semaphore::MAX_PERMITS),
             answering: Semaphore::new(Semaphore::MAX_PERMITS),
+            recording: Semaphore::new(Semaphore::MAX_PERMITS),
             shown: Mutex::new(u64::MAX),
         });
         let mut task = JoinSet::new();
@@ -116,6 +121,21 @@ impl Server {
     /// Returns verb, plural, namespace and name of each write so far, except for Events.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.state.world.lock().writes.clone()
+    }
+
+    /// Returns the reason of each Event so far.
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        self.state.world.lock().recorded.clone()
+    }
+
+    /// Makes Events wait until `record`.
+    pub(crate) fn hold_recording(&self) {
+        let all = self.state.recording.available_permits();
+        self.state.recording.forget_permits(all);
+    }
+
+    pub(crate) fn record(&self) {
+        self.state.recording.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
     /// Rejects writes from now on whose lines, as in `writes`, begin with `writes`.
@@ -396,6 +416,9 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
             (["apis"], _) => (200, discovery(false)),
             (["apis", "apiextensions.k8s.io", ..], _) => (403, status(403, "Forbidden")),
             (["apis", "events.k8s.io", ..], [namespace, _, name @ ..]) => {
+                state.recording.acquire().await.unwrap().forget();
+                let reason = request.body["reason"].as_str().unwrap_or("counted");
+                state.world.lock().recorded.push(reason.to_owned());
                 let made = || request.body["metadata"]["name"].clone();
                 let name = name.first().map_or_else(made, |name| json!(name));
                 let metadata = json!({"namespace": namespace, "name": name, "uid": "e", "resourceVersion": "1"});

@@ -82,10 +82,26 @@ pub fn condition(kind: &str, reason: &str) -> V {
 }
 
 pub fn report_of(status: Option<&str>, conditions: Vec<V>, requeue: Option<u64>) -> V {
+    report_with(status, conditions, Vec::new(), requeue)
+}
+
+/// A report with Normal events of these reasons.
+pub fn report_events(reasons: &[String]) -> V {
+    let event = |reason: &String| V::Rec(vec![V::U8(0), text(reason), text("all is well")]);
+    let events = reasons.iter().map(event).collect();
+    report_with(None, Vec::new(), events, None)
+}
+
+fn report_with(
+    status: Option<&str>,
+    conditions: Vec<V>,
+    events: Vec<V>,
+    requeue: Option<u64>,
+) -> V {
     V::Rec(vec![
         status.map_or_else(no_text, |status| some(text(status))),
         V::List(conditions),
-        V::List(Vec::new()),
+        V::List(events),
         requeue.map_or(V::Variant(0, None, (8, 8)), |ms| some(V::U64(ms))),
     ])
 }

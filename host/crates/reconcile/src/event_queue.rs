@@ -1,0 +1,65 @@
+//! The events of one reconciler on their way to the API server, beside the passes that made them.
+
+use std::future::Future;
+
+use futures::{StreamExt as _, stream};
+use innkeeper_apply::EventWrite;
+use innkeeper_model::error_chain;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{self, Sender, error::TrySendError};
+use tracing::debug;
+
+use crate::{context::Context, shared::Shared};
+
+/// The largest number of events that wait to be written, as in client-go.
+const WAITING_MAX: usize = 1000;
+
+/// The largest number of events that are written at the same time.
+///
+/// Chosen: enough for the events of new parents, whose passes make three other requests each, and few beside the writes
+/// of the passes.
+const WRITES_MAX: usize = 4;
+
+/// The events that wait to be written; closed before the first pass and after the last one.
+#[derive(Default)]
+pub(crate) struct EventQueue(Mutex<Option<Sender<EventWrite>>>);
+
+impl EventQueue {
+    /// Takes an event to be written, unless too many wait.
+    pub(crate) fn push(&self, context: &Context, write: EventWrite) {
+        let sender = self.0.lock();
+        let refused = match &*sender {
+            Some(sender) => sender.try_send(write).err().map(TrySendError::into_inner),
+            None => Some(write),
+        };
+        if let Some(write) = refused {
+            debug!(
+                reason = write.reason(),
+                "event dropped, too many wait to be written"
+            );
+            context.metrics.event_dropped();
+            context.shared.events.forget(&write);
+        }
+    }
+
+    /// Opens the queue. Writes events until the queue is closed and empty.
+    pub(crate) fn write<'a>(&self, shared: &'a Shared) -> impl Future<Output = ()> + use<'a> {
+        let (sender, mut waiting) = mpsc::channel(WAITING_MAX);
+        *self.0.lock() = Some(sender);
+        stream::poll_fn(move |task| waiting.poll_recv(task)).for_each_concurrent(
+            WRITES_MAX,
+            async |write| {
+                // Events inform people, and no pass depends on them.
+                if let Err(error) = shared.events.write(&shared.writer, &write).await {
+                    let error = error_chain(&error);
+                    debug!(%error, reason = write.reason(), "failed to write an event");
+                }
+            },
+        )
+    }
+
+    /// Closes the queue.
+    pub(crate) fn close(&self) {
+        self.0.lock().take();
+    }
+}
