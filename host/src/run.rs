@@ -45,11 +45,13 @@ use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
-use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, NamespaceBudgets, Shared};
+use innkeeper_reconcile::{
+    HashKeySlot, Inventory, InventoryError, NamespaceBudgets, PassFiles, Shared,
+};
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::time::sleep;
+use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{debug, error, info, warn};
 
 use crate::{
@@ -210,11 +212,37 @@ async fn start(
         (warm, prepare().await?)
     };
     let (inventory, hash_key) = prepared;
-    let shared = share(&args.plugins, cluster, writer, pool, inventory, status);
+    let pass_files = pass_files(&args.plugins).await;
+    let shared = share(
+        &args.plugins,
+        cluster,
+        writer,
+        pool,
+        inventory,
+        pass_files,
+        status,
+    );
     watch_over(&shared, hash_key, host_namespace, tasks);
     status.begin(args.plugins.files().len(), loaded.len(), &shared);
     offer(loaded, resources, warm, &shared, tasks, stop, status);
     Ok(())
+}
+
+/// Opens the files that keep the memory of passes; none if passes are forgotten, or if they cannot be opened.
+async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
+    if args.forget_passes {
+        return None;
+    }
+    let directory = args.cache_dir.clone();
+    let opened = spawn_blocking(move || PassFiles::open(&directory))
+        .await
+        .ok()?;
+    opened
+        .inspect_err(|error| {
+            let directory = args.cache_dir.display();
+            warn!(%error, %directory, "failed to open the memory of passes: every start calls the guests for all parents");
+        })
+        .ok()
 }
 
 /// Returns the context that the passes of all plugins share.
@@ -224,6 +252,7 @@ fn share(
     writer: Arc<Writer>,
     pool: Pool,
     inventory: Inventory,
+    pass_files: Option<PassFiles>,
     status: &StatusRegistry,
 ) -> Arc<Shared> {
     Arc::new(Shared {
@@ -238,6 +267,7 @@ fn share(
         hash_key: HashKeySlot::default(),
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,
+        pass_files,
         resync_period: args.resync_period,
         now: Timestamp::now,
         random: fill_random,

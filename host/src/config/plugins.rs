@@ -58,7 +58,7 @@ pub struct PluginArgs {
     /// Grants the other plugins everything that they ask for.
     #[arg(skip)]
     pub grants_requests: bool,
-    /// Directory of compiled plugins; created if missing, and may be removed at any time
+    /// Directory of compiled plugins and of the memory of passes; created if missing, and may be removed at any time
     /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(
         long,
@@ -103,7 +103,7 @@ pub struct PluginArgs {
     /// Longest wait for running passes after the first signal, in seconds, 0 to 3600.
     #[arg(long = "drain-timeout", value_name = "SECONDS", default_value = "25", value_parser = seconds(0..=3600))]
     pub drain: Duration,
-    /// Call the guest in every pass, even if no input of the pass has changed.
+    /// Call the guest in every pass, even if no input of the pass has changed; keep no memory of passes.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     pub forget_passes: bool,
     /// Resync interval per parent, in seconds, 1 to 2592000, with 10 % jitter; a resync writes nothing if there is

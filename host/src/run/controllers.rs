@@ -9,11 +9,16 @@ use futures::{
 use innkeeper_model::Limits;
 use innkeeper_plugin_controller::{self as plugins, Served};
 use innkeeper_reconcile::{
-    Shared,
+    PassFile, Reconciler, Shared,
     controller::{self, Bounds},
 };
-use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::{StatusRegistry, random::random_u64, tasks::joined};
 use crate::{
@@ -61,11 +66,13 @@ pub(super) async fn run(
         for reconciler in reconcilers {
             reconciler.end_events();
         }
+        write_pass_files(reconcilers).await;
         Ok(())
     };
     tokio::select! {
         ended = future::try_join(all_ended, events.map(Ok)) => ended.map(drop),
         never = tend_inventory(shared, served) => match never {},
+        never = keep_passes(reconcilers) => match never {},
     }
 }
 
@@ -74,6 +81,31 @@ pub(super) fn queue_options() -> controller::queue::QueueOptions {
     controller::queue::QueueOptions {
         seed: random_u64(),
         ..controller::queue::QueueOptions::default()
+    }
+}
+
+/// Keeps the memory of passes for the next start, in case that this process is killed.
+async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
+    /// Chosen: what a minute's passes cost again is little, and a file of 10,000 parents has 2 MB.
+    const PERIOD: Duration = Duration::from_mins(1);
+
+    loop {
+        sleep(PERIOD).await;
+        write_pass_files(reconcilers).await;
+    }
+}
+
+async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
+    let files: Vec<PassFile> = reconcilers
+        .iter()
+        .filter_map(|reconciler| reconciler.pass_file())
+        .collect();
+    if files.is_empty() {
+        return;
+    }
+    let write = move || files.iter().try_for_each(PassFile::write);
+    if let Ok(Err(error)) = spawn_blocking(write).await {
+        warn!(%error, "failed to keep the memory of passes in the cache directory: the next start calls the guests for all parents");
     }
 }
 

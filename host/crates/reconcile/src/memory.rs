@@ -7,6 +7,8 @@
 //! Time and random bytes cannot be inputs: a pass whose guest asked for them is not remembered.
 //! A memory belongs to one epoch, so the plugin, the grants and the limits are the same for all of its passes.
 
+mod kept;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_cluster::Answer;
@@ -15,6 +17,8 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::next::Next;
+
+pub(super) use kept::KeptPass;
 
 /// The largest number of reads of a remembered pass.
 ///
@@ -39,14 +43,18 @@ impl Inputs {
         inputs
     }
 
-    /// Adds the phase, the parent and its children.
-    pub(super) fn observed(&mut self, phase: Phase, parent: &Object, children: &[Object]) {
-        self.flag(phase == Phase::Finalize);
-        self.object(parent);
+    /// Adds the children.
+    pub(super) fn children(&mut self, children: &[Object]) {
         self.count(children.len());
         for child in children {
             self.object(child);
         }
+    }
+
+    /// Adds the phase and the parent.
+    pub(super) fn parent(&mut self, phase: Phase, parent: &Object) {
+        self.flag(phase == Phase::Finalize);
+        self.object(parent);
     }
 
     /// Adds a kind and its address in the API; none if the cluster does not serve it.
@@ -123,8 +131,8 @@ impl Inputs {
 }
 
 /// A remembered pass: the key of its inputs, the time of the next pass, and the reads that belong to the key.
-#[derive(Clone)]
-struct Remembered {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remembered {
     key: [u8; 32],
     next: Next,
     reads: Arc<[ReadKey]>,
@@ -132,7 +140,14 @@ struct Remembered {
 
 /// The last pass of each parent, if it wrote nothing.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<BTreeMap<ObjectId, Remembered>>);
+pub(super) struct Memory(Mutex<Passes>);
+
+#[derive(Default)]
+struct Passes {
+    by_parent: BTreeMap<ObjectId, Remembered>,
+    /// True if the passes are not those that were kept last.
+    changed: bool,
+}
 
 impl Memory {
     /// Returns the time of the next pass if a pass with these inputs would write nothing.
@@ -145,7 +160,7 @@ impl Memory {
         inputs: &Inputs,
         mut ask: impl FnMut(&ReadKey) -> Answer,
     ) -> Option<Next> {
-        let Remembered { key, next, reads } = self.0.lock().get(parent)?.clone();
+        let Remembered { key, next, reads } = self.0.lock().by_parent.get(parent)?.clone();
         let mut inputs = inputs.clone();
         for read in &*reads {
             inputs.read(read, &ask(read));
@@ -172,12 +187,37 @@ impl Memory {
             next,
             reads: reads.iter().map(|(key, _)| key.clone()).collect(),
         };
-        self.0.lock().insert(parent.clone(), remembered);
+        let mut passes = self.0.lock();
+        let before = passes.by_parent.get(parent);
+        if before != Some(&remembered) {
+            passes.by_parent.insert(parent.clone(), remembered);
+            passes.changed = true;
+        }
     }
 
     /// Forgets the last pass of a parent.
     pub(super) fn forget(&self, parent: &ObjectId) {
-        self.0.lock().remove(parent);
+        let mut passes = self.0.lock();
+        let removed = passes.by_parent.remove(parent);
+        passes.changed |= removed.is_some();
+    }
+
+    /// Begins with the passes of an earlier process.
+    pub(super) fn restore(&self, by_parent: BTreeMap<ObjectId, Remembered>) {
+        self.0.lock().by_parent = by_parent;
+    }
+
+    /// Returns all passes if they have changed since the last call.
+    pub(super) fn keep(&self) -> Option<Vec<KeptPass>> {
+        let mut passes = self.0.lock();
+        if !std::mem::take(&mut passes.changed) {
+            return None;
+        }
+        let all = passes.by_parent.iter();
+        Some(
+            all.filter_map(|(parent, pass)| KeptPass::of(parent, pass))
+                .collect(),
+        )
     }
 }
 

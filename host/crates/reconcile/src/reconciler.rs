@@ -26,7 +26,9 @@ use super::{
     faults::{RecentFault, RecentFaults},
     interest::interest,
     next::{Attempt, Next},
-    pass, selection,
+    pass,
+    pass_files::PassFile,
+    selection,
     shared::Shared,
 };
 
@@ -44,13 +46,20 @@ impl Reconciler {
     pub fn new(name: PluginName, parent: Gvk, serving: Serving, shared: Arc<Shared>) -> Self {
         let once_made = shared.inventory.of(&name);
         let interest = serving.interest(&name, &parent, &once_made);
+        let files = shared.pass_files.as_ref();
+        let remembered = files.map(|files| files.read(&name, &parent, &serving));
+        let active = Active::new(serving);
+        active
+            .current()
+            .memory
+            .restore(remembered.unwrap_or_default());
         Self {
             parent,
             context: Context {
                 registration: shared.cluster.register(interest),
                 metrics: shared.metrics.plugin(name.as_str()),
                 plugin: name,
-                active: Active::new(serving),
+                active,
                 ledger: Mutex::default(),
                 skipped: AtomicU64::new(0),
                 recent_faults: RecentFaults::default(),
@@ -183,6 +192,16 @@ impl Reconciler {
         let active = &context.active;
         active.settle(|newest, others| self.watch(newest, others));
         next
+    }
+
+    /// Returns the memory of passes to be written, so that the next start of the host skips them; none if it has not
+    /// changed since the last call, or if the host keeps none.
+    pub fn pass_file(&self) -> Option<PassFile> {
+        let context = &self.context;
+        let files = context.shared.pass_files.as_ref()?;
+        let epoch = context.active.current();
+        let passes = epoch.memory.keep()?;
+        Some(files.file(&context.plugin, &self.parent, &epoch.serving, passes))
     }
 
     /// Writes the events of passes that begin after this call, until [`end_events`](Self::end_events) is called and all

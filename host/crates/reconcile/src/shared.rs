@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::{Inventory, NamespaceBudgets};
+use super::{Inventory, NamespaceBudgets, PassFiles};
 
 /// The process-wide parts of a pass, including its clock and its source of randomness.
 pub struct Shared {
@@ -37,6 +37,8 @@ pub struct Shared {
     pub analyses: Notify,
     /// Skips a pass whose inputs are those of the last one, which wrote nothing.
     pub remember_passes: bool,
+    /// The files that keep the memory of passes for the next start; none if the host keeps none.
+    pub pass_files: Option<PassFiles>,
     /// The mean time between two passes of a parent without any known change.
     pub resync_period: Duration,
     /// The wall clock.

@@ -79,6 +79,7 @@ impl World {
             hash_key: slot,
             analyses: tokio::sync::Notify::new(),
             remember_passes: true,
+            pass_files: None,
             resync_period: Duration::from_hours(10),
             now: Timestamp::now,
             random: |bytes| bytes.fill(7),

@@ -238,7 +238,8 @@ impl Model {
             child.controller.as_ref() == Some(&parent.uid) || retained
         });
         let mut inputs = Inputs::of_revision("0.1.0", b"revision", &scene.key);
-        inputs.observed(Phase::Reconcile, &parent, &children);
+        inputs.children(&children);
+        inputs.parent(Phase::Reconcile, &parent);
         for declared in &scene.manifest.children {
             let resource = scene.cluster.resource(&declared.kind);
             inputs.served(&declared.kind, resource.as_ref());
@@ -398,7 +399,8 @@ fn inputs_that_differ_in_anything_have_different_keys() {
     let base = || Inputs::of_revision("0.1.0", b"revision", &key);
     let with = |phase, parent: &Object, children: &[Object]| {
         let mut inputs = base();
-        inputs.observed(phase, parent, children);
+        inputs.children(children);
+        inputs.parent(phase, parent);
         inputs.key()
     };
     let reads = |reads: &[(ReadKey, Answer)]| {

@@ -54,7 +54,7 @@ impl Pass<'_, Stopped> {
 
 impl<S> Pass<'_, S> {
     /// Counts an answer; `fault` has the reason and the message if it was a fault.
-    fn record(&self, fault: Option<(&str, &str)>) {
+    pub(super) fn record(&self, fault: Option<(&str, &str)>) {
         let (context, epoch) = (self.context, &self.epoch);
         let fault = fault.map(|(reason, message)| RecentFault {
             parent: self.id.clone(),

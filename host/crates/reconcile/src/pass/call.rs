@@ -25,7 +25,7 @@ pub(crate) struct Answered {
     /// The reads with their answers; none if the guest also asked for the time or for random bytes, so that equal reads
     /// do not mean an equal answer.
     pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
-    /// The inputs, if the pass may be remembered.
+    /// The inputs besides the parent and the reads, if the pass may be remembered.
     pub(super) inputs: Option<Inputs>,
 }
 

@@ -1,6 +1,6 @@
 //! Recall: the passes that need no call, because an earlier pass of the same revision answers for them.
 
-use innkeeper_model::Phase;
+use innkeeper_model::{Object, Phase, ResourceVersion};
 use tracing::debug;
 
 use super::{
@@ -12,7 +12,7 @@ use crate::{memory::Inputs, next::Next, stop::Stop};
 /// A pass that needs its call.
 pub(crate) struct Recalled {
     pub(super) entered: Entered,
-    /// The inputs, if the pass may be remembered.
+    /// The inputs besides the parent and the reads, if the pass may be remembered.
     pub(super) inputs: Option<Inputs>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Pass<'a, Entered> {
         Ok(self.advance(|entered| Recalled { entered, inputs }))
     }
 
-    /// Returns the inputs of the pass besides its reads; none if passes are not remembered.
+    /// Returns the inputs of the pass besides the parent and the reads; none if passes are not remembered.
     fn inputs(&self) -> Option<Inputs> {
         if !self.context.shared.remember_passes {
             return None;
@@ -40,8 +40,7 @@ impl<'a> Pass<'a, Entered> {
         let (plugin, entered) = (&self.epoch.serving.plugin, &self.state);
         let revision = plugin.revision().as_bytes();
         let mut inputs = Inputs::of_revision(plugin.contract(), revision, &entered.hash_key);
-        let observation = &entered.observation;
-        inputs.observed(entered.phase, &observation.parent, &observation.children);
+        inputs.children(&entered.observation.children);
         for child in &plugin.manifest().children {
             let resource = self.context.shared.resources.resource(&child.kind);
             inputs.served(&child.kind, resource.as_ref());
@@ -57,14 +56,32 @@ impl<'a> Pass<'a, Entered> {
             .registration
             .reads(parent, &self.epoch.serving.reads)
             .beside(&entered.own_reads);
+        let mut inputs = inputs.clone();
+        inputs.parent(entered.phase, parent);
         let next = self
             .epoch
             .memory
-            .recall(self.id, inputs, |read| reads.ask(read))?;
+            .recall(self.id, &inputs, |read| reads.ask(read))?;
         // The reads equal those of the last pass, so the subscriptions do not change.
         self.registration.commit(self.id, &reads.into_recording());
         context.count_skip();
+        // The last pass gave a valid answer, or it would not be remembered.
+        self.record(None);
         debug!("skipped: inputs unchanged since the last pass");
         Some(next)
+    }
+}
+
+impl<S> Pass<'_, S> {
+    /// Returns the parent as the status of this pass left it, in this version; none if the guest may answer otherwise
+    /// then, or if the cache does not show that version.
+    ///
+    /// The status was bound to the observed version, so nothing else of the parent has changed.
+    pub(super) fn parent_after_status(&self, version: ResourceVersion) -> Option<Object> {
+        if self.epoch.serving.plugin.manifest().reads_own_status {
+            return None;
+        }
+        let parent = self.registration.parent(self.id)?;
+        (parent.resource_version == version).then_some(parent)
     }
 }

@@ -32,8 +32,16 @@ const ROUNDS_MAX: u32 = 6;
 /// The end of a pass.
 pub(super) struct Reported {
     pub(super) next: Next,
-    /// True if the pass wrote something, tried to, or had to wait with it.
-    pub(super) wrote: bool,
+    pub(super) wrote: Wrote,
+}
+
+/// The writes of a pass, with those that it tried or had to wait with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Nothing,
+    /// Only a status, which the API server accepted as a whole.
+    Status,
+    More,
 }
 
 /// The operations of a round that were tried.
@@ -43,13 +51,6 @@ struct Tried {
     held_back: Option<HeldBack>,
     /// True if an earlier plan of the round changed children.
     wrote: bool,
-}
-
-impl Reported {
-    /// Returns true if a pass with the same inputs would end the same way and write nothing.
-    const fn is_repeatable(&self) -> bool {
-        !self.wrote && matches!(self.next, Next::Settled | Next::RequeueAfter(_))
-    }
 }
 
 impl<'a> Pass<'a, Planned> {
@@ -117,14 +118,22 @@ impl Pass<'_, Applied> {
         let findings = Findings::of(&context.plugin, Some(parent), end);
         let waits = findings.waits();
         let reported = write(context, &mut target, parent, findings, fresh).await;
-        if let (Some(inputs), Some(reads)) = (inputs, reads)
-            && reported.is_repeatable()
+        let Reported { next, wrote } = reported;
+        // A pass for this parent, with the same other inputs, would end the same way and write nothing.
+        let parent = match wrote {
+            Wrote::Nothing => Some(entered.observation.parent),
+            Wrote::Status => pass.parent_after_status(target.resource_version()),
+            Wrote::More => None,
+        };
+        if let (Some(mut inputs), Some(reads), Some(parent)) = (inputs, reads, parent)
+            && matches!(next, Next::Settled | Next::RequeueAfter(_))
             && !waits
         {
-            let next = reported.next.clone();
-            pass.epoch.memory.remember(pass.id, inputs, &reads, next);
+            inputs.parent(entered.phase, &parent);
+            let memory = &pass.epoch.memory;
+            memory.remember(pass.id, inputs, &reads, next.clone());
         }
-        ControlFlow::Break(reported.next)
+        ControlFlow::Break(next)
     }
 }
 
@@ -225,8 +234,9 @@ pub(super) async fn write(
     fresh: bool,
 ) -> Reported {
     let mut conclusion = findings.conclude();
+    let before = if fresh { Wrote::More } else { Wrote::Nothing };
     let Some(first) = &conclusion.status else {
-        let (next, wrote) = (conclusion.next, fresh);
+        let (next, wrote) = (conclusion.next, before);
         return Reported { next, wrote };
     };
     let (synced, reason) = (&first.synced, &first.synced.reason);
@@ -259,14 +269,19 @@ pub(super) async fn write(
         findings.add(finding);
         conclusion = findings.conclude();
         if failed {
-            let (next, wrote) = (conclusion.next, true);
+            let (next, wrote) = (conclusion.next, Wrote::More);
             return Reported { next, wrote };
         }
     }
     record_events(context, parent, findings.events(), fresh || written);
+    let wrote = match (refused, written) {
+        (true, _) => Wrote::More,
+        (false, true) if !fresh => Wrote::Status,
+        (false, _) => before,
+    };
     Reported {
         next: conclusion.next,
-        wrote: fresh || written || refused,
+        wrote,
     }
 }
 

@@ -1,5 +1,10 @@
 //! Real passes that are skipped because they would do nothing.
 
+use std::{
+    fs::{self, File},
+    time::SystemTime,
+};
+
 use futures::FutureExt;
 use innkeeper_sandbox::testing::Description;
 
@@ -84,6 +89,100 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
     let skipped = reconciler.passes_skipped();
     reconciler.pass(&parent("a"), Attempt::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);
+}
+
+#[tokio::test]
+async fn a_pass_that_ends_with_its_own_status_is_not_repeated() {
+    let guests = [(false, 1), (true, 0)];
+    for (reads_own_status, skipped) in guests {
+        let description = Description {
+            reads_own_status,
+            ..Description::default()
+        };
+        let guest = saying("hello").describing(description);
+        let (world, reconciler) = applied("web", serving_of(guest)).await;
+        let before = reconciler.passes_skipped();
+        let id = parent("a");
+        let pass = || reconciler.pass(&id, Attempt::default());
+        pass().await;
+        assert_eq!(reconciler.passes_skipped() - before, skipped);
+
+        world.put_parent("a", 2);
+        let seen = || {
+            let parent = reconciler.registration().parent(&id);
+            parent.is_some_and(|parent| parent.json.contains("\"size\":2"))
+        };
+        world.drive(&reconciler, "changed", |_| seen()).await;
+        let before = reconciler.passes_skipped();
+        pass().await;
+        assert_eq!(reconciler.passes_skipped(), before + skipped);
+    }
+}
+
+#[tokio::test]
+async fn a_skipped_pass_counts_in_the_rollout_analysis() {
+    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
+    until_skipped(&world, &reconciler).await;
+    reconciler.restart_analysis();
+    let skipped = reconciler.passes_skipped();
+    reconciler.pass(&parent("a"), Attempt::default()).await;
+    assert_eq!(reconciler.passes_skipped(), skipped + 1);
+    let analysis = reconciler.analysis();
+    assert_eq!((analysis.well(), analysis.pending()), (1, 0));
+}
+
+/// Starts the plugin, and returns true if the first pass of the parent is skipped.
+async fn begins_with_a_skip(world: &World, serving: Serving) -> bool {
+    let reconciler = world.reconciler("web", serving);
+    let triggers = timeout(PATIENCE, reconciler.registration().triggers(99)).await;
+    assert_eq!(triggers.unwrap()[0].0, parent("a"));
+    let passes = async {
+        while let Next::Parked(_) = reconciler.pass(&parent("a"), Attempt::default()).await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, passes).await.unwrap();
+    reconciler.passes_skipped() == 1
+}
+
+#[tokio::test]
+async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::start().await;
+    let files = PassFiles::open(directory.path()).unwrap();
+    Arc::get_mut(&mut world.shared).unwrap().pass_files = Some(files);
+    let serving = || serving_of(reading());
+    let (world, reconciler) = applied_in(world, "web", serving()).await;
+    until_skipped(&world, &reconciler).await;
+    reconciler.pass_file().unwrap().write().unwrap();
+    assert!(reconciler.pass_file().is_none(), "nothing has changed");
+    drop(reconciler);
+
+    assert!(begins_with_a_skip(&world, serving()).await);
+    // Grants, limits and accounts are no inputs, but they decide on the result.
+    let user = Some("somebody".to_owned());
+    assert!(!begins_with_a_skip(&world, serving().acting_as(user)).await);
+    assert!(!begins_with_a_skip(&world, serving_of(reading().with_pages(3))).await);
+
+    let file = directory.path().join("passes/web_Web.example.com.json");
+    let text = fs::read_to_string(&file).unwrap();
+    for damaged in [
+        "",
+        &text[..text.len() - 9],
+        &text.replace("\"key\":\"", "\"key\":\"x"),
+    ] {
+        fs::write(&file, damaged).unwrap();
+        assert!(!begins_with_a_skip(&world, serving()).await, "{damaged}");
+    }
+    fs::write(&file, &text).unwrap();
+    assert!(begins_with_a_skip(&world, serving()).await);
+    world.server.put("pods", "a", "pod", json!({"spec": {}}));
+    assert!(!begins_with_a_skip(&world, serving()).await);
+
+    let long_ago = SystemTime::now() - Duration::from_hours(31 * 24);
+    File::open(&file).unwrap().set_modified(long_ago).unwrap();
+    PassFiles::open(directory.path()).unwrap();
+    assert!(!file.exists());
 }
 
 #[tokio::test]
