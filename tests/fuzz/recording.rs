@@ -1,11 +1,8 @@
 //! A recording of a call, and the YAML files beside which `render` reads it.
 
-use std::sync::Arc;
-
-use innkeeper_model::{Gvk, ListSelector, ObjectRef, ReadKey, Reads as _, yaml};
+use innkeeper_model::{ReadKey, Reads as _, yaml};
 use innkeeper_sandbox::Recording;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::run::run;
 
@@ -49,7 +46,7 @@ struct Stored {
 
 #[derive(Deserialize)]
 struct StoredRead {
-    read: Value,
+    read: ReadKey,
 }
 
 /// Makes every recorded read, and returns their number.
@@ -57,30 +54,11 @@ fn check_reads(recording: &Recording, input: &[u8]) -> usize {
     let stored: Stored = serde_json::from_slice(input).unwrap();
     let mut reads = recording.reads();
     for StoredRead { read } in stored.reads.iter().take(1000) {
-        match key(read) {
-            ReadKey::Get(reference) => drop(reads.get(&reference)),
-            ReadKey::List(selector) => drop(reads.list(&selector)),
+        match read {
+            ReadKey::Get(reference) => drop(reads.get(reference)),
+            ReadKey::List(selector) => drop(reads.list(selector)),
         }
     }
     assert_eq!(reads.unknown(), []);
     stored.reads.len()
-}
-
-fn key(read: &Value) -> ReadKey {
-    let text = |field: &str| read[field].as_str().map(Arc::from);
-    let version = read["apiVersion"].as_str().unwrap();
-    let kind = Gvk::parse(version, read["kind"].as_str().unwrap()).unwrap();
-    let namespace = text("namespace");
-    match text("name") {
-        Some(name) => ReadKey::Get(ObjectRef {
-            kind,
-            namespace,
-            name,
-        }),
-        None => ReadKey::List(ListSelector {
-            kind,
-            namespace,
-            label_selector: text("labelSelector"),
-        }),
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::Gvk;
 
 /// A reference to one object to read.
@@ -27,12 +29,79 @@ pub struct ListSelector {
 }
 
 /// One read that a pass made. A later change to its result queues the parent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Its JSON form has a `verb`, the fields of the kind, and `null` for what is not given.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "ReadText", from = "ReadText")]
 pub enum ReadKey {
     /// One object.
     Get(ObjectRef),
     /// A list.
     List(ListSelector),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(
+    tag = "verb",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+enum ReadText {
+    Get {
+        #[serde(flatten)]
+        kind: Gvk,
+        namespace: Option<String>,
+        name: String,
+    },
+    List {
+        #[serde(flatten)]
+        kind: Gvk,
+        namespace: Option<String>,
+        label_selector: Option<String>,
+    },
+}
+
+impl From<ReadKey> for ReadText {
+    fn from(key: ReadKey) -> Self {
+        let owned = |text: Option<Arc<str>>| text.as_deref().map(str::to_owned);
+        match key {
+            ReadKey::Get(read) => Self::Get {
+                kind: read.kind,
+                namespace: owned(read.namespace),
+                name: (*read.name).to_owned(),
+            },
+            ReadKey::List(read) => Self::List {
+                kind: read.kind,
+                namespace: owned(read.namespace),
+                label_selector: owned(read.label_selector),
+            },
+        }
+    }
+}
+
+impl From<ReadText> for ReadKey {
+    fn from(text: ReadText) -> Self {
+        match text {
+            ReadText::Get {
+                kind,
+                namespace,
+                name,
+            } => Self::Get(ObjectRef {
+                kind,
+                namespace: namespace.map(Arc::from),
+                name: name.into(),
+            }),
+            ReadText::List {
+                kind,
+                namespace,
+                label_selector,
+            } => Self::List(ListSelector {
+                kind,
+                namespace: namespace.map(Arc::from),
+                label_selector: label_selector.map(Arc::from),
+            }),
+        }
+    }
 }
 
 /// The reason why a read has no answer.

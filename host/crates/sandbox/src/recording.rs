@@ -12,10 +12,7 @@ use innkeeper_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{
-    Context, Job, ObservedChild, Plugin,
-    said::{Said, SaidRead},
-};
+use super::{Context, Job, ObservedChild, Plugin, said::Said};
 
 /// A call as text.
 ///
@@ -59,7 +56,7 @@ struct RecordedChild {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct RecordedRead {
-    read: SaidRead,
+    read: ReadKey,
     answer: ReadAnswer,
 }
 
@@ -130,7 +127,7 @@ impl Recorder {
             children: self.children.iter().map(child).collect(),
             reads: reads
                 .map(|(key, answer)| RecordedRead {
-                    read: key.into(),
+                    read: key.clone(),
                     answer: answer.into(),
                 })
                 .collect(),
@@ -192,7 +189,7 @@ impl Recording {
 /// Answers reads from a recording.
 #[derive(Debug)]
 pub struct RecordedReads {
-    answers: BTreeMap<SaidRead, ReadAnswer>,
+    answers: BTreeMap<ReadKey, ReadAnswer>,
     unknown: Vec<ReadKey>,
 }
 
@@ -203,7 +200,7 @@ impl RecordedReads {
     }
 
     fn ask(&mut self, key: ReadKey) -> ReadAnswer {
-        if let Some(answer) = self.answers.get(&SaidRead::from(&key)) {
+        if let Some(answer) = self.answers.get(&key) {
             return answer.clone();
         }
         if !self.unknown.contains(&key) {

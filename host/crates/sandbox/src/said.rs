@@ -1,12 +1,10 @@
 //! The end of a call as JSON, for the output of `render` and for recordings.
 
-use std::sync::Arc;
-
 use innkeeper_model::{
-    ApplyPolicy, Child, Generated, Gvk, Outcome, ReadKey, Readiness, RemovalPolicy, Report, reason,
+    ApplyPolicy, Child, Generated, Outcome, ReadKey, Readiness, RemovalPolicy, Report, reason,
 };
 use innkeeper_plan as plan;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::End;
@@ -109,48 +107,8 @@ fn as_stated<S: Serializer>(children: &[Child], serializer: S) -> Result<S::Ok, 
     }))
 }
 
-/// A read as text: in the output of `render` and in recordings.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(
-    tag = "verb",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
-pub(super) enum SaidRead {
-    Get {
-        #[serde(flatten)]
-        kind: Gvk,
-        namespace: Option<String>,
-        name: String,
-    },
-    List {
-        #[serde(flatten)]
-        kind: Gvk,
-        namespace: Option<String>,
-        label_selector: Option<String>,
-    },
-}
-
-impl From<&ReadKey> for SaidRead {
-    fn from(key: &ReadKey) -> Self {
-        let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        match key {
-            ReadKey::Get(read) => Self::Get {
-                kind: read.kind.clone(),
-                namespace: owned(&read.namespace),
-                name: (*read.name).to_owned(),
-            },
-            ReadKey::List(read) => Self::List {
-                kind: read.kind.clone(),
-                namespace: owned(&read.namespace),
-                label_selector: owned(&read.label_selector),
-            },
-        }
-    }
-}
-
 /// Returns a read as JSON.
 pub fn read_to_json(key: &ReadKey) -> Value {
     // Infallible: its keys are texts.
-    serde_json::to_value(SaidRead::from(key)).unwrap_or_default()
+    serde_json::to_value(key).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_model::{Digest, GroupKind, Gvk, ListSelector, ObjectId, ObjectRef, ReadKey};
+use innkeeper_model::{Digest, GroupKind, ObjectId, ReadKey};
 use serde::{Deserialize, Serialize};
 
 use super::{Next, Remembered};
@@ -17,23 +17,7 @@ pub(crate) struct KeptPass {
     key: String,
     /// The time to the next pass; none: only with a change.
     requeue_after_ms: Option<u64>,
-    reads: Vec<KeptRead>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct KeptRead {
-    kind: Gvk,
-    namespace: Option<String>,
-    #[serde(flatten)]
-    choice: KeptChoice,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum KeptChoice {
-    Get(String),
-    List(Option<String>),
+    reads: Vec<ReadKey>,
 }
 
 impl KeptPass {
@@ -45,11 +29,11 @@ impl KeptPass {
             _ => return None,
         };
         Some(Self {
-            namespace: owned(parent.namespace.as_ref()),
+            namespace: parent.namespace.as_deref().map(str::to_owned),
             name: parent.name.to_string(),
             key: innkeeper_model::hex(&pass.key),
             requeue_after_ms,
-            reads: pass.reads.iter().map(KeptRead::of).collect(),
+            reads: pass.reads.to_vec(),
         })
     }
 
@@ -59,7 +43,7 @@ impl KeptPass {
         let pass = Remembered {
             key: *Digest::from_hex(&self.key)?.as_bytes(),
             next: self.requeue_after_ms.map_or(Next::Settled, after),
-            reads: self.reads.into_iter().map(KeptRead::key).collect(),
+            reads: self.reads.into(),
         };
         let parent = ObjectId {
             kind: kind.clone(),
@@ -68,54 +52,4 @@ impl KeptPass {
         };
         Some((parent, pass))
     }
-}
-
-impl KeptRead {
-    fn of(key: &ReadKey) -> Self {
-        let (kind, namespace, choice) = match key {
-            ReadKey::Get(ObjectRef {
-                kind,
-                namespace,
-                name,
-            }) => (kind, namespace, KeptChoice::Get(name.to_string())),
-            ReadKey::List(ListSelector {
-                kind,
-                namespace,
-                label_selector,
-            }) => {
-                let selector = owned(label_selector.as_ref());
-                (kind, namespace, KeptChoice::List(selector))
-            }
-        };
-        Self {
-            kind: kind.clone(),
-            namespace: owned(namespace.as_ref()),
-            choice,
-        }
-    }
-
-    fn key(self) -> ReadKey {
-        let Self {
-            kind,
-            namespace,
-            choice,
-        } = self;
-        let namespace = namespace.map(Arc::from);
-        match choice {
-            KeptChoice::Get(name) => ReadKey::Get(ObjectRef {
-                kind,
-                namespace,
-                name: name.into(),
-            }),
-            KeptChoice::List(selector) => ReadKey::List(ListSelector {
-                kind,
-                namespace,
-                label_selector: selector.map(Arc::from),
-            }),
-        }
-    }
-}
-
-fn owned(text: Option<&Arc<str>>) -> Option<String> {
-    text.map(|text| (**text).to_owned())
 }
