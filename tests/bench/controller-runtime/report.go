@@ -25,7 +25,9 @@ func (p *pool) setStatus(deployment *appsv1.Deployment, nodes []string) {
 	allReady := fmt.Sprintf("all %d replicas are ready", p.size)
 	p.setCondition("Available", seen.ReadyReplicas > 0, "Available", "Unavailable", ready)
 	isStale := seen.ObservedGeneration < deployment.Generation
-	if isStale || seen.UpdatedReplicas < p.size || seen.Replicas != p.size {
+	if isStale {
+		p.setCondition("Progressing", true, "Progressing", "", notSeen)
+	} else if seen.UpdatedReplicas < p.size || seen.Replicas != p.size {
 		message := fmt.Sprintf("%d of %d replicas are updated", seen.UpdatedReplicas, p.size)
 		p.setCondition("Progressing", true, "Progressing", "", message)
 	} else {
@@ -46,6 +48,10 @@ func (p *pool) setStatus(deployment *appsv1.Deployment, nodes []string) {
 		p.setCondition("Ready", false, "", "NotReady", ready)
 	}
 }
+
+// notSeen is the message of Progressing while no controller has seen the
+// Deployment.
+const notSeen = "waiting for the Deployment to be updated"
 
 const zeroRequested = "zero replicas are requested"
 

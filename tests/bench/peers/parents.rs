@@ -106,7 +106,11 @@ fn is_final(parent: &Memcached, contender: Contender) -> bool {
     Some(status.observed_generation) == generation
         && status.selector.contains(&parent.name_any())
         && says("Available", "False", "0 of 0 replicas are ready")
-        && says("Progressing", "True", "0 of 0 replicas are updated")
+        && says(
+            "Progressing",
+            "True",
+            "waiting for the Deployment to be updated",
+        )
         && says("Degraded", "False", "all 0 replicas are ready")
         && says("Ready", "False", "zero replicas are requested")
         && (contender != Contender::Innkeeper || says("Synced", "True", ""))

@@ -26,6 +26,8 @@ use crate::api::{Memcached, MemcachedStatus};
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The label selector of the operator's own objects.
 pub(super) const OURS: &str = "app.kubernetes.io/managed-by=memcached-operator";
+/// The message of the condition `Progressing` while no controller has seen the Deployment.
+pub(super) const NOT_SEEN: &str = "waiting for the Deployment to be updated";
 pub(super) const ZERO_REQUESTED: &str = "zero replicas are requested";
 const PORT: &str = "memcached";
 const USER: i64 = 11211;
@@ -279,7 +281,9 @@ impl Counts {
         };
         let some_updated = format!("{updated} of {wanted} replicas are updated");
         let all_updated = format!("all {wanted} replicas are updated");
-        let progressing = if is_stale || updated < wanted || replicas != wanted {
+        let progressing = if is_stale {
+            (true, "Progressing", NOT_SEEN)
+        } else if updated < wanted || replicas != wanted {
             (true, "Progressing", &*some_updated)
         } else {
             (false, "ProgressingComplete", &*all_updated)
