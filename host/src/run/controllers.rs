@@ -9,7 +9,7 @@ use futures::{
 use innkeeper_model::Limits;
 use innkeeper_plugin_controller::{self as plugins, Served};
 use innkeeper_reconcile::{
-    PassFile, Reconciler, Shared,
+    Reconciler, Shared,
     controller::{self, Bounds},
 };
 use tokio::{
@@ -96,14 +96,13 @@ async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
 }
 
 async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
-    let files: Vec<PassFile> = reconcilers
-        .iter()
-        .filter_map(|reconciler| reconciler.pass_file())
-        .collect();
-    if files.is_empty() {
-        return;
-    }
-    let write = move || files.iter().try_for_each(PassFile::write);
+    let reconcilers = reconcilers.to_vec();
+    let write = move || {
+        let mut files = reconcilers
+            .iter()
+            .filter_map(|reconciler| reconciler.pass_file());
+        files.try_for_each(|file| file.write())
+    };
     if let Ok(Err(error)) = spawn_blocking(write).await {
         warn!(%error, "failed to keep the memory of passes in the cache directory: the next start calls the guests for all parents");
     }

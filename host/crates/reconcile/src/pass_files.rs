@@ -11,10 +11,11 @@ use std::{
     io::{self, BufWriter, Read as _, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use innkeeper_model::{Digest, Digester, Gvk, ObjectId, PluginName};
+use innkeeper_model::{Digest, Gvk, ObjectId, PluginName};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
@@ -34,6 +35,10 @@ const BYTES_MAX: u64 = 256 << 20;
 /// guests once more.
 const UNUSED_MAX: Duration = Duration::from_hours(30 * 24);
 
+/// The part of the program that tells builds apart: the notes after its headers have the build ID, which the linker computes
+/// from everything else. The whole program would take as long to read as the passes of a thousand parents.
+const HEAD_BYTES: u64 = 64 * 1024;
+
 /// The files with the memory of passes, one for each plugin and kind of parents.
 pub struct PassFiles {
     directory: PathBuf,
@@ -50,18 +55,13 @@ impl PassFiles {
             .mode(0o700)
             .create(&directory)?;
         remove_old(&directory)?;
-        let mut build = Digester::default();
-        let mut program = File::open("/proc/self/exe")?;
-        let mut piece = vec![0; 64 * 1024];
-        loop {
-            match program.read(&mut piece)? {
-                0 => break,
-                len => build.update(&piece[..len]),
-            }
-        }
+        let mut head = Vec::new();
+        let program = File::open("/proc/self/exe")?;
+        let len = program.metadata()?.len();
+        program.take(HEAD_BYTES).read_to_end(&mut head)?;
         Ok(Self {
             directory,
-            build: build.finish(),
+            build: Digest::of_parts([&head[..], &len.to_be_bytes()[..]]),
         })
     }
 
@@ -100,6 +100,7 @@ impl PassFiles {
         passes: Vec<KeptPass>,
     ) -> PassFile {
         PassFile {
+            directory: self.directory.clone(),
             path: self.path(plugin, parent),
             contents: Contents {
                 belongs_to: self.belongs_to(plugin, parent, serving),
@@ -135,6 +136,7 @@ impl PassFiles {
 
 /// A file with the memory of passes that has to be written.
 pub struct PassFile {
+    directory: PathBuf,
     path: PathBuf,
     contents: Contents,
 }
@@ -148,8 +150,7 @@ struct Contents {
 impl PassFile {
     /// Writes the file as a whole. Blocks.
     pub fn write(&self) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = BufWriter::new(NamedTempFile::new_in(directory)?);
+        let mut file = BufWriter::new(NamedTempFile::new_in(&self.directory)?);
         serde_json::to_writer(&mut file, &self.contents)?;
         file.flush()?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -172,7 +173,15 @@ fn remove_old(directory: &Path) -> io::Result<()> {
 }
 
 fn mark_used(path: &Path) {
-    let marked = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    let marked = File::open(path).and_then(|file| Ok(futimens(file, &times)?));
     if let Err(error) = marked {
         debug!(%error, path = %path.display(), "failed to mark the memory of passes as used");
     }

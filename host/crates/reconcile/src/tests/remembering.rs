@@ -1,9 +1,6 @@
 //! Real passes that are skipped because they would do nothing.
 
-use std::{
-    fs::{self, File},
-    time::SystemTime,
-};
+use std::fs::{self, File};
 
 use futures::FutureExt;
 use innkeeper_sandbox::testing::Description;
@@ -179,8 +176,10 @@ async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
     world.server.put("pods", "a", "pod", json!({"spec": {}}));
     assert!(!begins_with_a_skip(&world, serving()).await);
 
-    let long_ago = SystemTime::now() - Duration::from_hours(31 * 24);
-    File::open(&file).unwrap().set_modified(long_ago).unwrap();
+    let opened = File::open(&file).unwrap();
+    let now = opened.metadata().unwrap().modified().unwrap();
+    let long_ago = now - Duration::from_hours(31 * 24);
+    opened.set_modified(long_ago).unwrap();
     PassFiles::open(directory.path()).unwrap();
     assert!(!file.exists());
 }
