@@ -82,6 +82,8 @@ pub mod reason {
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
     /// The parent is outside the plugin's selection.
     pub const NOT_SELECTED: &str = "NotSelected";
+    /// The Plugin of the parent does not serve, so no pass keeps the parent's children as desired.
+    pub const PLUGIN_NOT_SERVING: &str = "PluginNotServing";
     /// An annotation on the parent pauses it.
     pub const PAUSED: &str = "Paused";
     /// A limit on answers, reads or output was exceeded.

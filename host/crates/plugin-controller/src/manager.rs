@@ -15,11 +15,13 @@ mod dry_run;
 mod leave;
 mod load;
 mod loading;
+mod missing;
 mod priority;
 mod report;
 mod resume;
 mod serve;
 mod state;
+mod unserved;
 mod warm;
 
 use std::{
@@ -189,6 +191,7 @@ impl Manager {
             match step {
                 NextStep::Load => {
                     if let Some(component) = self.loaded(declared, state, None) {
+        self.look_for_parents(state);
                         state.attempted(declared, component, Instant::now());
                     }
                 }
@@ -201,6 +204,7 @@ impl Manager {
                     if let Err(failure) = self.serve(declared, state, plugin, activation).await {
                         let refused = state.refused(failure);
                         state.refused.insert(revision, refused);
+        self.tell_parents(&declared, state).await;
                     }
                 }
                 NextStep::Resume(revision) => {
