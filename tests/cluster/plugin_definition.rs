@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use innkeeper_tests::{
+    Host,
     admin::{self, address, ask},
     eventually, manifest,
     user::Kind,
@@ -73,6 +74,14 @@ fn a_host_serves_no_plugins_with_an_older_definition() {
     });
 }
 
+#[track_caller]
+fn wait_logged(host: &Host, line: &str) {
+    eventually(&format!("the host logs {line}"), || {
+        let log = host.log().unwrap_or_default();
+        if log.contains(line) { Ok(()) } else { Err(log) }
+    });
+}
+
 /// Checks that a definition of parents that a user deletes is installed again, or missed.
 #[test]
 fn w9_a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_others() {
@@ -83,6 +92,7 @@ fn w9_a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_oth
     let site = PluginSite::new();
     let stage = &site.stage;
     let host = site.start();
+    wait_logged(&host, "serving no plugin yet: apply a Plugin");
     site.apply_as("cache", &json!({}));
     site.wait_conditions_of("cache", &host, &HEALTHY);
     stage.wait_served(&host, &[CRD]);
@@ -113,5 +123,7 @@ fn w9_a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_oth
         ready.contains("the cluster no longer serves cache.example.com/v1 Memcached"),
         "{ready}"
     );
+    // A host with a kubeconfig has no lease.
+    wait_logged(&host, "writing without a lease: a second host");
     Stage::stop(host);
 }
