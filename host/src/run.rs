@@ -73,6 +73,9 @@ use tasks::{LeaseKeeper, Tasks};
 /// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// The danger of a host without a lease: two of them would undo each other's writes for ever, and neither could tell.
+const WITHOUT_LEASE: &str = "writing without a lease: a second host for the same plugins would undo the writes of this one, and neither would notice; run one host only, or give --leader-elect to all of them";
+
 /// The failure to create the engine or the guest threads.
 const SANDBOX: &str = "failed to set up the sandbox";
 
@@ -83,6 +86,9 @@ const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     take_all_descriptors();
+    if !args.elects_leader() {
+        warn!("{WITHOUT_LEASE}");
+    }
     let status = Arc::new(StatusRegistry::default());
     let heartbeat = status.expect_heartbeat("runtime");
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_tests::{Host, Write, eventually, process::path_from_env, user::Kind};
+use innkeeper_tests::{
+    Host, Write, eventually, manifest::condition, process::path_from_env, user::Kind,
+};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -189,6 +191,27 @@ fn l1_an_annotation_releases_a_parent_that_its_guest_holds() {
     }
     let writes = lines(&case.writes_since(mark));
     assert!(!writes.iter().any(|line| line.contains("parent-goodbye")));
+}
+
+/// The API server takes no new object in a namespace that is being deleted, so the guest would wait for its child for ever.
+#[test]
+fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
+    let case = Case::start(&parent("goodbye"));
+    let namespace: Target<'_> = ("v1", "Namespace", &case.namespace);
+    case.stage.delete("", namespace);
+    let held = case.wait(|parent| is_synced(parent, "False", "NamespaceTerminating"));
+    assert_eq!(finalizers(&held), [FINALIZER]);
+    let synced = condition(&held, "Synced").unwrap();
+    let skip = "innkeeper.dev/skip-finalize";
+    assert!(synced.contains(skip), "{synced}");
+    let log = case.host.log().unwrap();
+    let is_it = |line: &str| line.contains("cannot be finalized") && line.contains(skip);
+    assert!(log.lines().any(is_it), "{log}");
+    case.merge(&json!({ "metadata": { "annotations": { skip: "true" } } }));
+    eventually("the namespace is deleted", || {
+        let found = case.stage.find("", namespace);
+        found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+    });
 }
 
 /// A host that does not serve the plugin also obeys the annotation. Otherwise the parent could

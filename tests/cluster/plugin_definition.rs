@@ -1,7 +1,8 @@
-//! The installed definition of the Plugin resource, and the Events about Plugins.
+//! The installed definitions of the Plugin resource and of parents, and the Events about Plugins.
 
 use anyhow::{Result, ensure};
 use innkeeper_tests::{
+    Host,
     admin::{self, address, ask},
     eventually, manifest,
     user::Kind,
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::wait_ready,
-    plugins::{HEALTHY, PluginSite},
+    plugins::{HEALTHY, PARENT, PluginSite},
+    stage::{Stage, is_synced},
+    suite::Target,
 };
 
 const EVENT: Kind<'static> = Kind {
@@ -69,4 +72,58 @@ fn a_host_serves_no_plugins_with_an_older_definition() {
         }
         Ok(())
     });
+}
+
+#[track_caller]
+fn wait_logged(host: &Host, line: &str) {
+    eventually(&format!("the host logs {line}"), || {
+        let log = host.log().unwrap_or_default();
+        if log.contains(line) { Ok(()) } else { Err(log) }
+    });
+}
+
+/// Checks that a definition of parents that a user deletes is installed again, or missed.
+#[test]
+fn w9_a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_others() {
+    const CRD: &str = "memcacheds.cache.example.com";
+    const DEFINITION: Target<'static> =
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD);
+
+    let site = PluginSite::new();
+    let stage = &site.stage;
+    let host = site.start();
+    wait_logged(&host, "serving no plugin yet: apply a Plugin");
+    site.apply_as("cache", &json!({}));
+    site.wait_conditions_of("cache", &host, &HEALTHY);
+    stage.wait_served(&host, &[CRD]);
+    let before = stage.get("", DEFINITION)["metadata"]["uid"].clone();
+    stage.delete("", DEFINITION);
+    stage.wait(&host, "", DEFINITION, |crd| {
+        let uid = &crd["metadata"]["uid"];
+        uid.is_string() && *uid != before
+    });
+    stage.wait_served(&host, &[CRD]);
+    site.wait_conditions_of("cache", &host, &HEALTHY);
+    let namespace = &site.namespace;
+    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&host, namespace, PARENT, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+
+    site.apply_as("cache", &json!({"crds": "Ignore"}));
+    site.wait_conditions_of("cache", &host, &HEALTHY);
+    stage.delete("", DEFINITION);
+    let missing = [
+        "Serving=False/ParentNotServed",
+        "Ready=False/ParentNotServed",
+    ];
+    let plugin = site.wait_conditions_of("cache", &host, &missing);
+    let ready = manifest::condition(&plugin, "Ready").unwrap();
+    assert!(
+        ready.contains("the cluster no longer serves cache.example.com/v1 Memcached"),
+        "{ready}"
+    );
+    // A host with a kubeconfig has no lease.
+    wait_logged(&host, "writing without a lease: a second host");
+    Stage::stop(host);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    stage::{Stage, lines},
+    stage::{Stage, is_synced, lines},
     suite::{Target, is_ready},
 };
 
@@ -37,7 +37,7 @@ pub(crate) fn cache_grants() -> Value {
 }
 const NAME: &str = "cache";
 const API: &str = "cache.example.com/v1";
-const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
+pub(crate) const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
@@ -63,7 +63,7 @@ impl PluginSite {
     }
 
     /// Starts the host and, after it, installs the definition of Plugins; memcached is in the source directory.
-    fn start(&self) -> Host {
+    pub(crate) fn start(&self) -> Host {
         let host = self.stage.host();
         self.define();
         self.put("memcached");
@@ -421,7 +421,7 @@ fn check_approval(site: &PluginSite, host: &Host) {
     site.wait_conditions(host, &HEALTHY);
 }
 
-/// Checks that nothing is written while a plugin is suspended, and that no edit is lost.
+/// Checks that nothing but its state is written while a plugin is suspended, and that no edit is lost.
 fn check_suspension(site: &PluginSite, host: &Host) {
     let PluginSite {
         stage, namespace, ..
@@ -435,11 +435,26 @@ fn check_suspension(site: &PluginSite, host: &Host) {
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 1}}));
     stage.settle(Duration::from_secs(2));
     let mut written = lines(&stage.writes_since(mark));
-    // The counts of its parents may still follow.
-    written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
+    // The counts of its parents may still follow, and the parents may say already that it does not serve.
+    written.retain(|line| !line.contains("/status"));
     assert_eq!(written, Vec::<String>::new());
+    let parent = stage.wait(host, namespace, PARENT, |parent| {
+        is_synced(parent, "Unknown", "PluginNotServing")
+    });
+    let synced = condition(&parent, "Synced").unwrap();
+    assert!(
+        synced.contains(
+            "Plugin cache does not serve: its condition Serving is False with the reason Suspended"
+        ),
+        "{synced}"
+    );
+    // Longer than the interval between two looks at the parents.
+    stage.settle(Duration::from_secs(12));
     site.apply(&json!({"config": another_image(), "suspend": false}));
     site.wait_conditions(host, &HEALTHY);
+    stage.wait(host, namespace, PARENT, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
     stage.wait(host, namespace, DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 1
     });

@@ -159,6 +159,24 @@ fn the_compiler_ends_when_its_code_is_too_large() {
 }
 
 #[test]
+fn the_compiler_tells_a_full_disk_from_a_bad_component() {
+    let bytes = fs::read(guest("garbage")).unwrap();
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = Command::new(host());
+    command
+        .args(["compile", MEMORY, CPU, CODE])
+        .stdin(Stdio::piped())
+        .stdout(full)
+        .stderr(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    process.stdin.take().unwrap().write_all(&bytes).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(4));
+}
+
+#[test]
 fn the_compiler_reports_why_it_refuses_a_component() {
     let output = compile(b"no component", [MEMORY, CPU, CODE]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");

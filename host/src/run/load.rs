@@ -144,7 +144,12 @@ mod tests {
             plugin: PluginName::new("a").unwrap(),
             missing: Vec::new(),
         };
-        let full = || load(artifact::Error::Keep(io::ErrorKind::StorageFull.into()));
+        let full = || {
+            load(artifact::Error::Keep {
+                path: "/var/cache".to_owned(),
+                source: io::ErrorKind::StorageFull.into(),
+            })
+        };
         for (errors, exit) in [
             (vec![missing()], Exit::Usage),
             (vec![missing(), taken()], Exit::Usage),

@@ -155,6 +155,8 @@ async fn manage(
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
         status.is_active(name) || !manager.may_be_own(name)
     }));
+    let noticing = Arc::clone(&manager);
+    let mut noticing = Box::pin(noticing.notice_absence());
     let mut checking = Box::pin(status.definition.run(&shared.cluster));
     let mut serving: JoinSet<Result<(), Failure>> = JoinSet::new();
     loop {
@@ -164,6 +166,7 @@ async fn manage(
             ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
             never = &mut checking => match never {},
+            never = &mut noticing => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
                 // Only now: the plugin's own registrations keep the same watches alive.
@@ -178,6 +181,7 @@ async fn manage(
     drop(managing);
     drop(orphans);
     drop(checking);
+    drop(noticing);
     drop(manager);
     while let Some(ended) = serving.join_next().await {
         joined(ended)?;

@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
-use innkeeper_model::{Retry, causes, reason};
+use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Object, Retry, causes, error_chain, reason};
 use innkeeper_plan::WriteFailure;
 use kube::core::Status;
 
@@ -218,8 +218,24 @@ impl Error {
         )
     }
 
+    /// Returns true if the write keeps a parent from its deletion: its guest wants a child that can never be created.
+    pub fn holds(&self, parent: &Object) -> bool {
+        parent.is_deleting() && self.kind == ErrorKind::NamespaceTerminating
+    }
+
     /// Converts to the failure that the conclusion of a plan takes.
     pub fn failure(&self) -> WriteFailure {
+        let message = error_chain(self).to_string();
+        if self.kind == ErrorKind::NamespaceTerminating {
+            return WriteFailure {
+                reason: reason::NAMESPACE_TERMINATING,
+                message: format!(
+                    "annotate the parent with {ANNOTATION_SKIP_FINALIZE}: \"true\" to delete it without the cleanup of its plugin, which waits for a child: {message}"
+                ),
+                // Until the annotation is there, the guest is asked again.
+                retry: Retry::Backoff,
+            };
+        }
         let reason = match self.kind {
             ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => {
                 reason::CHILD_REJECTED
@@ -229,7 +245,7 @@ impl Error {
         };
         WriteFailure {
             reason,
-            message: innkeeper_model::error_chain(self).to_string(),
+            message,
             retry: self.retry(),
         }
     }

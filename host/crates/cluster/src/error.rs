@@ -26,6 +26,19 @@ pub enum Error {
         #[source]
         source: WireFailure,
     },
+    /// The account of the host lacks a permission.
+    #[error(
+        "failed to read {kind} {name}: the host is not allowed to, apply the roles of its chart, and those of the plugin that `innkeeper manifests` prints"
+    )]
+    Forbidden {
+        /// The kind.
+        kind: Gvk,
+        /// The object's name.
+        name: String,
+        /// The failed request.
+        #[source]
+        source: WireFailure,
+    },
     /// Objects cannot be listed.
     #[error("failed to list {kind}")]
     List {
@@ -44,8 +57,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error of a failed read of an object.
+    pub(super) fn of_read(kind: &Gvk, name: &str, source: WireFailure) -> Self {
+        let (kind, name) = (kind.clone(), name.to_owned());
+        match source {
+            WireFailure::Status { code: 403, .. } => Self::Forbidden { kind, name, source },
+            source => Self::Read { kind, name, source },
+        }
+    }
+
     /// Returns true if the API server denied the host the permission.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Read { source, .. } | Self::List { source, .. } if source.is_forbidden())
+        match self {
+            Self::Forbidden { .. } => true,
+            Self::Read { source, .. } | Self::List { source, .. } => source.is_forbidden(),
+            _ => false,
+        }
     }
 }

@@ -43,11 +43,8 @@ impl LeaseReader {
     pub async fn read(&self) -> Result<Option<Lease>, Error> {
         let (namespace, name) = (Some(&*self.namespace), &*self.name);
         let lease = self.wire.object(&self.resource, namespace, name, parse);
-        lease.await.map_err(|source| Error::Read {
-            kind: self.resource.kind.clone(),
-            name: name.to_owned(),
-            source,
-        })
+        let lease = lease.await;
+        lease.map_err(|source| Error::of_read(&self.resource.kind, name, source))
     }
 }
 

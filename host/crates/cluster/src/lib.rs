@@ -190,11 +190,7 @@ impl Cluster {
         };
         let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
         let found = self.0.wire.object(&served, namespace, name, parse).await;
-        found.map_err(|source| Error::Read {
-            kind: kind.clone(),
-            name: name.to_owned(),
-            source,
-        })
+        found.map_err(|source| Error::of_read(kind, name, source))
     }
 
     /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not

@@ -769,9 +769,18 @@ async fn live_reads_show_the_whole_object_and_report_failures() {
     assert_eq!(found.resource_version, ResourceVersion(5));
     let found = world.live_get(async { next().await.refuse(404, "").await });
     assert!(found.await.unwrap().is_none());
-    let found = world.live_get(async { next().await.refuse(403, "").await });
-    let error = found.await.unwrap_err().to_string();
-    assert_eq!(error, "failed to read v1 Service x");
+    for (code, expected) in [
+        (500, "failed to read v1 Service x"),
+        (
+            403,
+            "failed to read v1 Service x: the host is not allowed to, apply the roles of its chart, and those of the plugin that `innkeeper manifests` prints",
+        ),
+    ] {
+        let found = world.live_get(async { next().await.refuse(code, "").await });
+        let error = found.await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.is_forbidden(), code == 403);
+    }
     let unknown = Gvk::new("g", "v1", "Unknown");
     let failed = world
         .cluster

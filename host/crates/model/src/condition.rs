@@ -66,6 +66,8 @@ pub mod reason {
     pub const CHILD_DELETING: &str = "ChildDeleting";
     /// The cluster does not serve an optional kind; everything else is applied.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
+    /// The parent cannot be finalized, because its namespace is being deleted and nothing can be created there.
+    pub const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
     /// A write failed; the host retries it.
     pub const APPLY_FAILED: &str = "ApplyFailed";
     /// The API server rejected the guest's status.
@@ -80,6 +82,8 @@ pub mod reason {
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
     /// The parent is outside the plugin's selection.
     pub const NOT_SELECTED: &str = "NotSelected";
+    /// The Plugin of the parent does not serve, so no pass keeps the parent's children as desired.
+    pub const PLUGIN_NOT_SERVING: &str = "PluginNotServing";
     /// An annotation on the parent pauses it.
     pub const PAUSED: &str = "Paused";
     /// A limit on answers, reads or output was exceeded.

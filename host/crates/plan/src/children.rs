@@ -149,9 +149,8 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        return none(Progress::NotOwned {
-            unproven: ownership::is_unproven(object),
-        });
+        let owner = ownership::foreign_owner(object, context.parent);
+        return none(Progress::NotOwned(owner));
     }
     if !(granted && asked) {
         return none(Progress::Adoptable { granted });
@@ -236,7 +235,7 @@ fn prunes(
     let blocks = |child: &PlannedChild| {
         matches!(
             child.progress,
-            Progress::NotOwned { .. }
+            Progress::NotOwned(_)
                 | Progress::Adoptable { .. }
                 | Progress::NotAllowed { .. }
                 | Progress::NotServed { required: true }

@@ -7,7 +7,7 @@ use innkeeper_model::{
     ObjectId, Operation, Retry, reason,
 };
 
-use super::{Plan, PlannedChild, Progress, readiness, text::first_of};
+use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness, text::first_of};
 
 /// The number of children that a condition names: as many as fit on a screen with their kinds and namespaces.
 const NAMED_MAX: usize = 5;
@@ -114,18 +114,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
 fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     let id = &child.id;
     let (reason, message) = match &child.progress {
-        Progress::NotOwned { unproven: false } => (
-            reason::CHILD_NOT_OWNED,
-            format!(
-                "{id} exists and does not belong to this parent: delete it, or give the child another name"
-            ),
-        ),
-        Progress::NotOwned { unproven: true } => (
-            reason::CHILD_NOT_OWNED,
-            format!(
-                "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: remove the annotation and adopt the object, which may be retained data from before a change of the hash key, or delete it"
-            ),
-        ),
+        Progress::NotOwned(owner) => (reason::CHILD_NOT_OWNED, not_owned(id, owner)),
         Progress::NotAllowed { rule } => (
             reason::CHILD_FORBIDDEN,
             format!("{id} exists and cannot be adopted, change it or the grants: {rule}"),
@@ -137,6 +126,30 @@ fn refused(child: &PlannedChild) -> Option<WriteFailure> {
         message,
         retry: Retry::Backoff,
     })
+}
+
+/// Names the owner of an object that has the name of a child, and the remedy.
+fn not_owned(id: &ObjectId, owner: &ForeignOwner) -> String {
+    let adopt = format!(
+        "adopt it with {ANNOTATION_ADOPT}: \"true\" on this parent and a grant of the kind with adopt: true"
+    );
+    match owner {
+        ForeignOwner::None => format!(
+            "{id} exists without an owner: delete it, give the child another name, or {adopt}"
+        ),
+        ForeignOwner::Controller(owner) => format!(
+            "{id} exists and belongs to {owner}: delete it, give the child another name, or take it from its owner and {adopt}"
+        ),
+        ForeignOwner::FormerParent => format!(
+            "{id} belongs to a former object of this parent's kind and name, and waits for the garbage collector: the child is created when it is gone"
+        ),
+        ForeignOwner::Retained(parent) => format!(
+            "{id} exists and is retained for {parent}: give the child another name, or remove its annotation {ANNOTATION_RETAINED_FOR} and {adopt}"
+        ),
+        ForeignOwner::Unproven => format!(
+            "{id} exists, and its annotation {ANNOTATION_RETAINED_FOR} was not made by this host for this object: delete it, or, as it may be retained data from before a change of the hash key, remove the annotation and {adopt}"
+        ),
+    }
 }
 
 /// Returns one failure for all children to adopt: the user should see all of them before agreeing.

@@ -150,10 +150,7 @@ pub enum Progress {
         required: bool,
     },
     /// An object of its name exists and does not belong to the parent.
-    NotOwned {
-        /// True if it is marked as retained without the host's proof.
-        unproven: bool,
-    },
+    NotOwned(ForeignOwner),
     /// An object of its name exists without an owner; adoption needs both the parent's annotation and a grant, and only
     /// one of them exists.
     Adoptable {
@@ -165,6 +162,21 @@ pub enum Progress {
         /// The rule that the object breaks.
         rule: String,
     },
+}
+
+/// The owner of an object that does not belong to the parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignOwner {
+    /// No controller owns the object.
+    None,
+    /// A controller, by kind and name.
+    Controller(String),
+    /// An earlier object of the parent's kind and name, which no longer exists: the garbage collector deletes the object.
+    FormerParent,
+    /// The object is retained for this parent.
+    Retained(String),
+    /// The object is marked as retained without the host's proof.
+    Unproven,
 }
 
 /// Plans an answer.

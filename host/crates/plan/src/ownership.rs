@@ -4,7 +4,7 @@ use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Context;
+use super::{Context, ForeignOwner};
 
 /// The owner of an existing object, as seen from a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,10 +36,26 @@ pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
-/// Returns true if an object without a controller is marked as retained without the host's proof.
-pub(super) fn is_unproven(object: &Object) -> bool {
-    let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
-    marked && object.controller.is_none() && object.retained_for.is_none()
+/// Returns the owner of an object that does not belong to the parent.
+pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
+    let Some(controller) = &object.controller else {
+        let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+        return match &object.retained_for {
+            Some(parent) => ForeignOwner::Retained(parent.to_string()),
+            None if marked => ForeignOwner::Unproven,
+            None => ForeignOwner::None,
+        };
+    };
+    let mut owners = owners(object).into_iter();
+    let reference = owners.find(|owner| owner["uid"] == *controller.0);
+    let reference = reference.unwrap_or_default();
+    let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
+    let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if (group, &*kind, &*name) == (&*parent.kind.group, &*parent.kind.kind, &*parent.name) {
+        return ForeignOwner::FormerParent;
+    }
+    ForeignOwner::Controller(format!("{api_version} {kind} {name}"))
 }
 
 /// Returns the ownerReference to a parent.

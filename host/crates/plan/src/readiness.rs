@@ -26,7 +26,7 @@ pub(super) fn observed(
         | Progress::Deleting
         | Progress::Withheld
         | Progress::NotServed { .. }
-        | Progress::NotOwned { .. }
+        | Progress::NotOwned(_)
         | Progress::Adoptable { .. }
         | Progress::NotAllowed { .. } => false,
     };

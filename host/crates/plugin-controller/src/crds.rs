@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use innkeeper_model::{Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope};
+use innkeeper_model::{GroupKind, Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope};
 use innkeeper_plan::crd;
 use innkeeper_reconcile::{Serving, Shared};
 use innkeeper_schema::kind_of_crd;
@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
-use super::{Error, resource::Crds};
+use super::{
+    Error,
+    resource::{Crds, Terms},
+};
 
 /// The time limit for the API server to serve a new kind. Chosen, not measured: after it the plugin reports the missing
 /// kind, and the installation is retried.
@@ -48,6 +51,14 @@ pub(super) async fn install(
         check_parent(shared, plugin, manifest, parent).await?;
     }
     check_scope(shared, plugin, manifest)
+}
+
+/// Returns true if the host installs the definition of a kind for a plugin, unless it may not read definitions.
+pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> bool {
+    let mut own = manifest.crds.iter();
+    terms.crds == Crds::Install
+        && terms.grants.allows_crd(kind)
+        && own.any(|crd| kind_of_crd(crd).as_ref() == Some(kind))
 }
 
 /// Checks that a host that is limited to namespaces can see all children of the parents.

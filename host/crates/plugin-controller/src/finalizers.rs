@@ -12,9 +12,9 @@ use innkeeper_model::{
 use innkeeper_reconcile::Shared;
 use tracing::{info, warn};
 
-/// The number of concurrent writes. Chosen, not measured: a deleted Plugin may have thousands of parents, and active
-/// plugins write to the same API server.
-const CONCURRENT_WRITES: usize = 8;
+/// The number of concurrent writes to parents without passes. Chosen, not measured: a deleted Plugin may have thousands of
+/// parents, and active plugins write to the same API server.
+pub(super) const CONCURRENT_WRITES: usize = 8;
 
 /// The parents that lose the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

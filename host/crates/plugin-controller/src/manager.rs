@@ -15,21 +15,28 @@ mod dry_run;
 mod leave;
 mod load;
 mod loading;
+mod missing;
 mod priority;
 mod report;
 mod resume;
 mod serve;
 mod state;
+mod unserved;
 mod warm;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::pending,
     sync::{Arc, Once},
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -62,6 +69,9 @@ use super::{
 /// The interval at which a pass that cannot read its Plugin tries again. A trigger follows when it can, so this is
 /// only a safety net.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
+
+/// The interval at which a host that has just started checks if the first list of Plugins is complete.
+const LISTED_RECHECK: Duration = Duration::from_secs(1);
 
 /// The dependencies of the manager.
 pub struct ManagerContext {
@@ -133,6 +143,22 @@ impl Manager {
         }
     }
 
+    /// Logs that there is nothing to serve, once that is known: a host without plugin files may wait for its first Plugin.
+    pub async fn notice_absence(&self) -> Infallible {
+        let is_usable = self.context.definition.usable().await.is_ok();
+        while !self.registration.waiting().is_empty() {
+            sleep(LISTED_RECHECK).await;
+        }
+        if is_usable && self.context.files.is_empty() && self.registration.parents().is_empty() {
+            let selector = self.context.selector.as_ref().map(ToString::to_string);
+            info!(
+                selector,
+                "serving no plugin yet: apply a Plugin with its role, as `innkeeper manifests` prints them"
+            );
+        }
+        pending().await
+    }
+
     fn cluster(&self) -> &Cluster {
         &self.context.shared.cluster
     }
@@ -165,6 +191,7 @@ impl Manager {
         // Before any step: grants bind at once, and an older plugin waits for the kinds.
         self.bind(&declared, state).await;
         self.yield_kinds(&declared.name, state).await;
+        self.look_for_parents(state);
         let is_first = self.priorities.lock().is_first(&declared.name);
         state.forget_refused(is_first);
         self.take_steps(&declared, state).await;
@@ -177,6 +204,7 @@ impl Manager {
             state.history.pass();
         }
         self.leave_behind(state, &declared.name).await;
+        self.tell_parents(&declared, state).await;
         self.report(object, state, Ok(&declared)).await
     }
 

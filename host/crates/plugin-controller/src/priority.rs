@@ -177,7 +177,8 @@ impl Priorities {
         active
     }
 
-    fn holder(&self, kind: &GroupKind) -> Option<&PluginName> {
+    /// Returns the plugin for whose parents of a kind passes run or may begin.
+    pub(super) fn holder(&self, kind: &GroupKind) -> Option<&PluginName> {
         let mut contenders = self.contenders.iter();
         let (name, _) = contenders.find(|(_, contender)| contender.held.contains(kind))?;
         Some(name)

@@ -213,7 +213,8 @@ pub struct PluginSpec {
     /// The replacement of the active revision by a new one.
     #[serde(default)]
     pub rollout: RolloutSpec,
-    /// Stops all passes of the plugin; its watches stay. The verb `grant` is not required.
+    /// Stops all passes of the plugin; its watches stay, and its parents show Synced=Unknown. The verb `grant` is not
+    /// required.
     #[serde(default)]
     pub suspend: bool,
 }

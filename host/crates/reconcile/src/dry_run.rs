@@ -8,7 +8,7 @@ use innkeeper_cluster::{Recording, Registration};
 use innkeeper_model::{FaultKind, ObjectId, Operation, error_chain};
 use innkeeper_plan::Plan;
 use innkeeper_sandbox::{CallReport, LogLine};
-use tracing::{Instrument, Span, debug, debug_span};
+use tracing::{Instrument, Span, debug, error_span};
 
 use super::{
     context::Context,
@@ -102,7 +102,7 @@ pub(crate) async fn run(
     let mut results = Vec::with_capacity(parents.len());
     let (mut jobs, mut entered) = (VecDeque::new(), VecDeque::new());
     for parent in &parents {
-        let span = debug_span!("dry_run", plugin = %context.plugin, %parent);
+        let span = error_span!("dry_run", plugin = %context.plugin, %parent);
         let pass = enter(context, candidate, parent);
         match pass.instrument(span.clone()).await {
             Ok(pass) => {

@@ -13,7 +13,7 @@ use innkeeper_model::{Gvk, Object, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, info_span};
+use tracing::{Instrument, Span, debug, error_span};
 
 use super::{
     analysis::Analysis,
@@ -173,7 +173,7 @@ impl Reconciler {
     /// Never fails: every problem becomes a condition of the parent and decides the next pass.
     pub async fn pass(&self, parent: &ObjectId, attempt: Attempt) -> Next {
         let context = &self.context;
-        let span = info_span!("pass", plugin = %context.plugin, %parent);
+        let span = span_of(&context.plugin, parent);
         let begin = Instant::now();
         context.ledger.lock().begin(parent, attempt.changed);
         let running = context.registration.begin(parent);
@@ -293,6 +293,13 @@ impl Reconciler {
     }
 }
 
+/// Returns the span of a pass, whose fields are on all log lines below it.
+///
+/// A filter that leaves out the level of a span leaves out its fields, so the level is the one that every filter has.
+fn span_of(plugin: &PluginName, parent: &ObjectId) -> Span {
+    error_span!("pass", %plugin, %parent)
+}
+
 impl Work for Reconciler {
     async fn triggers(&self) -> Vec<Triggered> {
         controller::triggers(self.registration()).await
@@ -304,5 +311,24 @@ impl Work for Reconciler {
 
     fn resync(&self) {
         Self::resync(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_model::GroupKind;
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn log_lines_of_every_level_name_plugin_and_parent() {
+        let plugin = PluginName::new("web").unwrap();
+        let parent = ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), "a");
+        let span = span_of(&plugin, &parent);
+        let metadata = span.metadata().unwrap();
+        assert_eq!(*metadata.level(), Level::ERROR);
+        let fields: Vec<_> = metadata.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(fields, ["plugin", "parent"]);
     }
 }

@@ -1,10 +1,16 @@
 //! A plugin in a ConfigMap object that the caller has read.
 
+use std::io::Read;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::read::GzDecoder;
 use innkeeper_model::Digest;
 use serde_json::Value;
 
 use super::{ConfigMap, Failure, FailureKind, Part, error::check_size};
+
+/// The first bytes of a gzip file; no component starts with them.
+const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// The name of a ConfigMap, for people.
 pub(super) fn name(object: &Value) -> &str {
@@ -14,6 +20,9 @@ pub(super) fn name(object: &Value) -> &str {
 }
 
 /// Reads a part of the plugin. The signature may also be in `data`: kubectl puts text there.
+///
+/// A value in gzip is unpacked, because a ConfigMap holds 1 MiB and many components are larger. Size, digest and signature
+/// are those of the unpacked bytes.
 pub(super) fn read(
     ConfigMap { object, key }: &ConfigMap,
     part: Part,
@@ -22,7 +31,7 @@ pub(super) fn read(
     let text = object["data"][&key].as_str();
     let bytes = match text.filter(|_| part.is_signature()) {
         Some(text) => text.as_bytes().to_vec(),
-        None => binary(object, &key)?,
+        None => unpacked(binary(object, &key)?, part)?,
     };
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     check_size(part.what, size, part.bytes_max)?;
@@ -54,4 +63,18 @@ fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
         let message = format!("the value of {key} in binaryData is not base64");
         FailureKind::ArtifactMalformed.because(message, source)
     })
+}
+
+/// Unpacks bytes in gzip, at most one byte beyond the limit.
+fn unpacked(bytes: Vec<u8>, part: Part) -> Result<Vec<u8>, Failure> {
+    if !bytes.starts_with(GZIP) {
+        return Ok(bytes);
+    }
+    let mut unpacked = Vec::new();
+    let mut reader = GzDecoder::new(&*bytes).take(part.bytes_max.saturating_add(1));
+    reader.read_to_end(&mut unpacked).map_err(|source| {
+        let message = format!("{} is damaged: it cannot be unpacked with gzip", part.what);
+        FailureKind::ArtifactMalformed.because(message, source)
+    })?;
+    Ok(unpacked)
 }

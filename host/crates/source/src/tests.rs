@@ -102,6 +102,9 @@ fn check_refused(
     shown
 }
 
+/// "a plugin, for signing" in gzip, as base64.
+const GZIPPED: &str = "H4sIAAAAAAACA0tUKMgpTc/M01FIyy9SKM5Mz8vMS+cCAPxt4PoWAAAA";
+
 fn config_map(binary_data: serde_json::Value, data: serde_json::Value, key: &str) -> Source {
     Source::ConfigMap(ConfigMap {
         object: json!({"metadata": {"name": "plugins"}, "binaryData": binary_data, "data": data}),
@@ -123,6 +126,10 @@ async fn a_config_map_gives_the_bytes_of_its_key() {
 
     for (binary_data, data) in [
         (
+            json!({"pond.wasm": GZIPPED}),
+            json!({"pond.wasm.sig": SIGNATURE}),
+        ),
+        (
             json!({"pond.wasm": encoded, "pond.wasm.sig": "Zm9v"}),
             json!({"pond.wasm.sig": SIGNATURE}),
         ),
@@ -136,7 +143,43 @@ async fn a_config_map_gives_the_bytes_of_its_key() {
             .await
             .unwrap();
         assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
+        assert_eq!(fetched.digest, Digest::of(PLUGIN));
     }
+}
+
+#[tokio::test]
+async fn the_limit_holds_for_the_unpacked_bytes_of_a_config_map() {
+    use std::io::Write as _;
+
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use flate2::{Compression, write::GzEncoder};
+
+    let gzip = |bytes: &[u8]| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    };
+    let read = |bytes: &[u8]| {
+        let encoded = STANDARD.encode(bytes);
+        let source = config_map(json!({"pond.wasm": encoded}), json!({}), "pond.wasm");
+        let settings = Settings {
+            bytes_max: 1 << 20,
+            ..local()
+        };
+        async move { fetch(settings, &source, &Expectation::default()).await }
+    };
+    let largest = vec![0; 1 << 20];
+    assert_eq!(read(&gzip(&largest)).await.unwrap().bytes, largest);
+    let bomb = gzip(&vec![0; 64 << 20]);
+    assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+    let refused = read(&bomb).await;
+    check_refused(refused, "too-large", Retry::OnChange, &["1048576 bytes"]);
+    let damaged = &bomb[..bomb.len() / 2];
+    let refused = read(&gzip(PLUGIN)[..20]).await;
+    let words = ["the plugin is damaged: it cannot be unpacked with gzip"];
+    check_refused(refused, "artifact-malformed", Retry::OnChange, &words);
+    // The limit ends the reading before the damage.
+    check_refused(read(damaged).await, "too-large", Retry::OnChange, &[]);
 }
 
 #[tokio::test]

@@ -464,15 +464,31 @@ fn touches_no_object_of_another_owner() {
     let scene = scene();
     let answer = desired(vec![config_map("a"), config_map("b")]);
     let mut server = applied(&scene, &answer);
-    for (owner, what) in [
-        (json!([]), "no owner"),
+    let reference = |kind: &str, name: &str| {
+        let (api_version, uid) = ("example.dev/v1", "p9");
+        json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}])
+    };
+    for (owner, what, said) in [
+        (json!([]), "no owner", "exists without an owner: delete it"),
         (
-            json!([{"uid": "p9", "controller": true}]),
-            "another controller",
+            reference("Pond", "shop"),
+            "another kind",
+            "belongs to example.dev/v1 Pond shop: delete it",
+        ),
+        (
+            reference("Web", "other"),
+            "another parent",
+            "belongs to example.dev/v1 Web other: delete it",
+        ),
+        (
+            reference("Web", "shop"),
+            "a former parent",
+            "waits for the garbage collector",
         ),
         (
             json!([{"uid": "p1", "controller": false}]),
             "not the controller",
+            "adopt it with innkeeper.dev/adopt: \"true\" on this parent and a grant",
         ),
     ] {
         server.edit(
@@ -486,6 +502,8 @@ fn touches_no_object_of_another_owner() {
             "refuse v1 ConfigMap demo/a: not ours\n",
             "{what}"
         );
+        let message = conclude(&plan, &Effects::default()).synced.message;
+        assert!(message.contains(said), "{what}: {message}");
         let pruning = scene.plan(&server.objects(), &desired(vec![config_map("b")]));
         assert_eq!(pruning.to_string(), "", "{what}");
     }

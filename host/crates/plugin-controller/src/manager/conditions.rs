@@ -1,10 +1,11 @@
 //! The conditions of a Plugin: pure.
 
-use innkeeper_model::{Condition, ConditionStatus};
+use innkeeper_model::{Condition, ConditionStatus, reason};
+use innkeeper_plan::synced;
 
 use super::{
     PluginState,
-    state::{LoadAttempt, NOT_GRANTED},
+    state::{LoadAttempt, NOT_GRANTED, PARENT_TAKEN},
 };
 use crate::{
     lifecycle::{AnalysisVerdict, RolloutAnalysis, Stage, StageFailure},
@@ -50,6 +51,30 @@ impl PluginState {
         conditions
     }
 
+    /// Returns the condition Synced of the parents while the plugin does not serve; none while it serves, or while it is
+    /// not known that it will not. With another active plugin for the kind, the parents are that plugin's.
+    pub(super) fn synced_of_parents(&self, declared: &Declared) -> Option<Condition> {
+        let failure = self.failure(declared);
+        let serving = self.serving(failure.as_ref());
+        let is_certain = |failure: &StageFailure| {
+            failure.status == ConditionStatus::False && failure.reason != PARENT_TAKEN
+        };
+        // A missing kind has no parents, and those of the other kinds have passes.
+        if serving.status != ConditionStatus::False
+            || !self.missing.kinds.is_empty()
+            || self.active.is_none() && !failure.as_ref().is_some_and(is_certain)
+        {
+            return None;
+        }
+        // Without the message of the failure, which may differ in each attempt.
+        let message = format!(
+            "Plugin {} does not serve: its condition {} is False with the reason {}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {}",
+            declared.name, serving.kind, serving.reason, declared.name,
+        );
+        let unknown = ConditionStatus::Unknown;
+        Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message))
+    }
+
     fn serving(&self, failure: Option<&StageFailure>) -> Condition {
         let say =
             |status, reason, message: &str| condition(Stage::Serving, status, reason, message);
@@ -64,6 +89,10 @@ impl PluginState {
                 NOT_GRANTED,
                 "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
             ),
+            (Some(_), _) if let Some(lacks) = self.lacks_parents() => {
+                let refused = failure.filter(|failure| failure.stage == Stage::Serving);
+                failed(refused.unwrap_or(&lacks))
+            }
             (Some(active), _) => {
                 let message = format!("revision {} is active", active.name());
                 say(ConditionStatus::True, "Serving", &message)
@@ -79,6 +108,9 @@ impl PluginState {
             return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
         };
         let active = match &self.active {
+            Some(active) if !self.missing.kinds.is_empty() => {
+                format!("revision {} has no parents of some kinds", active.name())
+            }
             Some(active) => {
                 let name = active.name();
                 format!("revision {name} stays active instead of the declared one")

@@ -13,6 +13,7 @@ use super::{
     Manager, PluginState, accounts,
     active::{ActiveRevision, Passes},
     dry_run::{candidate_without_dry_run, refusal},
+    missing::{MissingParents, PARENT_NOT_SERVED},
     state::PARENT_TAKEN,
 };
 use crate::{
@@ -85,6 +86,9 @@ impl Manager {
         } else {
             debug!(plugin = %name, "serving the plugin under other terms");
         }
+        state.unserved.kinds = kinds;
+        // The preparation has waited until all are served.
+        state.missing = MissingParents::default();
         state.active = Some(ActiveRevision {
             plugin,
             terms: terms.clone(),
@@ -276,7 +280,7 @@ fn not_served(error: &Error) -> StageFailure {
         Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
         Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
         Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
-        Error::NotServed { .. } => ("ParentNotServed", error.retry()),
+        Error::NotServed { .. } => (PARENT_NOT_SERVED, error.retry()),
         _ => ("CrdFailed", error.retry()),
     };
     StageFailure::of(Stage::Serving, reason, error, retry)

@@ -13,6 +13,8 @@ use super::{
     active::ActiveRevision,
     load::{VerifiedComponent, configure},
     loading::Loading,
+    missing::MissingParents,
+    unserved::Unserved,
 };
 use crate::{
     finalizers::Finalizers,
@@ -29,7 +31,7 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
-const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+pub(super) const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
 /// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
@@ -76,6 +78,10 @@ pub(super) struct PluginState {
     pub(super) finalizers: Finalizers,
     /// True if some of them still have it.
     pub(super) is_releasing: bool,
+    /// The kinds of parents of the active revision that the cluster no longer serves.
+    pub(super) missing: MissingParents,
+    /// The parents while the plugin does not serve.
+    pub(super) unserved: Unserved,
     /// The dry-run result of a refused revision.
     pub(super) candidate: Option<CandidateStatus>,
     /// The back-off of failed steps; none after a success.
@@ -195,6 +201,13 @@ impl PluginState {
         {
             return NextStep::Activate(active.plugin.revision().clone());
         }
+        // Before anything is loaded: until then the parents have no passes.
+        if self.installs_missing(declared)
+            && is_granted(&&active.plugin)
+            && !is_refused(&active.plugin)
+        {
+            return NextStep::Activate(active.plugin.revision().clone());
+        }
         let is_faulty = analysis.is_some_and(|one| one.verdict == AnalysisVerdict::Faulty);
         if is_faulty
             && declared.rollout.auto_rollback
@@ -244,7 +257,8 @@ impl PluginState {
             .get(plugin.revision())
             .into_iter()
             .chain(self.refused.values());
-        refused.next().map(|refused| refused.failure.clone())
+        let refused = refused.next().map(|refused| refused.failure.clone());
+        refused.or_else(|| self.lacks_parents())
     }
 
     /// Returns the loaded component with this digest, if it was verified as the declaration requires.
@@ -462,7 +476,14 @@ impl PluginState {
         let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
         // No event triggers a pass when the hash key is restored.
         let verify = self.is_unverified.then(|| now + REFRESH_PERIOD);
-        let dues = [attempt, refused, refresh, release, verify];
+        let dues = [
+            attempt,
+            refused,
+            refresh,
+            release,
+            verify,
+            self.unserved.due,
+        ];
         dues.into_iter().flatten().min()
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     active::ActiveRevision,
     loading::Reporter,
+    missing::MissingParents,
     report::status_of,
     state::{LoadAttempt, NOT_GRANTED},
     *,
@@ -765,6 +766,72 @@ fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&state, &declared, None, &expected);
+}
+
+#[test]
+fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
+    let (serving, suspending) = (declare(json!({})), declare(json!({"suspend": true})));
+    let refused = |reason: &str| {
+        let mut state = state(&serving, ["a", "-"]);
+        let failure = StageFailure::new(Stage::Serving, reason, "message", Retry::Backoff);
+        let refused = state.refused(failure);
+        state.refused.insert(digest("a"), refused);
+        state
+    };
+    let mut loading_first = PluginState::default();
+    let (load, _reporter) = loading(&serving, None);
+    loading_first.loading = Some(load);
+    let check = |state: &PluginState, declared, expected: Option<&str>| {
+        let synced = state.synced_of_parents(declared);
+        assert_eq!(synced.is_some(), expected.is_some(), "{expected:?}");
+        let (Some(synced), Some(reason)) = (synced, expected) else {
+            return;
+        };
+        assert_eq!(synced.status, ConditionStatus::Unknown);
+        assert_eq!(synced.reason, "PluginNotServing");
+        let cause = format!(
+            "Plugin web does not serve: its condition Serving is False with the reason {reason}."
+        );
+        assert!(synced.message.starts_with(&cause), "{}", synced.message);
+    };
+    for (revisions, expected) in [
+        (["a", "a"], None),
+        // The active revision serves although another one is declared.
+        (["-", "a"], None),
+        (["b", "a!"], Some("NotGranted")),
+        (["a!", "-"], Some("NotLoaded")),
+        (["-", "-"], Some("NotLoaded")),
+    ] {
+        check(&state(&serving, revisions), &serving, expected);
+    }
+    let suspended = state(&suspending, ["a", "a"]);
+    check(&suspended, &suspending, Some("Suspended"));
+    check(&refused("CrdFailed"), &serving, Some("CrdFailed"));
+    // The parents belong to the other plugin.
+    check(&refused("ParentTaken"), &serving, None);
+    check(&loading_first, &serving, None);
+}
+
+#[test]
+fn a_plugin_whose_parents_the_cluster_no_longer_serves_says_so() {
+    let declared = declare(json!({}));
+    let lacking = PluginState {
+        missing: MissingParents {
+            kinds: vec![Gvk::new("example.com", "v1", "Web")],
+            may_install: true,
+        },
+        ..state(&declared, ["a", "a"])
+    };
+    let expected = [
+        "Serving=False/ParentNotServed",
+        "Ready=False/ParentNotServed",
+        "Degraded=True/ParentNotServed",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&lacking, &declared, None, &expected);
+    // The plugin has no definition of them.
+    assert_eq!(lacking.next_step(&declared, None), NextStep::Keep);
+    assert_eq!(lacking.synced_of_parents(&declared), None);
 }
 
 #[test]

@@ -95,7 +95,8 @@ pub struct ConfigMapSource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = NAME.rule())]
     pub name: String,
-    /// The key below `binaryData`.
+    /// The key below `binaryData`. A ConfigMap holds at most 1 MiB, so the value may be the component in gzip; digest and
+    /// signature are those of the unpacked component.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = DATA_KEY.rule())]

@@ -174,8 +174,10 @@ impl<'a> Pass<'a, Planned> {
                 Err(error) => {
                     let child = operation.child().unwrap_or(id);
                     context.note_failure(id, child, observed, error);
+                    if error.holds(&entered.observation.parent) {
+                        warn!(%operation, error = error.failure().message, "the parent cannot be finalized");
                     // The next plan reads an object that exists; it reports the object if it belongs to another owner.
-                    if error.is_silent() || error.kind == apply::ErrorKind::Exists {
+                    } else if error.is_silent() || error.kind == apply::ErrorKind::Exists {
                         debug!(%operation, category = error.category(), "not confirmed, the next pass observes it");
                     } else {
                         warn!(%operation, error = %error_chain(error), "failed");

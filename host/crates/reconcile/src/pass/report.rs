@@ -163,6 +163,7 @@ impl Pass<'_, ()> {
             held_back,
             wrote,
         } = tried;
+        let parent = &entered.observation.parent;
         ControlFlow::Break(match outcome {
             Outcome::Keep(report) => {
                 let phase = entered.phase;
@@ -173,8 +174,10 @@ impl Pass<'_, ()> {
                 let released = failed.map_or(Ok(()), |error| Err(error.retry()));
                 (End::Released(released), true)
             }
-            Outcome::Desired(_) if execution.is_silent() => {
-                let parent = &entered.observation.parent;
+            Outcome::Desired(_)
+                if execution.is_silent()
+                    && !execution.errors().any(|error| error.holds(parent)) =>
+            {
                 (superseded(parent, &execution), true)
             }
             Outcome::Desired(desired) => {

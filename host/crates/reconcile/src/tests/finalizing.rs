@@ -46,7 +46,7 @@ async fn l1_a_rejected_status_does_not_keep_a_finalized_parent() {
 }
 
 /// A10: a parent that goes with its namespace has no further pass. A parent in deletion is retried, because its guest
-/// must finalize it first.
+/// must finalize it first, and says how a user ends that.
 #[tokio::test]
 async fn a10_a_terminating_namespace_ends_only_the_passes_of_parents_that_go_with_it() {
     for (deleted, expected) in [(false, Next::UntilChanged), (true, Next::Backoff)] {
@@ -59,6 +59,10 @@ async fn a10_a_terminating_namespace_ends_only_the_passes_of_parents_that_go_wit
         );
         let next = pass_of(&world, saying("farewell"), deleted).await;
         assert_eq!(next, expected, "deleted: {deleted}");
-        assert_eq!(world.synced("a"), "");
+        let parent = world.server.get("webs", "a", "web").unwrap_or_default();
+        let status = parent["status"].to_string();
+        let says = |part: &str| assert_eq!(status.contains(part), deleted, "{status}");
+        says("NamespaceTerminating");
+        says("annotate the parent with innkeeper.dev/skip-finalize: ");
     }
 }

@@ -142,6 +142,12 @@ impl Cache {
         }
     }
 
+    /// Returns the error of compiled code that could not be stored.
+    pub(super) fn not_kept(&self, source: io::Error) -> Error {
+        let path = self.directory.display().to_string();
+        Error::Keep { path, source }
+    }
+
     /// Removes unfinished files that killed processes left behind.
     fn sweep(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {

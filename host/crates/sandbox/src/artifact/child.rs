@@ -32,6 +32,8 @@ const OOM_SCORE: &[u8] = b"1000";
 /// The exit code of a process whose compiler refused the component.
 /// Not 2: an unusable command line ends with 2, and that is no verdict on the component.
 const REFUSED: u8 = 3;
+/// The exit code of a process that failed to write its code, to which the host gave a file.
+pub(super) const UNWRITTEN: u8 = 4;
 /// The exit code of a process that failed for another reason.
 const FAILED: u8 = 1;
 
@@ -70,7 +72,7 @@ pub enum ChildError {
     Engine(#[source] wasmtime::Error),
     #[error(transparent)]
     Compile(wasmtime::Error),
-    #[error("failed to write the compiled code to standard output")]
+    #[error("failed to write the compiled code")]
     Write(#[source] io::Error),
 }
 
@@ -79,6 +81,7 @@ impl ChildError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Compile(_) => REFUSED,
+            Self::Write(_) => UNWRITTEN,
             _ => FAILED,
         }
     }

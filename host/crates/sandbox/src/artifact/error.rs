@@ -128,8 +128,16 @@ pub enum Error {
     #[error("failed to run the compiler in a separate process")]
     RunCompiler(#[source] std::io::Error),
     /// The compiled code could not be stored.
-    #[error("failed to keep the compiled component in the cache directory")]
-    Keep(#[source] std::io::Error),
+    #[error(
+        "failed to keep the compiled component in the cache directory {path}: give it more space, or choose another with --cache-dir"
+    )]
+    Keep {
+        /// The directory.
+        path: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
     /// The cache directory cannot be trusted with native code.
     #[error("the cache directory {path} is refused, because {problem}")]
     UnsafeCacheDirectory {
@@ -153,7 +161,9 @@ impl Error {
     /// Returns the time of the next attempt with the same bytes.
     pub const fn retry(&self) -> Retry {
         match self {
-            Self::CompilerKilled { .. } | Self::RunCompiler(_) | Self::Keep(_) => Retry::Backoff,
+            Self::CompilerKilled { .. } | Self::RunCompiler(_) | Self::Keep { .. } => {
+                Retry::Backoff
+            }
             _ => Retry::OnChange,
         }
     }
@@ -167,7 +177,7 @@ impl Error {
             | Self::TooComplex { .. }
             | Self::TooLarge { .. } => "CompileLimitExceeded",
             Self::CompilerKilled { .. } => "CompilerKilled",
-            Self::RunCompiler(_) | Self::Keep(_) => "HostFault",
+            Self::RunCompiler(_) | Self::Keep { .. } => "HostFault",
             _ => "CannotCompile",
         }
     }

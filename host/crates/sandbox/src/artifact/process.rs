@@ -172,7 +172,8 @@ impl Compiler {
             times += 1;
             match ended {
                 CompilerEnd::Compiled { code, confinement } => {
-                    let mapped = cache.adopt(engine, digest, code).map_err(Error::Keep)?;
+                    let mapped = cache.adopt(engine, digest, code);
+                    let mapped = mapped.map_err(|source| cache.not_kept(source))?;
                     info!(%digest, elapsed = ?started.elapsed(), confinement, "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped
@@ -192,7 +193,8 @@ impl Compiler {
     /// Runs one process to its end.
     fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
         let failed = Error::RunCompiler;
-        let code = self.cache.begin().map_err(Error::Keep)?;
+        let code = self.cache.begin();
+        let code = code.map_err(|source| self.cache.not_kept(source))?;
         let mut input = in_memory("component").map_err(failed)?;
         input
             .write_all(bytes)
@@ -224,7 +226,11 @@ impl Compiler {
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
             return Err(failed(Errno::FBIG.into()));
         }
-        self.ended(status, last_line(&words)).map_err(failed)
+        let said = last_line(&words);
+        if status.code() == Some(child::UNWRITTEN.into()) {
+            return Err(self.cache.not_kept(io::Error::other(said)));
+        }
+        self.ended(status, said).map_err(failed)
     }
 
     /// Returns the conclusion from the end of a process that wrote no code.

@@ -223,6 +223,24 @@ fn a_process_that_is_stopped_before_it_is_confined_is_no_verdict() {
     assert_eq!(case.kept(), <[&str; 0]>::default());
 }
 
+/// The standard output of the process is a file of the cache directory.
+#[test]
+fn a_full_disk_is_a_fault_of_the_cache_directory() {
+    let case = Case::new();
+    let script = "echo 'error: failed to write the compiled code: No space left' >&2; exit 4";
+    let error = case.compile(script).err().unwrap();
+    let path = case.path("cache").canonicalize().unwrap();
+    let expected = format!(
+        "failed to keep the compiled component in the cache directory {}: give it more space, or choose another with --cache-dir",
+        path.display()
+    );
+    assert_eq!(error.to_string(), expected);
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.ends_with("No space left"), "{source}");
+    assert_eq!(error.retry(), Retry::Backoff);
+    assert_eq!(case.kept(), <[&str; 0]>::default());
+}
+
 #[test]
 fn what_no_engine_of_this_host_takes_is_remembered() {
     let case = Case::new();

@@ -1,0 +1,161 @@
+//! Parents of a plugin that does not serve: their condition Synced says so.
+//!
+//! Without passes they would keep the `Synced=True` of the last pass for ever. The first pass of the plugin after that
+//! states the condition again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
+
+use futures::stream::{self, StreamExt};
+use innkeeper_apply::Target;
+use innkeeper_cluster::Registration;
+use innkeeper_model::{Condition, GroupKind, Object, PluginName, error_chain, reason};
+use innkeeper_plan::{self as plan, GuestPart, ReadyPart, StatusWrite};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{Manager, PluginState, state::REFRESH_PERIOD};
+use crate::{
+    finalizers::{CONCURRENT_WRITES, parents_of},
+    resource::Declared,
+};
+
+/// The time without passes after which the parents say so, as long as a pass may wait for the cache without a condition
+/// about it. A wrong grant that is mended at once, or a short failure of a source, costs no writes.
+const SAID_AFTER: Duration = Duration::from_secs(10);
+
+/// The most writes in one pass of a Plugin, because changes of the Plugin wait for the end of the pass. Chosen, not
+/// measured.
+const WRITES_MAX: usize = 256;
+
+/// The interval between two passes while parents are still to be told.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+
+/// The parents of a plugin while it does not serve.
+#[derive(Default)]
+pub(super) struct Unserved {
+    /// The kinds of parents of the last revision that was active in this process.
+    pub(super) kinds: BTreeSet<GroupKind>,
+    /// The time since which it does not serve; none while it does.
+    since: Option<Instant>,
+    /// The time of the next look at the parents.
+    pub(super) due: Option<Instant>,
+    watched: BTreeMap<GroupKind, Registration>,
+}
+
+impl Manager {
+    /// Has the parents of a plugin that does not serve say so.
+    pub(super) async fn tell_parents(&self, declared: &Declared, state: &mut PluginState) {
+        let Some(synced) = state.synced_of_parents(declared) else {
+            state.unserved = Unserved {
+                kinds: mem::take(&mut state.unserved.kinds),
+                ..Unserved::default()
+            };
+            return;
+        };
+        let now = Instant::now();
+        let since = *state.unserved.since.get_or_insert(now);
+        if now < since + SAID_AFTER {
+            state.unserved.due = Some(since + SAID_AFTER);
+            return;
+        }
+        let mut kinds = state.unserved.kinds.clone();
+        kinds.extend(declared.terms.grants.parents.keys().cloned());
+        kinds.retain(|kind| {
+            let priorities = self.priorities.lock();
+            priorities
+                .holder(kind)
+                .is_none_or(|by| *by == declared.name)
+        });
+        let told = self
+            .tell_all(declared, &mut state.unserved, &kinds, &synced)
+            .await;
+        let wait = if told { REFRESH_PERIOD } else { TELL_PERIOD };
+        state.unserved.due = Some(Instant::now() + wait);
+    }
+
+    /// Writes the condition to parents of these kinds; returns false if some may still lack it.
+    async fn tell_all(
+        &self,
+        declared: &Declared,
+        unserved: &mut Unserved,
+        kinds: &BTreeSet<GroupKind>,
+        synced: &Condition,
+    ) -> bool {
+        let (shared, name) = (&self.context.shared, &declared.name);
+        unserved.watched.retain(|kind, _| kinds.contains(kind));
+        let (mut left, mut all_told) = (WRITES_MAX, true);
+        for kind in kinds {
+            // A kind that is not served has no objects.
+            let Some(served) = self.cluster().served_kind(kind) else {
+                continue;
+            };
+            let registration = unserved.watched.entry(kind.clone()).or_insert_with(|| {
+                let interest = parents_of(name.clone(), served.kind);
+                self.cluster().register(interest)
+            });
+            let parents = registration.parents();
+            let parents = parents.iter().filter_map(|id| registration.parent(id));
+            let mut due: Vec<_> = parents
+                .filter_map(|parent| {
+                    let write = write(name, &parent, synced, (shared.now)())?;
+                    Some((parent, write))
+                })
+                .collect();
+            all_told &= registration.waiting().is_empty() && due.is_empty();
+            due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
+            due.truncate(left);
+            left -= due.len();
+            stream::iter(&due)
+                .for_each_concurrent(CONCURRENT_WRITES, |(parent, write)| {
+                    self.tell_one(name, registration, parent, write)
+                })
+                .await;
+        }
+        let parents = WRITES_MAX - left;
+        if parents > 0 {
+            info!(plugin = %name, parents, "told parents that their plugin does not serve");
+        }
+        all_told
+    }
+
+    async fn tell_one(
+        &self,
+        name: &PluginName,
+        registration: &Registration,
+        parent: &Object,
+        write: &StatusWrite,
+    ) {
+        let (shared, id) = (&self.context.shared, parent.id());
+        let mut target = Target::new(parent, &shared.resource_of(parent));
+        match shared.writer.status(&mut target, write).await {
+            Ok(written) => registration.note_write(&id, &id, written.resource_version),
+            // The parent has changed, and the next attempt sees its new state.
+            Err(error) if error.is_silent() => {}
+            Err(error) => {
+                warn!(plugin = %name, parent = %id, error = %error_chain(&error), "failed to write the status of a parent");
+            }
+        }
+    }
+}
+
+/// Returns the status write that tells a parent that its plugin does not serve; none if the parent says so already, if
+/// its condition is another host's, or if the parent has no passes for a reason of its own.
+fn write(
+    plugin: &PluginName,
+    parent: &Object,
+    synced: &Condition,
+    now: jiff::Timestamp,
+) -> Option<StatusWrite> {
+    let has_own_reason = [reason::PAUSED, reason::NOT_SELECTED]
+        .iter()
+        .any(|reason| plan::gives(parent, reason));
+    if has_own_reason || !plan::has_spoken(plugin, parent) {
+        return None;
+    }
+    let (guest, ready) = (GuestPart::Leave, ReadyPart::Leave);
+    plan::status(plugin, parent, guest, synced, ready, now)
+}
