@@ -176,7 +176,8 @@ pub(crate) struct WordpressSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) php_config: Option<String>,
-    /// PHP code that is appended to the generated configuration of WordPress.
+    /// PHP code that is appended to the generated configuration of WordPress. The core is updated by the
+    /// image alone, unless this code defines WP_AUTO_UPDATE_CORE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config_extra: Option<String>,
