@@ -204,6 +204,10 @@ pub(crate) struct WordpressSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["domain", "path"])
     )]
     pub(crate) routes: Vec<Route>,
+    /// Accepts that the installer of a published site is open: WordPress is installed already, or its first
+    /// visitor may become the administrator.
+    #[serde(default)]
+    pub(crate) allow_open_installer: bool,
     /// Name of the Secret with the TLS certificate of the routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]

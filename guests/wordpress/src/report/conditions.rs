@@ -23,6 +23,7 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
         view.data_persistent(),
     ]
     .into_iter()
+    .chain(view.open_installer())
     .chain(view.plaintext_password())
     .collect()
 }
@@ -183,6 +184,19 @@ impl<'a> View<'a> {
             "Persistent",
             "data outlives the pods",
         )
+    }
+
+    /// WordPress makes its first visitor the administrator, and the plugin cannot see if one has come.
+    fn open_installer(&self) -> Option<Condition> {
+        let is_open = self.site.is_published() && !self.site.spec.allow_open_installer;
+        let message = format!(
+            "unless WordPress is installed, the first visitor of {}/wp-admin/install.php becomes its \
+             administrator: set ingress.enabled to false and service.type to ClusterIP, install it \
+             through kubectl port-forward, then publish the site and set allowOpenInstaller to true",
+            self.site.home_url()
+        );
+        let unknown = ConditionStatus::Unknown;
+        is_open.then(|| Condition::new("Installed", unknown, "OpenInstaller", message))
     }
 
     fn plaintext_password(&self) -> Option<Condition> {

@@ -55,8 +55,10 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
             let was_ready = stored.is_some_and(|it| it.is_true());
             was_ready.then(|| Event::warning("NotReady", message))
         }
-        ("PlaintextPassword", _) => Some(Event::warning("PlaintextPassword", message)),
-        ("DataPersistent", "OwnedData") => Some(Event::warning("OwnedData", message)),
+        ("PlaintextPassword" | "CredentialsChanged", _) => Some(Event::warning(type_, message)),
+        ("DataPersistent", "OwnedData") | ("Installed", "OpenInstaller") => {
+            Some(Event::warning(reason, message))
+        }
         ("Degraded", _) => Some(Event::warning(reason, message)),
         _ => None,
     }
