@@ -16,7 +16,8 @@ pub(crate) struct Route {
         regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) domain: String,
-    /// Path below the domain; a trailing slash is removed.
+    /// Path below the domain; a trailing slash is removed. The official images serve the root of a domain
+    /// only, so the first route has a path only with an image that serves it.
     #[serde(default = "root_path")]
     #[schemars(
         length(max = 256),

@@ -13,6 +13,7 @@ fn names(list: &Value) -> Vec<&str> {
 #[test]
 fn the_site_reads_the_variables_that_images_know() {
     let outcome = first(&json!({
+        "image": "wordpress-below-a-path",
         "routes": [{ "domain": "shop.org", "path": "/a/" }, { "domain": "b.org", "path": "/" }],
         "tlsSecretRef": "tls",
         "configExtra": "$x = $(date);",

@@ -54,7 +54,7 @@ fn spec() -> impl Strategy<Value = Value> {
         field("tlsSecretRef", vec![json!("tls")]).boxed(),
         field(
             "routes",
-            vec![json!([{ "domain": "a.org", "path": "/x/" }])],
+            vec![json!([{ "domain": "a.org" }, { "domain": "a.org", "path": "/x/" }])],
         )
         .boxed(),
         field(
