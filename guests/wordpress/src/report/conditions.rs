@@ -133,6 +133,8 @@ impl<'a> View<'a> {
     fn degraded(&self, database: &Condition) -> Condition {
         let (reason, message) = if let Some((reason, message)) = self.secret_problem() {
             (reason, message)
+        } else if let Some(message) = self.missing_config_maps() {
+            ("ConfigMapNotFound", message)
         } else if let Some(claim) = self.observation.missing_claims(self.site).next() {
             ("ClaimNotFound", format!("claim not found: {claim}"))
         } else if database.reason == "DatabaseUnavailable" {
@@ -261,6 +263,12 @@ impl<'a> View<'a> {
         }
         let (secret, key) = self.observation.references.missing_keys().next()?;
         Some(incomplete(secret, key))
+    }
+
+    fn missing_config_maps(&self) -> Option<String> {
+        let missing = self.observation.references.missing_config_maps();
+        let missing: Vec<&str> = missing.collect();
+        (!missing.is_empty()).then(|| format!("ConfigMap not found: {}", missing.join(", ")))
     }
 
     fn lost_credentials(&self) -> Option<(&'static str, String)> {

@@ -216,6 +216,14 @@ fn named_secrets_and_config_maps_are_hashed_unless_missing() {
         condition(&gone, "Degraded"),
         "Degraded=True/SecretNotFound: Secret not found: api"
     );
+    let required = json!({ "envFrom": [{ "configMapRef": { "name": "flags" } }] });
+    assert_eq!(
+        condition(&first(&required), "Degraded"),
+        "Degraded=True/ConfigMapNotFound: ConfigMap not found: flags"
+    );
+    let there = host().object(&flags);
+    let required = TestRequest::new(&super::parent("shop", &required));
+    assert!(condition(&pass_with(&required, &there), "Degraded").starts_with("Degraded=False"));
     let lacking = pass_with(&request, &host().object(&secret("api", &["other"])));
     assert_eq!(
         condition(&lacking, "Degraded"),
