@@ -3,9 +3,9 @@
 use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 
 use crate::{
-    children::{SALT_KEYS, database_template, web_template},
+    children::{SALT_KEYS, database_template, has_changed_credentials, web_template},
     observe::Observation,
-    site::Site,
+    site::{RESTART_TRIGGER, Site},
 };
 
 /// All conditions that apply.
@@ -25,6 +25,7 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
     .into_iter()
     .chain(view.open_installer())
     .chain(view.plaintext_password())
+    .chain(view.changed_credentials())
     .collect()
 }
 
@@ -213,6 +214,16 @@ impl<'a> View<'a> {
             "PasswordInSpec",
             message,
         ))
+    }
+
+    fn changed_credentials(&self) -> Option<Condition> {
+        let message = format!(
+            "Secret {} has changed since the site took its passwords: make them those of the database, \
+             then set the annotation {RESTART_TRIGGER} to another value",
+            self.site.credentials.secret
+        );
+        has_changed_credentials(self.site, self.observation)
+            .then(|| Condition::new("CredentialsChanged", true, "SecretChanged", message))
     }
 
     fn is_waiting(&self) -> bool {

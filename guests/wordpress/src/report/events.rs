@@ -19,7 +19,7 @@ pub(super) fn events(
         .collect();
     // Each report states this condition, so its absence marks the first pass.
     let is_first = request.stored_condition("DatabaseReady").is_none();
-    if is_first && site.credentials.is_generated && observation.has_generated_secret {
+    if is_first && site.credentials.is_generated && observation.reuses_generated_secret {
         let message = format!("Secret {} exists and is used", site.mysql_name());
         events.push(match site.spec.root_password() {
             None => Event::normal("CredentialsReused", message),
