@@ -19,12 +19,18 @@ pub(crate) struct Code {
 /// PersistentVolumeClaim of the site.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
+    validation = Rule::new("isQuantity(string(self.size))")
+        .message("size must be a quantity, such as 10Gi"),
+    // The other rules pass a text that is none, so that the user sees one error.
     validation = Rule::new(
-        "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
+        "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
+         || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
     )
     .message("a claim cannot shrink"),
-    validation = Rule::new("quantity(string(self.size)).isGreaterThan(quantity('0'))")
-        .message("size must be greater than zero"),
+    validation = Rule::new(
+        "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))"
+    )
+    .message("size must be greater than zero"),
     validation = Rule::new(
         "has(self.storageClassName) == has(oldSelf.storageClassName) \
          && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
