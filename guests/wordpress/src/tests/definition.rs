@@ -53,6 +53,21 @@ fn the_definition_is_small_and_has_no_field_without_effect() {
     );
 }
 
+// A new version of the plugin serves with the grants of the last one.
+#[test]
+fn kinds_of_features_are_optional() {
+    let required = manifest().children.iter().filter(|it| it.required);
+    let required: Vec<&str> = required.map(|it| &*it.kind).collect();
+    let always = [
+        "Secret",
+        "PersistentVolumeClaim",
+        "Service",
+        "StatefulSet",
+        "Deployment",
+    ];
+    assert_eq!(required, always);
+}
+
 #[test]
 fn the_article_parses_with_its_defaults() {
     let article = json!({ "sqlrootpassword": "abc" });
