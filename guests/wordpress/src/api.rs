@@ -59,6 +59,13 @@ pub(crate) use self::{
     ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.url"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.image", priority = 1),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 40")
         .message("metadata.name must be at most 40 characters"),
@@ -141,8 +148,8 @@ pub(crate) struct WordpressSpec {
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// Condition under which the kubelet pulls images, for all pods; the default of Kubernetes when
-    /// absent.
+    /// Condition under which the kubelet pulls images, for all pods: Always, IfNotPresent or Never; the
+    /// default of Kubernetes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials, for all pods.
@@ -194,7 +201,8 @@ pub(crate) struct WordpressSpec {
         )
     )]
     pub(crate) pod_metadata: Option<PodMetadata>,
-    /// Policy for claims and generated Secrets when the object is deleted.
+    /// Policy for claims and generated Secrets when the object is deleted. Retain: they stay, and a later
+    /// object of the same name uses them again; Delete: they go too.
     #[serde(default)]
     pub(crate) deletion_policy: DeletionPolicy,
     /// Addresses of the site; the first one is the main address.
@@ -277,6 +285,9 @@ pub(crate) struct WordpressStatus {
     /// Home URL of the site.
     #[serde(default)]
     pub(crate) url: String,
+    /// Image that the Deployment of the site states; absent before it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
     /// Database in use.
     #[serde(default)]
     pub(crate) database: DatabaseStatus,

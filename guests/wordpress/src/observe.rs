@@ -186,6 +186,11 @@ impl Observation {
         site.credentials.is_generated && !self.has_generated_secret && has_data
     }
 
+    /// The observed image of the site's pods.
+    pub(crate) fn web_image(&self) -> Option<&str> {
+        self.web.as_ref()?.image("wordpress")
+    }
+
     /// An observed annotation of the site's pods.
     pub(crate) fn web_annotation(&self, key: &str) -> Option<&str> {
         self.web.as_ref()?.annotation(key)

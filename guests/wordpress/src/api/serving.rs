@@ -84,7 +84,8 @@ pub(crate) struct IngressOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
-    /// Type of the Service; when absent, NodePort without routes, and ClusterIP with routes.
+    /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node;
+    /// LoadBalancer: by a load balancer of the cloud. When absent, NodePort without routes, else ClusterIP.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<ServiceType>,
     /// Port on each node; an unused one when absent.

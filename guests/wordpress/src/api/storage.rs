@@ -52,7 +52,8 @@ pub(crate) struct Claim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// Access modes of the volume.
+    /// Access modes of the volume. ReadWriteOnce: mounted by one node; ReadOnlyMany: by many nodes, for
+    /// reading; ReadWriteMany: by many nodes; ReadWriteOncePod: by one pod.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 4))]
     pub(crate) access_modes: Vec<AccessMode>,

@@ -89,6 +89,27 @@ fn the_configuration_admits_no_other_keys() {
     assert_eq!(images["additionalProperties"], false);
 }
 
+/// The paths of enums whose description leaves out a value.
+fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
+    let text = schema["description"].as_str().unwrap_or_default();
+    let items = schema.get("items").unwrap_or(schema);
+    let values = items["enum"].as_array().into_iter().flatten();
+    let mut values = values.map(|it| it.as_str().unwrap_or_default());
+    if !values.all(|value| text.contains(value)) {
+        found.push(path.to_owned());
+    }
+    for (name, below) in items["properties"].as_object().into_iter().flatten() {
+        unexplained(&format!("{path}.{name}"), below, found);
+    }
+}
+
+#[test]
+fn a_field_explains_each_value_of_an_enum() {
+    let mut found = Vec::new();
+    unexplained("", properties(), &mut found);
+    assert_eq!(found, Vec::<String>::new());
+}
+
 #[test]
 fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
     let problems = definition_problems(manifest());

@@ -30,6 +30,7 @@ fn a_running_site_is_ready() {
             "selector": "app.kubernetes.io/component=web,app.kubernetes.io/instance=shop,\
                          app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress",
             "url": "http://shop.default.svc",
+            "image": "wordpress:7.1-apache",
             "database": { "mode": "Managed", "host": "shop-mysql", "secretName": "shop-mysql" },
             "retained": [
                 "PersistentVolumeClaim/shop-code", "PersistentVolumeClaim/shop-mysql",
