@@ -1,6 +1,7 @@
 //! The variables of the site's container.
 //!
-//! The names are those that the official images and Bitpoke's runtime images read.
+//! The names are those that the official images read, and with `WP_` and `STACK_` those of Bitpoke's runtime
+//! images, which take the database from variables of the user.
 
 use innkeeper_sdk::{
     json,
