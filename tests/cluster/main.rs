@@ -35,6 +35,7 @@ mod ownership;
 mod plugin_cache;
 mod plugin_crashes;
 mod plugin_definition;
+mod plugin_grants;
 mod plugin_history;
 mod plugin_leaving;
 mod plugin_loading;

@@ -86,7 +86,7 @@ impl PluginSite {
         replace_file(&self.sources.path().join("plugin.wasm"), bytes);
     }
 
-    fn apply(&self, more: &Value) {
+    pub(crate) fn apply(&self, more: &Value) {
         self.apply_as(NAME, more);
     }
 
@@ -117,7 +117,7 @@ impl PluginSite {
     /// Waits until all of these conditions hold for the current generation, each as
     /// `Type=Status/Reason`.
     #[track_caller]
-    fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
+    pub(crate) fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
         self.wait_conditions_of(NAME, host, expected)
     }
 
@@ -250,35 +250,6 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     let deleted = written.iter().any(|line| line.starts_with("delete"));
     assert!(!deleted, "{written:?}");
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
-    Stage::stop(host);
-}
-
-/// Grants of an administrator who knows an older version of the plugin, without its optional features.
-#[test]
-fn a_plugin_serves_without_the_grants_of_features_that_no_parent_uses() {
-    let site = PluginSite::new();
-    let PluginSite {
-        stage, namespace, ..
-    } = &site;
-    let host = site.start();
-    let mut grants = cache_grants();
-    grants["children"].as_array_mut().unwrap().pop();
-    grants["reads"][0]["access"] = json!("metadata");
-    site.apply(&json!({"grants": grants}));
-    site.wait_conditions(&host, &["Serving=True/Serving"]);
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
-    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
-    let parent = stage.wait(&host, namespace, PARENT, is_ready);
-    assert_eq!(parent["status"]["nodes"].as_array().unwrap().len(), 3);
-
-    // Only the parent that uses the feature reports it.
-    stage.apply_example(namespace, "examples/memcached/03-highly-available.yaml");
-    let budget: Target<'_> = (API, "Memcached", "highly-available");
-    stage.wait(&host, namespace, budget, |parent| {
-        let synced = condition(parent, "Synced").unwrap_or_default();
-        synced.starts_with("False/ChildForbidden")
-    });
-    assert!(is_ready(&stage.get(namespace, PARENT)));
     Stage::stop(host);
 }
 

@@ -59,6 +59,13 @@ pub(crate) use self::{
     ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.url"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.image", priority = 1),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 40")
         .message("metadata.name must be at most 40 characters"),
@@ -141,8 +148,8 @@ pub(crate) struct WordpressSpec {
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// Condition under which the kubelet pulls images, for all pods; the default of Kubernetes when
-    /// absent.
+    /// Condition under which the kubelet pulls images, for all pods: Always, IfNotPresent or Never; the
+    /// default of Kubernetes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials, for all pods.
@@ -176,7 +183,8 @@ pub(crate) struct WordpressSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) php_config: Option<String>,
-    /// PHP code that is appended to the generated configuration of WordPress.
+    /// PHP code that is appended to the generated configuration of WordPress. The core is updated by the
+    /// image alone, unless this code defines WP_AUTO_UPDATE_CORE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config_extra: Option<String>,
@@ -193,7 +201,8 @@ pub(crate) struct WordpressSpec {
         )
     )]
     pub(crate) pod_metadata: Option<PodMetadata>,
-    /// Policy for claims and generated Secrets when the object is deleted.
+    /// Policy for claims and generated Secrets when the object is deleted. Retain: they stay, and a later
+    /// object of the same name uses them again; Delete: they go too.
     #[serde(default)]
     pub(crate) deletion_policy: DeletionPolicy,
     /// Addresses of the site; the first one is the main address.
@@ -203,6 +212,10 @@ pub(crate) struct WordpressSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["domain", "path"])
     )]
     pub(crate) routes: Vec<Route>,
+    /// Accepts that the installer of a published site is open: WordPress is installed already, or its first
+    /// visitor may become the administrator.
+    #[serde(default)]
+    pub(crate) allow_open_installer: bool,
     /// Name of the Secret with the TLS certificate of the routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
@@ -272,6 +285,9 @@ pub(crate) struct WordpressStatus {
     /// Home URL of the site.
     #[serde(default)]
     pub(crate) url: String,
+    /// Image that the Deployment of the site states; absent before it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
     /// Database in use.
     #[serde(default)]
     pub(crate) database: DatabaseStatus,

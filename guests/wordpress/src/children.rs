@@ -17,7 +17,9 @@ use std::collections::BTreeSet;
 use innkeeper_sdk::prelude::*;
 
 pub(crate) use self::{
-    database::template as database_template, pod::takes_new_credentials, secrets::SALT_KEYS,
+    database::template as database_template,
+    pod::{has_changed_credentials, takes_new_credentials},
+    secrets::SALT_KEYS,
     web::template as web_template,
 };
 use crate::{observe::Observation, site::Site};

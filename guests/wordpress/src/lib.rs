@@ -35,12 +35,16 @@ impl Reconciler for Plugin {
             .parent_with::<Wordpress>(definition)
             .child::<Secret>()
             .child::<PersistentVolumeClaim>()
-            .child::<ConfigMap>()
             .child::<Service>()
             .child::<StatefulSet>()
             .child::<Deployment>()
+            // With phpConfig and database.managed.config, with routes, with podDisruptionBudget.
+            .child::<ConfigMap>()
+            .optional()
             .child::<Ingress>()
+            .optional()
             .child::<PodDisruptionBudget>()
+            .optional()
             // Existence, keys and changes of Secrets and ConfigMaps suffice; values are not needed.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)

@@ -13,6 +13,7 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{PersistentVolumeClaim, Secret},
 };
+use serde_json::Value;
 
 use crate::site::Site;
 
@@ -27,6 +28,8 @@ pub(crate) struct Observation {
     pub(crate) credentials: Option<Hashed>,
     /// True if a Secret with the name of the generated one exists, also one that a user created.
     pub(crate) has_generated_secret: bool,
+    /// True if that Secret was not made for this parent: it outlived a former one, or a user created it.
+    pub(crate) reuses_generated_secret: bool,
     /// The Secret with keys and salts.
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
@@ -83,6 +86,8 @@ impl Observation {
             database: Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?,
             credentials,
             has_generated_secret,
+            reuses_generated_secret: has_generated_secret
+                && !is_made_for_parent(request, &site.mysql_name()),
             salts: secret(request, host, &site.salts_name())?,
             owned_data: owned_data(request, site, existing_claim.as_ref()),
             claims,
@@ -181,10 +186,28 @@ impl Observation {
         site.credentials.is_generated && !self.has_generated_secret && has_data
     }
 
+    /// The observed image of the site's pods.
+    pub(crate) fn web_image(&self) -> Option<&str> {
+        self.web.as_ref()?.image("wordpress")
+    }
+
     /// An observed annotation of the site's pods.
     pub(crate) fn web_annotation(&self, key: &str) -> Option<&str> {
         self.web.as_ref()?.annotation(key)
     }
+}
+
+/// True for a Secret that goes with the parent, and for one that is a child and not older than the parent.
+fn is_made_for_parent(request: &Request, name: &str) -> bool {
+    // Texts of one form and one clock, which compare as the times do.
+    let created = |object: &Value| {
+        let text = object["metadata"]["creationTimestamp"].as_str();
+        text.map(ToOwned::to_owned)
+    };
+    let parent = created(request.parent_value());
+    request.children.find::<Secret>(name).is_some_and(|child| {
+        !child.retained || parent.is_some() && created(child.object()) >= parent
+    })
 }
 
 fn kind_and_name(child: &Observed) -> String {

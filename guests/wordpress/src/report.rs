@@ -32,6 +32,7 @@ pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observati
         ready_replicas: pods.ready_replicas,
         selector: labels::selector_text(&site.labels("web")),
         url: site.home_url(),
+        image: observation.web_image().map(ToOwned::to_owned),
         database: DatabaseStatus {
             mode: mode.to_owned(),
             host: site.database_host(),

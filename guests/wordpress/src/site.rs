@@ -201,6 +201,11 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// True if the site has an address outside of the cluster.
+    pub(crate) fn is_published(&self) -> bool {
+        self.has_ingress() || self.service_type() != ServiceType::ClusterIp
+    }
+
     /// True if the site has an Ingress.
     pub(crate) fn has_ingress(&self) -> bool {
         let given = self.spec.ingress.as_ref().and_then(|it| it.enabled);

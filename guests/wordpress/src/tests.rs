@@ -1,18 +1,21 @@
 //! The reconciler as plain Rust; each module below is about one concern.
 
+mod bad_input;
 mod claims;
+mod definition;
 mod invalid;
 mod order;
+mod parents;
 mod passwords;
 mod pods;
 mod properties;
-mod rules;
 mod serving;
 mod status;
 mod tenants;
 
 use std::sync::LazyLock;
 
+use innkeeper_schema::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest},
@@ -30,10 +33,23 @@ fn parent(name: &str, spec: &Value) -> Value {
     })
 }
 
-fn host() -> FakeHost {
-    // The schemas take long to generate, and property tests create many hosts.
+/// The manifest; its schemas take long to generate, and property tests need it often.
+fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    FakeHost::granting(&MANIFEST)
+    &MANIFEST
+}
+
+/// The definition, as the API server applies it.
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let crd = manifest().crds[0].as_object().unwrap();
+        Schema::new(crd, "v1").unwrap()
+    });
+    &SCHEMA
+}
+
+fn host() -> FakeHost {
+    FakeHost::granting(manifest())
 }
 
 /// A pass without observed children.

@@ -10,7 +10,7 @@ use innkeeper_sdk::{
 };
 
 use crate::{
-    api::{ServiceOptions, ServiceType},
+    api::{Route, ServiceOptions, ServiceType},
     observe::Observation,
     site::Site,
 };
@@ -26,6 +26,7 @@ pub(crate) fn site(
 ) -> Result<(), String> {
     metadata(site)?;
     tenants(request, site, observation)?;
+    main_route(site)?;
     if let Some(given) = &site.spec.resources {
         check_resources("spec.resources", given)?;
     }
@@ -126,6 +127,20 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         .try_for_each(|it| check_reference(request, limits.references, "claim", it))
 }
 
+/// Checks the path of the main address: the images named `wordpress` serve the root of a domain, and all
+/// links of a site below a path would lead nowhere. The user answers for an image of the spec.
+fn main_route(site: &Site<'_>) -> Result<(), String> {
+    let path = site.spec.routes.first().map_or("", Route::trimmed_path);
+    let image = site.image;
+    if path.is_empty() || site.spec.image.is_some() || product_of(image) != "wordpress" {
+        return Ok(());
+    }
+    Err(format!(
+        "spec.routes[0].path: the image {image} serves the root of a domain and not {path}: remove the \
+         path, or give spec.image an image that serves it"
+    ))
+}
+
 /// Checks that several replicas can share an existing claim.
 fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), String> {
     let modes = &existing.spec.access_modes;
@@ -137,14 +152,17 @@ fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), S
     Ok(())
 }
 
-/// Checks that the image is not older than the running one: an older database cannot read the data
-/// directory of a newer one.
+/// Checks that the image is not older than the running one of the same product: an older database cannot
+/// read the data directory of a newer one.
 fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     let running = observation.database.as_ref();
     let Some(running) = running.and_then(|it| it.image("mysql")) else {
         return Ok(());
     };
     let wanted = site.database_image();
+    if product_of(wanted) != product_of(running) {
+        return Ok(());
+    }
     let numbers = (numbers_of(wanted), numbers_of(running));
     if numbers
         .0
@@ -159,6 +177,13 @@ fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), Stri
         ));
     }
     Ok(())
+}
+
+/// The last part of an image's repository.
+fn product_of(image: &str) -> &str {
+    let (repository, _) = image.split_once('@').unwrap_or((image, ""));
+    let name = repository.rsplit('/').next().unwrap_or_default();
+    name.split(':').next().unwrap_or_default()
 }
 
 /// The numbers at the start of an image's tag; none if it starts with another character.

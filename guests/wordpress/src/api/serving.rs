@@ -16,7 +16,8 @@ pub(crate) struct Route {
         regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) domain: String,
-    /// Path below the domain; a trailing slash is removed.
+    /// Path below the domain; a trailing slash is removed. The official images serve the root of a domain
+    /// only, so the first route has a path only with an image that serves it.
     #[serde(default = "root_path")]
     #[schemars(
         length(max = 256),
@@ -83,7 +84,8 @@ pub(crate) struct IngressOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
-    /// Type of the Service; when absent, NodePort without routes, and ClusterIP with routes.
+    /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node;
+    /// LoadBalancer: by a load balancer of the cloud. When absent, NodePort without routes, else ClusterIP.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<ServiceType>,
     /// Port on each node; an unused one when absent.

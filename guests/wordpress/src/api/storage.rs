@@ -19,12 +19,18 @@ pub(crate) struct Code {
 /// PersistentVolumeClaim of the site.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
+    validation = Rule::new("isQuantity(string(self.size))")
+        .message("size must be a quantity, such as 10Gi"),
+    // The other rules pass a text that is none, so that the user sees one error.
     validation = Rule::new(
-        "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
+        "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
+         || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
     )
     .message("a claim cannot shrink"),
-    validation = Rule::new("quantity(string(self.size)).isGreaterThan(quantity('0'))")
-        .message("size must be greater than zero"),
+    validation = Rule::new(
+        "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))"
+    )
+    .message("size must be greater than zero"),
     validation = Rule::new(
         "has(self.storageClassName) == has(oldSelf.storageClassName) \
          && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
@@ -46,7 +52,8 @@ pub(crate) struct Claim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// Access modes of the volume.
+    /// Access modes of the volume. ReadWriteOnce: mounted by one node; ReadOnlyMany: by many nodes, for
+    /// reading; ReadWriteMany: by many nodes; ReadWriteOncePod: by one pod.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 4))]
     pub(crate) access_modes: Vec<AccessMode>,

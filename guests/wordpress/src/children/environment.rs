@@ -1,6 +1,7 @@
 //! The variables of the site's container.
 //!
-//! The names are those that the official images and Bitpoke's runtime images read.
+//! The names are those that the official images read, and with `WP_` and `STACK_` those of Bitpoke's runtime
+//! images, which take the database from variables of the user.
 
 use innkeeper_sdk::{
     json,
@@ -9,6 +10,9 @@ use innkeeper_sdk::{
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
 use crate::site::Site;
+
+/// The constant of WordPress that turns updates of the core in the background on and off.
+const CORE_UPDATES: &str = "WP_AUTO_UPDATE_CORE";
 
 /// The prefix under which the official images read keys and salts.
 const SALT_PREFIX: &str = "WORDPRESS_";
@@ -50,12 +54,9 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     variables.push(variable("STACK_ROUTES", stack_routes(site)));
     variables.push(variable("STACK_SITE_NAME", site.name));
     variables.push(variable("STACK_SITE_NAMESPACE", site.namespace));
-    let extra = config_extra(site);
-    if !extra.is_empty() {
-        // The kubelet would take `$(` for the start of a variable's name.
-        let extra = extra.replace("$(", "$$(");
-        variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
-    }
+    // The kubelet would take `$(` for the start of a variable's name.
+    let extra = config_extra(site).replace("$(", "$$(");
+    variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
     for given in &spec.env {
         let given = json::copied(given);
         match variables.iter_mut().find(|it| it.name == given.name) {
@@ -99,14 +100,22 @@ fn stack_routes(site: &Site<'_>) -> String {
 
 /// PHP for the configuration of WordPress; without routes it sets no URL, so that the site answers on
 /// each address that leads to it.
+///
+/// The core is updated by the image alone, unless the user's PHP decides otherwise: an update in a Pod is
+/// lost with the Pod, while the database keeps the schema of the newer version.
 fn config_extra(site: &Site<'_>) -> String {
     let url = site.home_url();
     let constants = ["WP_HOME", "WP_SITEURL"].map(|name| format!("define('{name}', '{url}');"));
     let fixed = (!site.spec.routes.is_empty()).then_some(constants);
+    let given = site.spec.config_extra.clone().filter(|it| !it.is_empty());
+    // PHP warns about a constant that is defined twice.
+    let is_given = given.as_ref().is_some_and(|it| it.contains(CORE_UPDATES));
+    let updates = (!is_given).then(|| format!("define('{CORE_UPDATES}', false);"));
     let lines: Vec<String> = fixed
         .into_iter()
         .flatten()
-        .chain(site.spec.config_extra.clone().filter(|it| !it.is_empty()))
+        .chain(updates)
+        .chain(given)
         .collect();
     lines.join("\n")
 }

@@ -1,10 +1,13 @@
 //! The common parts of the pods of site and database: security, and the annotations that restart
 //! them.
 
-use innkeeper_sdk::pod;
+use innkeeper_sdk::{hash, pod};
 use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, Sysctl};
 
-use crate::{observe::Observation, site::Site};
+use crate::{
+    observe::Observation,
+    site::{RESTART_TRIGGER, Site},
+};
 
 /// The annotation that changes when the passwords of the database change.
 pub(super) const CREDENTIALS_HASH: &str = "example.com/credentials-hash";
@@ -28,16 +31,38 @@ pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> 
 
 /// The hash of the passwords in use, as the site's pods carry it.
 ///
-/// A managed database keeps the passwords of its first start, because the plugin cannot change them.
-/// A restart with a changed Secret would cut the site off from its database, so the observed hash
-/// stays.
+/// While the Secret is missing, the observed hash stays.
 pub(super) fn credentials_hash(site: &Site<'_>, observation: &Observation) -> Option<String> {
     let observed = observation.web_annotation(CREDENTIALS_HASH);
     match (&observation.credentials, observed) {
         (None, observed) => observed.map(ToOwned::to_owned),
-        (Some(_), Some(observed)) if site.managed.is_some() => Some(observed.to_owned()),
-        (Some(found), _) => Some(innkeeper_sdk::hash::content_hash([found])),
+        (Some(_), Some(observed)) if keeps_credentials(site, observation) => {
+            Some(observed.to_owned())
+        }
+        (Some(found), _) => Some(hash::content_hash([found])),
     }
+}
+
+/// Returns true if a changed Secret must not restart the site.
+///
+/// A managed database keeps the passwords of its first start, because the plugin cannot change them, and
+/// a restart with others would cut the site off. A user who has changed them in the database asks for the
+/// restart.
+fn keeps_credentials(site: &Site<'_>, observation: &Observation) -> bool {
+    let web = observation.web.as_ref();
+    site.managed.is_some()
+        && web.is_some_and(|web| {
+            web.names_secret(&site.credentials.secret)
+                && web.annotation(RESTART_TRIGGER) == site.restart_trigger
+        })
+}
+
+/// Returns true if the Secret with the passwords of a managed database is not the one that the site took
+/// them from.
+pub(crate) fn has_changed_credentials(site: &Site<'_>, observation: &Observation) -> bool {
+    let found = observation.credentials.as_ref();
+    let stated = credentials_hash(site, observation);
+    found.is_some_and(|found| stated.as_deref() != Some(&hash::content_hash([found])))
 }
 
 /// The hash over salts and all Secrets and ConfigMaps that the spec names.

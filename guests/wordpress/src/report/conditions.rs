@@ -3,9 +3,9 @@
 use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 
 use crate::{
-    children::{SALT_KEYS, database_template, web_template},
+    children::{SALT_KEYS, database_template, has_changed_credentials, web_template},
     observe::Observation,
-    site::Site,
+    site::{RESTART_TRIGGER, Site},
 };
 
 /// All conditions that apply.
@@ -23,7 +23,9 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
         view.data_persistent(),
     ]
     .into_iter()
+    .chain(view.open_installer())
     .chain(view.plaintext_password())
+    .chain(view.changed_credentials())
     .collect()
 }
 
@@ -132,6 +134,8 @@ impl<'a> View<'a> {
     fn degraded(&self, database: &Condition) -> Condition {
         let (reason, message) = if let Some((reason, message)) = self.secret_problem() {
             (reason, message)
+        } else if let Some(message) = self.missing_config_maps() {
+            ("ConfigMapNotFound", message)
         } else if let Some(claim) = self.observation.missing_claims(self.site).next() {
             ("ClaimNotFound", format!("claim not found: {claim}"))
         } else if database.reason == "DatabaseUnavailable" {
@@ -185,6 +189,19 @@ impl<'a> View<'a> {
         )
     }
 
+    /// WordPress makes its first visitor the administrator, and the plugin cannot see if one has come.
+    fn open_installer(&self) -> Option<Condition> {
+        let is_open = self.site.is_published() && !self.site.spec.allow_open_installer;
+        let message = format!(
+            "unless WordPress is installed, the first visitor of {}/wp-admin/install.php becomes its \
+             administrator: set ingress.enabled to false and service.type to ClusterIP, install it \
+             through kubectl port-forward, then publish the site and set allowOpenInstaller to true",
+            self.site.home_url()
+        );
+        let unknown = ConditionStatus::Unknown;
+        is_open.then(|| Condition::new("Installed", unknown, "OpenInstaller", message))
+    }
+
     fn plaintext_password(&self) -> Option<Condition> {
         self.site.spec.root_password()?;
         let message = format!(
@@ -197,6 +214,16 @@ impl<'a> View<'a> {
             "PasswordInSpec",
             message,
         ))
+    }
+
+    fn changed_credentials(&self) -> Option<Condition> {
+        let message = format!(
+            "Secret {} has changed since the site took its passwords: make them those of the database, \
+             then set the annotation {RESTART_TRIGGER} to another value",
+            self.site.credentials.secret
+        );
+        has_changed_credentials(self.site, self.observation)
+            .then(|| Condition::new("CredentialsChanged", true, "SecretChanged", message))
     }
 
     fn is_waiting(&self) -> bool {
@@ -247,6 +274,12 @@ impl<'a> View<'a> {
         }
         let (secret, key) = self.observation.references.missing_keys().next()?;
         Some(incomplete(secret, key))
+    }
+
+    fn missing_config_maps(&self) -> Option<String> {
+        let missing = self.observation.references.missing_config_maps();
+        let missing: Vec<&str> = missing.collect();
+        (!missing.is_empty()).then(|| format!("ConfigMap not found: {}", missing.join(", ")))
     }
 
     fn lost_credentials(&self) -> Option<(&'static str, String)> {

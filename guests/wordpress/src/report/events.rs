@@ -19,7 +19,7 @@ pub(super) fn events(
         .collect();
     // Each report states this condition, so its absence marks the first pass.
     let is_first = request.stored_condition("DatabaseReady").is_none();
-    if is_first && site.credentials.is_generated && observation.has_generated_secret {
+    if is_first && site.credentials.is_generated && observation.reuses_generated_secret {
         let message = format!("Secret {} exists and is used", site.mysql_name());
         events.push(match site.spec.root_password() {
             None => Event::normal("CredentialsReused", message),
@@ -55,8 +55,10 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
             let was_ready = stored.is_some_and(|it| it.is_true());
             was_ready.then(|| Event::warning("NotReady", message))
         }
-        ("PlaintextPassword", _) => Some(Event::warning("PlaintextPassword", message)),
-        ("DataPersistent", "OwnedData") => Some(Event::warning("OwnedData", message)),
+        ("PlaintextPassword" | "CredentialsChanged", _) => Some(Event::warning(type_, message)),
+        ("DataPersistent", "OwnedData") | ("Installed", "OpenInstaller") => {
+            Some(Event::warning(reason, message))
+        }
         ("Degraded", _) => Some(Event::warning(reason, message)),
         _ => None,
     }

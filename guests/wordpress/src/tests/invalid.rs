@@ -107,6 +107,34 @@ fn a_claim_that_exists_with_something_else() {
 }
 
 #[test]
+fn a_main_route_that_the_image_does_not_serve() {
+    let message = |image: &str| {
+        format!(
+            "spec.routes[0].path: the image {image} serves the root of a domain and not /a: remove the \
+             path, or give spec.image an image that serves it"
+        )
+    };
+    let routes = json!([{ "domain": "a.org", "path": "/a/" }, { "domain": "b.org" }]);
+    check_spec(
+        &json!({ "routes": routes }),
+        &message("wordpress:7.1-apache"),
+    );
+    let request = |spec: Value| TestRequest::new(&parent("shop", &spec));
+    let image =
+        |image: &str| json!({ "images": { "wordpress": image }, "tenants": { "images": [] } });
+    let mirrored = "mirror:5000/library/wordpress:7";
+    check_invalid(
+        &request(json!({ "routes": routes })).config(&image(mirrored)),
+        &host(),
+        &message(mirrored),
+    );
+    pass(&request(json!({ "routes": routes })).config(&image("bitpoke/wordpress-runtime")));
+    pass(&request(json!({ "routes": routes, "image": "mine" })));
+    let later = json!([{ "domain": "a.org" }, { "domain": "a.org", "path": "/a" }]);
+    pass(&request(json!({ "routes": later })));
+}
+
+#[test]
 fn an_older_database() {
     let with_image = |image: &str| {
         let spec = json!({ "database": { "managed": { "image": image } } });
@@ -117,18 +145,22 @@ fn an_older_database() {
         let request = TestRequest::new(&with_image(image));
         request.answered(&workloads(&outcome, 1, 1))
     };
-    check_invalid(
-        &running("mysql:8.0"),
-        &host(),
-        "spec.database.managed.image: mysql:8.0 is older than the running mysql:8.4.3, a data \
-         directory cannot be downgraded",
-    );
+    for image in ["mysql:8.0", "docker.io/library/mysql:8.0@sha256:00"] {
+        let message = format!(
+            "spec.database.managed.image: {image} is older than the running mysql:8.4.3, a data \
+             directory cannot be downgraded"
+        );
+        check_invalid(&running(image), &host(), &message);
+    }
     for image in [
         "mysql:8",
         "mysql:8.4",
         "mysql:9.1",
         "mysql:lts",
         "mysql@sha256:00",
+        // Another product counts its versions in another way.
+        "percona:8.0",
+        "registry:5000/percona:8.0",
     ] {
         let request = running(image).build();
         assert!(Plugin::reconcile(&request, &host()).is_ok(), "{image}");

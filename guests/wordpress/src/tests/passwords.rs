@@ -97,6 +97,35 @@ fn a_password_without_effect_is_an_event() {
     assert!(events(&outcome).contains(&"Warning CredentialsReused".to_owned()));
 }
 
+// A pass sees its own Secret before its first report is stored, after a crash for example.
+#[test]
+fn a_secret_is_reused_only_if_the_parent_is_younger() {
+    let created = |object: &Value, time: &str| {
+        let mut object = object.clone();
+        object["metadata"]["creationTimestamp"] = json!(time);
+        object
+    };
+    let spec = json!({ "sqlrootpassword": "abc" });
+    let parent = created(&parent("shop", &spec), "2026-01-01T00:00:09Z");
+    let reused = |request: TestRequest| {
+        let events = events(&pass(&request));
+        events.contains(&"Warning CredentialsReused".to_owned())
+    };
+    let secret = secret("shop-mysql", &MYSQL_KEYS);
+    for (time, is_reused) in [
+        ("2026-01-01T00:00:08Z", true),
+        ("2026-01-01T00:00:09Z", false),
+        ("2026-01-01T00:00:10Z", false),
+    ] {
+        let secret = created(&secret, time);
+        let request = TestRequest::new(&parent);
+        let retained = request.clone().retained("db-secret", &secret);
+        assert_eq!(reused(retained), is_reused, "{time}");
+        // A Secret that goes with the parent was made for it.
+        assert!(!reused(request.child("db-secret", &secret)), "{time}");
+    }
+}
+
 #[test]
 fn data_without_its_passwords_never_gets_new_ones() {
     let request = TestRequest::new(&parent("shop", &json!({})))
@@ -188,8 +217,45 @@ fn changed_credentials_of_a_managed_database_keep_the_pods() {
     let request = running_with(&parent, &before);
     let old = annotation(&pass_with(&request, &before), CREDENTIALS_HASH);
     assert!(old.is_string());
-    let outcome = pass_with(&request, &host().object(&changed));
+    let changed = host().object(&changed);
+    let outcome = pass_with(&request, &changed);
     assert_eq!(annotation(&outcome, CREDENTIALS_HASH), old);
+    assert_eq!(
+        condition(&outcome, "CredentialsChanged"),
+        "CredentialsChanged=True/SecretChanged: Secret mine has changed since the site took its \
+         passwords: make them those of the database, then set the annotation \
+         example.com/restart-trigger to another value"
+    );
+    assert!(events(&outcome).contains(&"Warning CredentialsChanged".to_owned()));
+
+    // The annotation restarts the Pods, which then have the new passwords.
+    let mut restarted = parent;
+    restarted["metadata"]["annotations"] = json!({ "example.com/restart-trigger": "1" });
+    let request = TestRequest::new(&restarted).answered(&super::workloads(&outcome, 1, 1));
+    let outcome = pass_with(&request, &changed);
+    assert_ne!(annotation(&outcome, CREDENTIALS_HASH), old);
+    let report = outcome.report();
+    assert_eq!(report.find_condition("CredentialsChanged"), None);
+    assert!(events(&outcome).contains(&"Normal CredentialsRotated".to_owned()));
+}
+
+#[test]
+fn a_site_that_returns_to_a_managed_database_has_its_passwords() {
+    let host = host().object(&secret("mine", &["username", "password"]));
+    let managed = parent("shop", &json!({}));
+    let first = running_with(&managed, &host);
+    let before = pass_with(&first, &host);
+    let external = json!({ "host": "db", "credentialsSecretRef": { "name": "mine" } });
+    let external = parent("shop", &json!({ "database": { "external": external } }));
+    let there = TestRequest::new(&external).answered(&super::workloads(&before, 1, 1));
+    let there = there.retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
+    let away = pass_with(&there, &host);
+    let back = TestRequest::new(&managed).answered(&super::workloads(&away, 1, 1));
+    let back = back.retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
+    assert_ne!(
+        annotation(&pass_with(&back, &host), CREDENTIALS_HASH),
+        annotation(&away, CREDENTIALS_HASH)
+    );
 }
 
 #[test]
@@ -216,6 +282,14 @@ fn named_secrets_and_config_maps_are_hashed_unless_missing() {
         condition(&gone, "Degraded"),
         "Degraded=True/SecretNotFound: Secret not found: api"
     );
+    let required = json!({ "envFrom": [{ "configMapRef": { "name": "flags" } }] });
+    assert_eq!(
+        condition(&first(&required), "Degraded"),
+        "Degraded=True/ConfigMapNotFound: ConfigMap not found: flags"
+    );
+    let there = host().object(&flags);
+    let required = TestRequest::new(&super::parent("shop", &required));
+    assert!(condition(&pass_with(&required, &there), "Degraded").starts_with("Degraded=False"));
     let lacking = pass_with(&request, &host().object(&secret("api", &["other"])));
     assert_eq!(
         condition(&lacking, "Degraded"),

@@ -13,6 +13,7 @@ fn names(list: &Value) -> Vec<&str> {
 #[test]
 fn the_site_reads_the_variables_that_images_know() {
     let outcome = first(&json!({
+        "image": "wordpress-below-a-path",
         "routes": [{ "domain": "shop.org", "path": "/a/" }, { "domain": "b.org", "path": "/" }],
         "tlsSecretRef": "tls",
         "configExtra": "$x = $(date);",
@@ -50,7 +51,8 @@ fn the_site_reads_the_variables_that_images_know() {
     assert_eq!(
         value("WORDPRESS_CONFIG_EXTRA"),
         "define('WP_HOME', 'https://shop.org/a');\n\
-         define('WP_SITEURL', 'https://shop.org/a');\n$x = $$(date);"
+         define('WP_SITEURL', 'https://shop.org/a');\n\
+         define('WP_AUTO_UPDATE_CORE', false);\n$x = $$(date);"
     );
     assert_eq!(
         container["envFrom"],
@@ -73,8 +75,30 @@ fn without_routes_no_address_is_fixed() {
     let outcome = first(&json!({}));
     let container = container(&outcome, "web");
     let names = names(&container["env"]);
-    assert!(!names.contains(&"WP_HOME") && !names.contains(&"WORDPRESS_CONFIG_EXTRA"));
+    assert!(!names.contains(&"WP_HOME"));
     assert_eq!(container["env"][4]["value"], "shop.default.svc");
+}
+
+// Core files come from the image at each start: an update in a Pod would be lost with it, while the
+// database keeps the schema of the newer version.
+#[test]
+fn the_core_is_updated_by_the_image_alone() {
+    let extra = |spec: Value| {
+        let container = container(&first(&spec), "web");
+        let variables = container["env"].as_array().unwrap();
+        let name = "WORDPRESS_CONFIG_EXTRA";
+        let found = variables.iter().find(|it| it["name"] == name).unwrap();
+        found["value"].as_str().unwrap().to_owned()
+    };
+    let off = "define('WP_AUTO_UPDATE_CORE', false);";
+    let own = "define('WP_AUTO_UPDATE_CORE', 'minor');";
+    assert_eq!(extra(json!({})), off);
+    assert_eq!(
+        extra(json!({ "configExtra": "define('A', 1);" })),
+        format!("{off}\ndefine('A', 1);")
+    );
+    // PHP warns about a constant that is defined twice.
+    assert_eq!(extra(json!({ "configExtra": own })), own);
 }
 
 #[test]

@@ -1,170 +1,375 @@
 //! Properties of each parent that the definition admits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{
+    host::{Denied, ListSelector, LogLevel, ObjectRef},
     prelude::*,
-    testing::{FakeHost, TestRequest},
+    testing::{TestRequest, reduced},
 };
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{claim, parent, pass_with, running_with, secret, workloads};
+use super::{claim, host, parents::admitted, secret, stored};
+use crate::Plugin;
 
-/// A host with all objects that the parents below name.
-fn host() -> FakeHost {
-    let keys = ["root-password", "username", "password"];
-    let objects = [
-        secret("s", &keys),
-        secret("tls", &["tls.crt", "tls.key"]),
-        claim("old", "1Gi", &["ReadWriteMany"]),
-    ];
-    super::host().objects(objects)
-}
+/// A host with every Secret, ConfigMap and claim that a parent can name, but for those of the site itself.
+struct Everything;
 
-fn pass(request: &TestRequest) -> Outcome {
-    pass_with(request, &host())
-}
+impl Host for Everything {
+    fn log(&self, _: LogLevel, _: &str) {}
 
-fn running(parent: &Value) -> TestRequest {
-    running_with(parent, &host())
-}
-
-/// One of these values, or nothing, under a key.
-fn field(key: &'static str, values: Vec<Value>) -> impl Strategy<Value = Option<(String, Value)>> {
-    prop::option::of(prop::sample::select(values))
-        .prop_map(move |value| value.map(|value| (key.to_owned(), value)))
-}
-
-fn spec() -> impl Strategy<Value = Value> {
-    let external = json!({ "external": { "host": "db", "credentialsSecretRef": { "name": "s" } } });
-    let managed = json!({ "managed": { "config": "[mysqld]", "storage": { "size": "3Gi" } } });
-    let own = json!({ "managed": { "credentialsSecretRef": { "name": "s" } } });
-    let code = |claim: Value| json!({ "persistentVolumeClaim": claim });
-    let fields: Vec<BoxedStrategy<Option<(String, Value)>>> = vec![
-        field("sqlrootpassword", vec![json!("abc")]).boxed(),
-        field("replicas", vec![json!(0), json!(1), json!(3)]).boxed(),
-        field("containerPort", vec![json!(8080)]).boxed(),
-        field("phpConfig", vec![json!(""), json!("a = 1")]).boxed(),
-        field("configExtra", vec![json!(""), json!("$(x")]).boxed(),
-        field("deletionPolicy", vec![json!("Retain"), json!("Delete")]).boxed(),
-        field("env", vec![json!([{ "name": "A", "value": "1" }])]).boxed(),
-        field("envFrom", vec![json!([{ "secretRef": { "name": "s" } }])]).boxed(),
-        field("database", vec![external, managed, own]).boxed(),
-        field("tlsSecretRef", vec![json!("tls")]).boxed(),
-        field(
-            "routes",
-            vec![json!([{ "domain": "a.org", "path": "/x/" }])],
-        )
-        .boxed(),
-        field(
-            "code",
-            vec![
-                code(json!({ "existingClaim": "old" })),
-                code(json!({ "accessModes": ["ReadWriteMany"] })),
-            ],
-        )
-        .boxed(),
-        field(
-            "podDisruptionBudget",
-            vec![json!({ "enabled": true, "maxUnavailable": 1 })],
-        )
-        .boxed(),
-    ];
-    fields.prop_map(|fields| Value::Object(fields.into_iter().flatten().collect::<Map<_, _>>()))
-}
-
-/// Names that satisfy the rules on names, chosen to look like each other's children.
-fn name() -> impl Strategy<Value = String> {
-    "(a|shop)(-(a|wp|php|code|mysql-code|mysql-wp)){0,2}".prop_map(|name| name)
-}
-
-fn identities(outcome: &Outcome) -> BTreeSet<String> {
-    outcome
-        .children()
-        .iter()
-        .map(Child::kind_and_name)
-        .collect()
-}
-
-/// Every selector of an answer.
-fn selectors(outcome: &Outcome) -> Vec<Value> {
-    let children = outcome.children().iter();
-    children
-        .filter_map(|child| {
-            let selector = child.object["spec"].get("selector")?;
-            Some(selector.get("matchLabels").unwrap_or(selector).clone())
-        })
-        .collect()
-}
-
-fn is_matched(selector: &Value, labels: &Value) -> bool {
-    let wanted = selector.as_object().unwrap();
-    wanted
-        .iter()
-        .all(|(key, value)| labels.get(key) == Some(value))
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn a_second_answer_changes_nothing(spec in spec()) {
-        let parent = parent("shop", &spec);
-        let request = running(&parent);
-        let once = pass(&request);
-        let web = once.child("web").unwrap().object["spec"]["replicas"].as_i64().unwrap();
-        let twice = pass(&request.answered(&workloads(&once, web, 1)));
-        prop_assert_eq!(once, twice);
+    fn now_ms(&self) -> u64 {
+        0
     }
 
-    #[test]
-    fn no_answer_leaves_out_data(before in spec(), after in spec()) {
-        let observed = running(&parent("shop", &before));
-        let outcome = pass(&observed);
-        let mut request = TestRequest::new(&parent("shop", &after));
-        for child in outcome.children() {
-            // Secrets are held by now, so the answer alone does not show them.
-            if child.apply == ApplyPolicy::Hold && child.kind() == "Secret" {
-                request = request.retained(&child.key, &child.object);
+    fn random(&self, length: u32) -> Vec<u8> {
+        (0..length).map(|_| 0).collect()
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        let name = &*object.name;
+        if name.starts_with("shop-") {
+            return Ok(None);
+        }
+        let mut found = match &*object.kind {
+            "PersistentVolumeClaim" => claim(name, "1Gi", &["ReadWriteMany"]),
+            kind => {
+                let mut found = secret(name, &["root-password", "username", "password"]);
+                found["kind"] = json!(kind);
+                reduced(&found, Access::Hash)
             }
-        }
-        let request = request.answered(&outcome).build();
-        let is_data = |it: &&Observed| ["Secret", "PersistentVolumeClaim"].contains(&it.kind());
-        let Ok(next) = crate::Plugin::reconcile(&request, &host()) else {
-            // An invalid parent changes no child at all.
-            return Ok(());
         };
-        let stated = identities(&next);
-        for child in request.children.iter().filter(is_data) {
-            let identity = format!("{}/{}", child.kind(), child.name());
-            prop_assert!(stated.contains(&identity), "{identity} is left out");
-        }
+        found["metadata"]["uid"] = json!("another");
+        Ok(Some(found.to_string()))
     }
 
-    #[test]
-    fn two_parents_share_nothing(left in (name(), spec()), right in (name(), spec())) {
-        prop_assume!(left.0 != right.0);
-        let answer = |(name, spec): &(String, Value)| pass(&running(&parent(name, spec)));
-        let (left, right) = (answer(&left), answer(&right));
-        let shared: Vec<String> =
-            identities(&left).intersection(&identities(&right)).cloned().collect();
-        prop_assert_eq!(shared, Vec::<String>::new());
-        for (mine, theirs) in [(&left, &right), (&right, &left)] {
-            for key in ["web", "db"] {
-                let Some(child) = theirs.child(key) else { continue };
-                let labels = &child.object["spec"]["template"]["metadata"]["labels"];
-                for selector in selectors(mine) {
-                    prop_assert!(!is_matched(&selector, labels));
+    fn list_json(&self, _: &ListSelector) -> Result<Vec<String>, Denied> {
+        Ok(Vec::new())
+    }
+}
+
+/// A child in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+struct Present {
+    key: String,
+    is_retained: bool,
+    object: Value,
+}
+
+/// The children of one parent by kind and name, and its status, as a host keeps them.
+#[derive(Clone, Debug, Default)]
+struct Cluster {
+    children: BTreeMap<(String, String), Present>,
+    status: Value,
+}
+
+impl Cluster {
+    /// The request of the next pass, with settings that let the plugin accept most parents.
+    fn request(&self, parent: &Value) -> TestRequest {
+        let keys = json!(["cpu", "memory", "a", "a/"]);
+        let tenants = json!({
+            "references": "namespace", "serviceTypes": ["NodePort", "LoadBalancer"],
+            "serviceAnnotations": keys, "ingressAnnotations": keys,
+            "podMetadata": { "labels": keys, "annotations": keys },
+        });
+        let request = TestRequest::new(parent).config(&json!({ "tenants": tenants }));
+        let children = self.children.values();
+        children.fold(request.status(&self.status), |request, it| {
+            request.observed(Some(&it.key), it.is_retained, &it.object)
+        })
+    }
+
+    fn pass(&mut self, parent: &Value) -> Result<Outcome, Fault> {
+        let answer = Plugin::reconcile(&self.request(parent).build(), &Everything);
+        let report = match &answer {
+            Ok(outcome) => Some(outcome.report()),
+            Err(fault) => fault.report.as_deref(),
+        };
+        if let Some(report) = report {
+            self.status = report.status.clone().unwrap_or_default();
+            self.status["conditions"] = stored(report)["conditions"].take();
+        }
+        if let Ok(Outcome::Desired(desired)) = &answer {
+            self.apply(&desired.children);
+        }
+        answer
+    }
+
+    /// The answer after which no pass changes a child of this parent any more.
+    fn settle(&mut self, parent: &Value) -> Result<Outcome, Fault> {
+        for _ in 0..3 {
+            self.pass(parent)?;
+        }
+        self.pass(parent)
+    }
+
+    fn apply(&mut self, stated: &[Child]) {
+        let identity = |it: &Child| (it.kind().to_owned(), it.name().to_owned());
+        let stays: BTreeSet<_> = stated.iter().map(identity).collect();
+        self.children
+            .retain(|identity, it| it.is_retained || stays.contains(identity));
+        for child in stated {
+            let is_retained = child.removal == RemovalPolicy::Retain;
+            match self.children.get_mut(&identity(child)) {
+                Some(present) if child.apply != ApplyPolicy::Always => {
+                    present.is_retained = is_retained;
+                }
+                None if child.apply == ApplyPolicy::Hold => {}
+                _ => {
+                    let (key, object) = (child.key.clone(), with_defaults(child));
+                    let present = Present {
+                        key,
+                        is_retained,
+                        object,
+                    };
+                    self.children.insert(identity(child), present);
                 }
             }
         }
     }
 
+    /// The children without the sizes of claims, which never shrink.
+    fn without_sizes(&self) -> BTreeMap<(String, String), Present> {
+        let mut children = self.children.clone();
+        for ((kind, _), child) in &mut children {
+            if kind == "PersistentVolumeClaim" {
+                child.object["spec"]["resources"].take();
+            }
+        }
+        children
+    }
+}
+
+fn is_data(kind: &str) -> bool {
+    ["Secret", "PersistentVolumeClaim"].contains(&kind)
+}
+
+/// Adds the members that an object lacks; items of lists correspond by their index.
+fn complete(object: &mut Value, defaults: &Value) {
+    match (object, defaults) {
+        (Value::Object(members), Value::Object(defaults)) => {
+            for (key, default) in defaults {
+                complete(members.entry(key).or_insert(Value::Null), default);
+            }
+        }
+        (Value::Array(items), Value::Array(defaults)) => {
+            items
+                .iter_mut()
+                .zip(defaults)
+                .for_each(|(item, default)| complete(item, default));
+        }
+        (absent @ Value::Null, default) => *absent = default.clone(),
+        _ => {}
+    }
+}
+
+/// A child as the API server stores it: with its defaults and metadata, and with all Pods ready.
+fn with_defaults(child: &Child) -> Value {
+    let probe = json!({ "successThreshold": 1, "timeoutSeconds": 1, "periodSeconds": 10 });
+    let container = json!({
+        "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File", "livenessProbe": probe, "readinessProbe": probe,
+        "startupProbe": probe,
+    });
+    let template = json!({ "metadata": { "creationTimestamp": null }, "spec": {
+        "containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+        "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
+    } });
+    let spec = match child.kind() {
+        "Deployment" => json!({
+            "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10, "template": template,
+        }),
+        "StatefulSet" => json!({
+            "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
+            "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } },
+            "template": template,
+        }),
+        "Service" => json!({
+            "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "clusterIP": "10.0.0.1",
+            "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None",
+        }),
+        "PersistentVolumeClaim" => json!({
+            "volumeMode": "Filesystem", "volumeName": "pv", "storageClassName": "standard",
+        }),
+        _ => Value::Null,
+    };
+    let mut object = Value::from(child.object.clone());
+    for generated in &child.generate {
+        object["data"][&generated.key] = json!("Z2VuZXJhdGVk");
+    }
+    let metadata = json!({
+        "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": { "innkeeper.dev/key": child.key },
+    });
+    complete(&mut object, &json!({ "metadata": metadata, "spec": spec }));
+    if let Some(replicas) = object["spec"].get("replicas").cloned() {
+        object["status"] = json!({
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": replicas,
+        });
+    }
+    object
+}
+
+/// The same value as text, with the members of each object in reverse order.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().rev();
+            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
+            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(reversed).collect();
+            format!("[{}]", texts.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same request with every object and the children the other way round.
+fn backwards(request: &Request) -> Request {
+    let children = request.children.iter().rev();
+    let children =
+        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
+    let config: Value = request.config().unwrap();
+    Request::new(
+        reversed(request.parent_value()),
+        Children::new(children.collect()),
+        reversed(&config),
+        request.phase,
+    )
+}
+
+fn shop() -> impl Strategy<Value = Value> {
+    admitted(Just("shop".to_owned()))
+}
+
+/// Names that satisfy the rules on names, chosen to look like each other's children.
+fn name() -> impl Strategy<Value = String> {
+    "(a|shop)(-(a|wp|php|code|mysql-code|mysql-wp)){0,2}"
+}
+
+/// Every selector of an answer.
+fn selectors(outcome: &Outcome) -> impl Iterator<Item = &Value> {
+    outcome.children().iter().filter_map(|child| {
+        let selector = child.object["spec"].get("selector")?;
+        Some(selector.get("matchLabels").unwrap_or(selector))
+    })
+}
+
+fn is_matched(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector.as_object().unwrap();
+    let mut wanted = wanted.iter();
+    wanted.all(|(key, value)| labels.get(key) == Some(value))
+}
+
+proptest! {
     #[test]
-    fn keys_are_unique_and_name_only_what_is_there(spec in spec()) {
-        let parent = parent("shop", &spec);
-        for outcome in [pass(&TestRequest::new(&parent)), pass(&running(&parent))] {
+    fn an_answer_is_a_fixed_point(parent in shop()) {
+        let mut cluster = Cluster::default();
+        let Ok(once) = cluster.settle(&parent) else {
+            return Ok(());
+        };
+        let before = cluster.clone();
+        let twice = cluster.pass(&parent).unwrap();
+        prop_assert_eq!(once.children(), twice.children());
+        prop_assert_eq!(&before.children, &cluster.children);
+        prop_assert_eq!(&before.status, &cluster.status);
+        prop_assert_eq!(&twice.report().events, &[]);
+        // All Pods are ready and have the stated templates.
+        let is_wanted = parent["spec"]["replicas"] != 0;
+        prop_assert_eq!(twice.report().find_condition("Ready").unwrap().is_true(), is_wanted);
+    }
+
+    #[test]
+    fn a_reverted_edit_restores_the_children(parent in shop(), edited in shop()) {
+        let mut cluster = Cluster::default();
+        if cluster.settle(&parent).is_err() {
+            return Ok(());
+        }
+        let before = cluster.without_sizes();
+        // An edit that is invalid changes the deletion policy alone.
+        cluster.settle(&edited).ok();
+        if cluster.settle(&parent).is_err() {
+            return Ok(());
+        }
+        let mut after = cluster.without_sizes();
+        // Data that the edit asked for stays.
+        after.retain(|identity, _| before.contains_key(identity) || !is_data(&identity.0));
+        prop_assert_eq!(before, after);
+    }
+
+    #[test]
+    fn no_answer_leaves_out_data(before in shop(), after in shop()) {
+        let mut cluster = Cluster::default();
+        cluster.settle(&before).ok();
+        for (kind, name) in cluster.children.clone().into_keys().filter(|it| is_data(&it.0)) {
+            // An invalid parent changes no child at all.
+            if let Ok(Outcome::Desired(answer)) = cluster.pass(&after) {
+                let mut stated = answer.children.iter();
+                let is_stated = stated.any(|it| (it.kind(), it.name()) == (&*kind, &*name));
+                prop_assert!(is_stated, "{kind} {name} is left out");
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_members_and_children_does_not_matter(parent in shop()) {
+        let mut cluster = Cluster::default();
+        for _ in 0..2 {
+            let request = cluster.request(&parent).build();
+            let forwards = Plugin::reconcile(&request, &Everything);
+            let backwards = Plugin::reconcile(&backwards(&request), &Everything);
+            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+            cluster.settle(&parent).ok();
+        }
+    }
+
+    #[test]
+    fn every_admitted_parent_has_an_answer(parent in shop()) {
+        let permissive = Cluster::default().request(&parent);
+        // Nothing that the parent names exists, and the settings are those of an administrator who has none.
+        let strict = TestRequest::new(&parent);
+        for answer in [
+            Plugin::reconcile(&permissive.build(), &Everything),
+            Plugin::reconcile(&strict.build(), &host()),
+        ] {
+            if let Err(fault) = answer {
+                prop_assert_eq!(fault.kind, FaultKind::Invalid);
+                let is_placed = fault.message.starts_with("spec.") || fault.message.starts_with("dataSource: ");
+                prop_assert!(is_placed, "{}", fault.message);
+            }
+        }
+    }
+
+    #[test]
+    fn two_parents_share_nothing(left in admitted(name()), right in admitted(name())) {
+        prop_assume!(left["metadata"]["name"] != right["metadata"]["name"]);
+        let answer = |parent| Cluster::default().pass(parent);
+        let (Ok(left), Ok(right)) = (answer(&left), answer(&right)) else {
+            return Ok(());
+        };
+        let identities = |it: &Outcome| -> BTreeSet<String> {
+            it.children().iter().map(Child::kind_and_name).collect()
+        };
+        prop_assert!(identities(&left).is_disjoint(&identities(&right)));
+        for (mine, theirs) in [(&left, &right), (&right, &left)] {
+            for child in ["web", "db"].into_iter().filter_map(|key| theirs.child(key)) {
+                let labels = &child.object["spec"]["template"]["metadata"]["labels"];
+                prop_assert!(selectors(mine).all(|selector| !is_matched(selector, labels)));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_unique_and_name_only_what_is_there(parent in shop()) {
+        let mut cluster = Cluster::default();
+        for _ in 0..2 {
+            let Ok(outcome) = cluster.pass(&parent) else {
+                return Ok(());
+            };
             let keys: BTreeSet<&str> = outcome.children().iter().map(|it| it.key.as_str()).collect();
             prop_assert_eq!(keys.len(), outcome.children().len());
             for child in outcome.children() {

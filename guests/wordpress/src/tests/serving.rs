@@ -39,6 +39,7 @@ fn the_database_has_a_headless_service_of_its_own() {
 #[test]
 fn the_ingress_has_a_rule_per_domain_and_each_path_once() {
     let spec = json!({
+        "image": "wordpress-below-a-path",
         "routes": [
             { "domain": "a.org", "path": "/x" },
             { "domain": "b.org" },

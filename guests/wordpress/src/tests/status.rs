@@ -20,7 +20,8 @@ fn a_running_site_is_ready() {
         Progressing=False/ProgressingComplete: all 1 replicas are updated
         Degraded=False/NotDegraded: nothing is known to be wrong
         Ready=True/Ready: the site is ready at http://shop.default.svc
-        DataPersistent=True/Persistent: data outlives the pods"]]
+        DataPersistent=True/Persistent: data outlives the pods
+        Installed=Unknown/OpenInstaller: unless WordPress is installed, the first visitor of http://shop.default.svc/wp-admin/install.php becomes its administrator: set ingress.enabled to false and service.type to ClusterIP, install it through kubectl port-forward, then publish the site and set allowOpenInstaller to true"]]
     .assert_eq(&text.join("\n"));
     assert_eq!(
         *outcome.report().status.as_ref().unwrap(),
@@ -29,6 +30,7 @@ fn a_running_site_is_ready() {
             "selector": "app.kubernetes.io/component=web,app.kubernetes.io/instance=shop,\
                          app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress",
             "url": "http://shop.default.svc",
+            "image": "wordpress:7.1-apache",
             "database": { "mode": "Managed", "host": "shop-mysql", "secretName": "shop-mysql" },
             "retained": [
                 "PersistentVolumeClaim/shop-code", "PersistentVolumeClaim/shop-mysql",
@@ -36,6 +38,52 @@ fn a_running_site_is_ready() {
             ],
             "observedGeneration": 1,
         })
+    );
+}
+
+#[test]
+fn a_published_site_tells_of_the_open_installer() {
+    let routes = json!([{ "domain": "a.org" }]);
+    let types = json!({ "tenants": { "serviceTypes": ["NodePort", "LoadBalancer"] } });
+    let closed = json!({ "type": "ClusterIP" });
+    let table = [
+        (json!({}), true),
+        (json!({ "service": closed }), false),
+        (json!({ "routes": routes }), true),
+        (
+            json!({ "routes": routes, "ingress": { "enabled": false } }),
+            false,
+        ),
+        (
+            json!({ "routes": routes, "service": { "type": "LoadBalancer" } }),
+            true,
+        ),
+        (json!({ "service": { "type": "LoadBalancer" } }), true),
+        (
+            json!({ "routes": routes, "allowOpenInstaller": true }),
+            false,
+        ),
+        (
+            json!({ "routes": routes, "allowOpenInstaller": false }),
+            true,
+        ),
+    ];
+    for (spec, is_open) in table {
+        let request = TestRequest::new(&parent("shop", &spec)).config(&types);
+        let outcome = pass(&request);
+        let found = outcome.report().find_condition("Installed");
+        assert_eq!(found.is_some(), is_open, "{spec}");
+        let warning = "Warning OpenInstaller".to_owned();
+        assert_eq!(events(&outcome).contains(&warning), is_open, "{spec}");
+        let again = pass(&request.status(&stored(outcome.report())));
+        assert!(!events(&again).contains(&warning), "{spec}");
+    }
+    assert_eq!(
+        condition(&first(&json!({ "routes": routes })), "Installed"),
+        "Installed=Unknown/OpenInstaller: unless WordPress is installed, the first visitor of \
+         http://a.org/wp-admin/install.php becomes its administrator: set ingress.enabled to false and \
+         service.type to ClusterIP, install it through kubectl port-forward, then publish the site and \
+         set allowOpenInstaller to true"
     );
 }
 
@@ -146,7 +194,11 @@ fn each_transition_has_one_event() {
     let outcome = pass(&start);
     assert_eq!(
         events(&outcome),
-        ["Normal WaitingForDatabase", "Warning PlaintextPassword"]
+        [
+            "Normal WaitingForDatabase",
+            "Warning OpenInstaller",
+            "Warning PlaintextPassword"
+        ]
     );
     let again = pass(&start.status(&stored(outcome.report())));
     assert_eq!(events(&again), [""; 0]);

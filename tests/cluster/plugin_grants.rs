@@ -1,0 +1,109 @@
+//! Plugins with the grants of an administrator who knows an older version: they serve without the kinds of
+//! optional features, and only the parents that use a feature report it.
+
+use innkeeper_tests::{Host, manifest::condition};
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::{PluginSite, cache_grants},
+    stage::Stage,
+    suite::{Target, is_ready},
+};
+
+/// Starts a host with a Plugin of this guest, and applies an article, which becomes Ready.
+fn serve(guest: &str, grants: &Value, definition: &str, article: Target<'_>) -> (PluginSite, Host) {
+    let site = PluginSite::new();
+    let host = site.start();
+    site.put(guest);
+    site.apply(&json!({"grants": grants}));
+    site.wait_conditions(&host, &["Serving=True/Serving"]);
+    let PluginSite {
+        stage, namespace, ..
+    } = &site;
+    stage.wait_served(&host, &[definition]);
+    stage.apply_example(namespace, &format!("examples/{guest}/01-article.yaml"));
+    stage.wait(&host, namespace, article, is_ready);
+    (site, host)
+}
+
+/// Applies a parent that uses a feature, and waits until it names the kind that it lacks.
+fn check_reports(site: &PluginSite, host: &Host, parent: &Value, kind: &str) {
+    let text = |pointer: &str| parent.pointer(pointer).unwrap().as_str().unwrap();
+    let target: Target<'_> = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+    site.stage.apply_new(&site.namespace, parent);
+    site.stage.wait(host, &site.namespace, target, |parent| {
+        let synced = condition(parent, "Synced").unwrap_or_default();
+        synced.starts_with("False/ChildForbidden") && synced.contains(kind)
+    });
+}
+
+#[test]
+fn a_memcached_serves_without_the_grants_of_features_that_no_parent_uses() {
+    const ARTICLE: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
+
+    let mut grants = cache_grants();
+    grants["children"].as_array_mut().unwrap().pop();
+    grants["reads"][0]["access"] = json!("metadata");
+    let definition = "memcacheds.cache.example.com";
+    let (site, host) = serve("memcached", &grants, definition, ARTICLE);
+    let article = || site.stage.get(&site.namespace, ARTICLE);
+    assert_eq!(article()["status"]["nodes"].as_array().unwrap().len(), 3);
+
+    let budget = json!({"enabled": true, "maxUnavailable": 1});
+    let parent = json!({
+        "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": "highly-available"},
+        "spec": {"size": 3, "highAvailability": {"podDisruptionBudget": budget}},
+    });
+    check_reports(&site, &host, &parent, "PodDisruptionBudget");
+    assert!(is_ready(&article()));
+    Stage::stop(host);
+}
+
+#[test]
+fn a_wordpress_serves_without_the_grants_of_features_that_no_parent_uses() {
+    const ARTICLE: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
+
+    let grants = json!({
+        "parents": [{"group": "example.com", "kind": "Wordpress"}],
+        "children": [
+            {"kind": "PersistentVolumeClaim"},
+            {"kind": "Secret"},
+            {"kind": "Service"},
+            {"group": "apps", "kind": "Deployment"},
+            {"group": "apps", "kind": "StatefulSet"},
+        ],
+        "reads": [
+            {"kind": "Secret", "access": "hash"},
+            {"kind": "ConfigMap", "access": "hash"},
+            {"kind": "PersistentVolumeClaim", "access": "full"},
+        ],
+    });
+    let (site, host) = serve("wordpress", &grants, "wordpresses.example.com", ARTICLE);
+    let many = json!({"persistentVolumeClaim": {"accessModes": ["ReadWriteMany"]}});
+    let budget = json!({"enabled": true, "maxUnavailable": 1});
+    let features = [
+        (
+            "texts",
+            "ConfigMap",
+            json!({"phpConfig": "memory_limit = 1G"}),
+        ),
+        (
+            "routes",
+            "Ingress",
+            json!({"routes": [{"domain": "example.com"}]}),
+        ),
+        (
+            "budget",
+            "PodDisruptionBudget",
+            json!({"replicas": 2, "code": many, "podDisruptionBudget": budget}),
+        ),
+    ];
+    for (name, kind, spec) in features {
+        let parent = json!({
+            "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": name}, "spec": spec,
+        });
+        check_reports(&site, &host, &parent, kind);
+    }
+    assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
+    Stage::stop(host);
+}
