@@ -10,6 +10,7 @@ use crate::{
     render::{Credential, Origin},
 };
 
+mod script;
 mod volumes;
 
 /// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
@@ -21,77 +22,6 @@ pub(crate) const DIRECTORIES: [&str; 4] = ["/home/gobackup", "/tmp", volumes::ST
 
 /// The name of the container with gobackup.
 pub(crate) const CONTAINER: &str = "gobackup";
-
-/// The script of a run. It fails if gobackup succeeds without an upload, and writes the names of the
-/// stored files as the termination message.
-///
-/// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
-/// that it does not have. The script therefore checks that the state of each storage is newer than
-/// the start of the run. Both times are those of files on one file system, so clocks of other machines
-/// do not matter; they are compared in whole seconds, the resolution that every file system has.
-const SCRIPT: &str = r#"set -u
-mkdir -p "$GOBACKUP_DIR/cycler"
-started="$GOBACKUP_DIR/.started"
-touch "$started" || exit 1
-gobackup perform --config /etc/gobackup/gobackup.yml || exit $?
-artifacts=""
-for key in $STORAGES; do
-  state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
-  if [ ! -f "$state" ] || [ "$(stat -c %Y "$state")" -lt "$(stat -c %Y "$started")" ]; then
-    echo "nothing was stored in $key" >&2
-    exit 1
-  fi
-  file=$(grep -o '"file_key" *: *"[^"]*"' "$state" | tail -n 1 | cut -d '"' -f 4)
-  artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
-done
-printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
-"#;
-
-/// The beginning of the script: it fails if a credential has several lines, because gobackup expands
-/// credentials before it parses the configuration. A further line would be a further setting, which can be
-/// a script. A line feed at the end is harmless. The last three characters are line breaks of YAML too.
-///
-/// It also fails if a credential has white space where gobackup splits the command line: a further word
-/// would be a further argument, such as an option that loads code.
-fn guard(plan: &Plan<'_>) -> String {
-    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
-    let names: Vec<&str> = credentials.clone().map(|it| it.name.as_str()).collect();
-    if names.is_empty() {
-        return String::new();
-    }
-    let names = names.join(" ");
-    let lines = format!(
-        r#"feed='
-'
-for name in {names}; do
-  eval "value=\$$name"
-  for break in "$feed" "$(printf '\r')" "$(printf '\302\205')" "$(printf '\342\200\250')" \
-    "$(printf '\342\200\251')"; do
-    case ${{value%"$feed"}} in
-    *"$break"*) echo "$name has several lines" >&2; exit 1 ;;
-    esac
-  done
-done
-"#
-    );
-    let words: Vec<&str> = credentials
-        .filter(|it| it.is_word)
-        .map(|it| it.name.as_str())
-        .collect();
-    if words.is_empty() {
-        return lines;
-    }
-    let words = words.join(" ");
-    format!(
-        r#"{lines}for name in {words}; do
-  eval "value=\$$name"
-  case ${{value%"$feed"}} in
-  *[[:space:]]*) echo "$name has white space" >&2; exit 1 ;;
-  esac
-done
-"#
-    )
-}
 
 /// The template of a run's Pods.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
@@ -130,7 +60,7 @@ fn container(plan: &Plan<'_>) -> Container {
         image: Some(image.clone()),
         image_pull_policy: Some(spec.image_pull_policy.unwrap_or_default().into()),
         command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
-        args: Some(vec![format!("{}{SCRIPT}", guard(plan))]),
+        args: Some(vec![script::script(plan)]),
         env: Some(env(plan)),
         env_from: (!env_from.is_empty()).then_some(env_from),
         resources: Some(block::resources(
@@ -158,7 +88,7 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
         ("STORAGES", &plan.rendered.storages.join(" ")),
     ]
     .map(|(name, value)| block::variable(name, value));
-    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
+    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file());
     let given = plan.parent.spec.env.iter().map(json::copied);
     fixed
         .into_iter()

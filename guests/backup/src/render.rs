@@ -18,6 +18,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use entry::SHELL;
 use yaml::{Node, quoted};
 
 /// A credential that the kubelet passes to gobackup.
@@ -26,12 +27,33 @@ pub(crate) struct Credential {
     /// The name of the variable or of the file; in the child Secret also the key.
     pub(crate) name: String,
     pub(crate) origin: Origin,
-    /// The credential is mounted as a file. One of several lines cannot be a variable, because the
-    /// block that holds a variable in the configuration would end at the first line.
-    pub(crate) is_file: bool,
-    /// gobackup splits the command line with the credential at white space, so what follows would be
+    pub(crate) passing: Passing,
+    /// The field of the parent or of a related object that holds or names the credential.
+    pub(crate) field: String,
+}
+
+impl Credential {
+    /// Returns true if the credential is mounted as a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.passing == Passing::File
+    }
+}
+
+/// The way in which gobackup passes a credential on. It limits the value, which only the run can check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Passing {
+    /// As a file. A value of several lines cannot be a variable, because the block that holds a variable
+    /// in the configuration would end at the first line.
+    File,
+    /// As a value of the configuration: one line.
+    Value,
+    /// As a word of a command line, which gobackup splits at white space, so what follows would be
     /// further arguments.
-    pub(crate) is_word: bool,
+    Word,
+    /// As a word that a program would take for an option if it began with a dash.
+    Operand,
+    /// As an operand in a command line that gobackup gives to a shell.
+    Shell,
 }
 
 /// The origin of a credential.
@@ -219,14 +241,15 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
     }
     // The misspelling is the name of the key in gobackup.
     push_text(&mut map, "chiper", given.cipher.as_ref());
-    let origin = match (&given.password_ref, &given.password) {
-        (Some(secret), _) => Origin::Secret(secret.clone()),
+    let (field, origin) = match (&given.password_ref, &given.password) {
+        (Some(secret), _) => ("encodeWith.passwordRef", Origin::Secret(secret.clone())),
         (None, password) => {
             rendered.warnings.push(Warning::new(
                 "ClearTextCredential",
                 "encodeWith.password is written in clear text; use encodeWith.passwordRef",
             ));
-            Origin::Clear(password.clone().unwrap_or_default())
+            let password = password.clone().unwrap_or_default();
+            ("encodeWith.password", Origin::Clear(password))
         }
     };
     let name = "ENC_PASSWORD".to_owned();
@@ -234,8 +257,8 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
     rendered.credentials.push(Credential {
         name,
         origin,
-        is_file: false,
-        is_word: false,
+        passing: Passing::Value,
+        field: field.to_owned(),
     });
     if let Some(salt) = given.salt {
         map.push(("salt".to_owned(), Node::Plain(salt.to_string())));

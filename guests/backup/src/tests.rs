@@ -13,6 +13,7 @@ use crate::Plugin;
 mod inputs;
 pub(crate) mod outcomes;
 mod properties;
+mod script;
 mod tenants;
 
 /// The four objects of the sample in the article; the last one is the parent.

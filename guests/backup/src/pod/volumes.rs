@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::secret_key;
 use crate::{
     plan::{CONFIG_FILE, Plan},
-    render::KEYS,
+    render::{Credential, KEYS},
 };
 
 /// The directory of gobackup's state, the list of stored archives.
@@ -68,7 +68,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         read_only: Some(true),
         ..mount("config", "/etc/gobackup/gobackup.yml")
     }];
-    if plan.rendered.credentials.iter().any(|it| it.is_file) {
+    if plan.rendered.credentials.iter().any(Credential::is_file) {
         mounts.push(VolumeMount {
             read_only: Some(true),
             ..mount("keys", KEYS)
@@ -93,7 +93,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
 
 /// The volume of credentials that are files.
 fn keys(plan: &Plan<'_>) -> Option<Volume> {
-    let files = plan.rendered.credentials.iter().filter(|it| it.is_file);
+    let files = plan.rendered.credentials.iter().filter(|it| it.is_file());
     let sources: Vec<VolumeProjection> = files
         .map(|credential| {
             let (name, key) = secret_key(plan, credential);

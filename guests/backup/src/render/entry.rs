@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Credential, KEYS, LocalStorage, Node, Origin, Rendered};
+use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Rendered};
 use crate::{
     api::{Parent, SecretKey},
     catalog::Key,
@@ -18,6 +18,8 @@ use crate::{
 
 mod check;
 mod translate;
+
+pub(crate) use check::SHELL;
 
 type Config = BTreeMap<String, Value>;
 
@@ -104,11 +106,14 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
         if let Some(key) = source.type_.key_of_twin(name) {
             if let Ok(secret) = serde_json::from_value::<SecretKey>(value.clone()) {
                 let origin = Origin::Secret(secret);
-                let (name, node) = credential(source, key, origin, prefix, rendered);
+                let passing = passing(source, config, key);
+                let field = source.path(name);
+                let (name, node) = credential(key, origin, field, passing, prefix, rendered);
                 members.insert(name, node);
             }
         } else if let Some(key) = source.type_.key(name) {
-            let (name, node) = member(source, key, value, prefix, rendered);
+            let passing = passing(source, config, key);
+            let (name, node) = member(source, key, passing, value, prefix, rendered);
             members.insert(name, node);
         } else {
             rendered.warnings.push(Warning::new(
@@ -129,6 +134,7 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
 fn member(
     source: &Source,
     key: &'static Key,
+    passing: Passing,
     value: &Value,
     prefix: &str,
     rendered: &mut Rendered,
@@ -137,15 +143,13 @@ fn member(
         && key.is_secret
         && !is_path(key, clear)
     {
+        let field = source.path(key.name);
         rendered.warnings.push(Warning::new(
             "ClearTextCredential",
-            format!(
-                "{} is written in clear text; use a Secret",
-                source.path(key.name)
-            ),
+            format!("{field} is written in clear text; use a Secret"),
         ));
         let origin = Origin::Clear(clear.to_owned());
-        return credential(source, key, origin, prefix, rendered);
+        return credential(key, origin, field, passing, prefix, rendered);
     }
     let node = match value {
         Value::String(text) => Node::Text(text.clone()),
@@ -163,23 +167,34 @@ fn is_path(key: &Key, text: &str) -> bool {
     key.name == "private_key" && !text.contains("-----BEGIN")
 }
 
+/// The way in which gobackup passes a credential on.
+fn passing(source: &Source, config: &Config, key: &Key) -> Passing {
+    match key.name {
+        "private_key" | "credentials" => Passing::File,
+        "username" if check::uses_shell(source, config) => Passing::Shell,
+        "username" if source.type_.splits(key) => Passing::Operand,
+        _ if source.type_.splits(key) => Passing::Word,
+        _ => Passing::Value,
+    }
+}
+
 /// Adds a credential to the list, and returns the key and the node that refer to it.
 fn credential(
-    source: &Source,
     key: &Key,
     origin: Origin,
+    field: String,
+    passing: Passing,
     prefix: &str,
     rendered: &mut Rendered,
 ) -> (String, Node) {
     let name = format!("{prefix}_{}", key.name.to_uppercase());
-    let is_file = matches!(key.name, "private_key" | "credentials");
     rendered.credentials.push(Credential {
         name: name.clone(),
         origin,
-        is_file,
-        is_word: source.type_.splits_command,
+        passing,
+        field,
     });
-    if !is_file {
+    if passing != Passing::File {
         return (key.name.to_owned(), Node::Variable(name));
     }
     let rendered_key = match key.name {

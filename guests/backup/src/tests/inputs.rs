@@ -150,6 +150,24 @@ fn an_object_that_cannot_be_rendered_is_not_the_parents_fault() {
             "Database pg: config.password contains white space, which gobackup cannot pass on",
         ),
         (
+            "Database",
+            "postgresql",
+            json!({ "database": "d", "username": "a --file=/v" }),
+            "Database pg: config.username contains white space, which gobackup cannot pass on",
+        ),
+        (
+            "Database",
+            "postgresql",
+            json!({ "database": "d", "username": "-d" }),
+            "Database pg: config.username begins with a dash, as an option does",
+        ),
+        (
+            "Database",
+            "sqlite",
+            json!({ "path": "/v/db .shell\u{b}id" }),
+            "Database pg: config.path contains white space, which gobackup cannot pass on",
+        ),
+        (
             "Storage",
             "local",
             json!({ "path": "here" }),

@@ -64,7 +64,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "is a connection string; name the database alone",
         ));
     }
-    if source.type_.name == "postgresql" && flag(config, "all_databases") {
+    if uses_shell(source, config) {
         no_shell_characters(source, config)?;
     }
     no_options(source, config)?;
@@ -126,10 +126,8 @@ fn arguments<'a>(
 /// Rejects white space in values: gobackup splits the command lines of some types there, without
 /// any quoting. Splitting is intended for `args`.
 fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
-    if !source.type_.splits_command {
-        return Ok(());
-    }
-    let mut given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    let given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    let mut given = given.filter(|(key, _)| source.type_.splits(key));
     match given.find(|(_, text)| text.contains(char::is_whitespace)) {
         None => Ok(()),
         Some((key, _)) => Err(error(
@@ -154,13 +152,18 @@ fn no_options(source: &Source, config: &Config) -> Result<(), Stop> {
     }
 }
 
+/// Returns true if gobackup gives the command line of a database to a shell: that of `pg_dumpall`.
+pub(super) fn uses_shell(source: &Source, config: &Config) -> bool {
+    source.type_.name == "postgresql" && flag(config, "all_databases")
+}
+
 /// Characters with a meaning in a shell.
-const SHELL: &[char] = &[
+pub(crate) const SHELL: &[char] = &[
     '!', '"', '#', '$', '&', '\'', '(', ')', '*', ';', '<', '>', '?', '[', '\\', ']', '`', '{',
     '|', '}', '~', '\n',
 ];
 
-/// Rejects characters of the shell: gobackup gives the command line of `pg_dumpall` to one.
+/// Rejects characters of the shell.
 fn no_shell_characters(source: &Source, config: &Config) -> Result<(), Stop> {
     let mut given = arguments(source, config).filter(|(key, _)| !key.is_secret);
     match given.find(|(_, text)| text.contains(SHELL)) {
