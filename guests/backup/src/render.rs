@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    api::{ArchiveSettings, Encryption, Parent, SecretKey},
+    api::{Archive, ArchiveSettings, Compression, Encryption, Parent, SecretKey},
     references::Related,
     status::Warning,
     stop::Stop,
@@ -75,6 +75,15 @@ pub(crate) struct LocalStorage {
     pub(crate) path: String,
 }
 
+/// A place to which a storage writes, other than a directory of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The kind and the name of the object.
+    pub(crate) storage: String,
+    /// The first digits of a SHA-256 of the server, the bucket and the path.
+    pub(crate) digest: String,
+}
+
 /// The directory of credentials that are files.
 pub(crate) const KEYS: &str = "/etc/gobackup/keys";
 
@@ -85,11 +94,14 @@ pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) warnings: Vec<Warning>,
+    /// The files to archive.
+    pub(crate) archive: Archive,
     /// The key of the model in the configuration.
     pub(crate) model: String,
     /// The keys of the storages, in the order of the references.
     pub(crate) storages: Vec<String>,
     pub(crate) local: Vec<LocalStorage>,
+    pub(crate) places: Vec<Place>,
     /// Storages with `keep` from which gobackup cannot read its state back.
     pub(crate) forgetful: Vec<String>,
 }
@@ -188,14 +200,18 @@ fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Nod
     ] {
         push_text(&mut model, key, text.as_ref());
     }
-    if let Some(given) = &settings.compress_with
-        && let Some(type_) = given.type_.as_deref().and_then(compression)
-    {
-        let mut map = vec![("type".to_owned(), Node::Text(type_.to_owned()))];
-        push_text(&mut map, "args", given.args.as_ref());
-        push_text(&mut map, "filename_format", given.filename_format.as_ref());
-        model.push(("compress_with".to_owned(), Node::Map(map)));
+    let compression = settings.compress_with.as_ref();
+    let args = compression.and_then(|it| it.args.as_ref());
+    if args.is_some_and(|it| !it.is_empty()) {
+        rendered.warnings.push(Warning::new(
+            "CompressArgsBroken",
+            "compressWith.args: gobackup takes them for the name of the archive, so each run fails; remove them",
+        ));
     }
+    model.push((
+        "compress_with".to_owned(),
+        compressor(settings.compress_with.as_ref()),
+    ));
     if let Some(given) = settings.encode_with.as_ref().filter(|it| is_encrypting(it)) {
         let map = encryption(given, rendered);
         model.push(("encrypt_with".to_owned(), Node::Map(map)));
@@ -223,9 +239,32 @@ fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Nod
             map.push(("excludes".to_owned(), Node::Texts(given.excludes.clone())));
         }
         map.push(("includes".to_owned(), Node::Texts(given.includes.clone())));
+        rendered.archive = given.clone();
         model.push(("archive".to_owned(), Node::Map(map)));
     }
     model
+}
+
+/// The compression, with the names of the archives.
+///
+/// gobackup names them after the second of the run, so two runs that share a storage could overwrite each
+/// other's. The script of the run sets the variable to letters that no other run has. A format of the user is
+/// left as it is.
+fn compressor(given: Option<&Compression>) -> Node {
+    let given = given.cloned().unwrap_or_default();
+    let type_ = given
+        .type_
+        .as_deref()
+        .and_then(compression)
+        .unwrap_or("tar");
+    let mut map = vec![("type".to_owned(), Node::Text(type_.to_owned()))];
+    push_text(&mut map, "args", given.args.as_ref());
+    let format = match given.filename_format.filter(|it| !it.is_empty()) {
+        Some(format) => Node::Text(format),
+        None => Node::Plain("\"2006.01.02.15.04.05-${ARCHIVE_ID}\"".to_owned()),
+    };
+    map.push(("filename_format".to_owned(), format));
+    Node::Map(map)
 }
 
 /// Returns true if a block asks for encryption.

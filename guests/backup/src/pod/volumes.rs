@@ -5,9 +5,10 @@ use innkeeper_sdk::{
     pod::{empty_dir, from_claim, mount},
 };
 use k8s_openapi::api::core::v1::{
-    EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate, ProjectedVolumeSource, SecretProjection, SecretVolumeSource,
-    Volume, VolumeMount, VolumeProjection, VolumeResourceRequirements,
+    EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, NFSVolumeSource,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource,
+    ProjectedVolumeSource, SecretProjection, SecretVolumeSource, Volume, VolumeMount,
+    VolumeProjection, VolumeResourceRequirements,
 };
 use std::collections::BTreeMap;
 
@@ -50,10 +51,20 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     }
     volumes.extend(plan.parent.spec.volumes.iter().map(|given| Volume {
         name: given_name(&given.name),
-        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(json::copied),
+        // NB: The kubelet changes the group of the files of a volume unless its source is read-only, whatever
+        // the mount is. The running application would lose its files, or refuse to start on them.
+        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(|it| {
+            PersistentVolumeClaimVolumeSource {
+                read_only: given.read_only.then_some(true).or(it.read_only),
+                ..json::copied(it)
+            }
+        }),
         config_map: given.config_map.as_ref().map(json::copied),
         secret: given.secret.as_ref().map(json::copied),
-        nfs: given.nfs.as_ref().map(json::copied),
+        nfs: given.nfs.as_ref().map(|it| NFSVolumeSource {
+            read_only: given.read_only.then_some(true).or(it.read_only),
+            ..json::copied(it)
+        }),
         host_path: given.host_path.as_ref().map(json::copied),
         ..Default::default()
     }));

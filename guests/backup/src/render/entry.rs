@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::hash::sha256_hex;
 use serde_json::{Value, json};
 
-use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Rendered};
+use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered};
 use crate::{
     api::{Parent, SecretKey},
     catalog::Key,
@@ -46,9 +47,18 @@ pub(super) fn storage(
     let config = translate::storage(source);
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
-    // For gcs, gobackup needs the key of a service account to sign the URL of its state.
-    let is_signing = given(&config, "credentials") && source.type_.name == "gcs";
-    if keep > 0 && !source.type_.keeps_its_state() && !is_signing {
+    // With a key, gobackup reads its state back by a signed URL, but it cannot replace the first one.
+    let has_key = given(&config, "credentials") || given(&config, "credentials_file");
+    if keep > 0 && source.type_.name == "gcs" && has_key {
+        let message = format!(
+            "{}: gobackup deletes nothing with a key for gcs, because it cannot replace its state; delete \
+             old archives by a lifecycle rule of the bucket",
+            source.path("keep")
+        );
+        rendered
+            .warnings
+            .push(Warning::new("RetentionNotKept", message));
+    } else if keep > 0 && !source.type_.keeps_its_state() {
         rendered.forgetful.push(source.name.clone());
     }
     if source.type_.name == "local" {
@@ -57,9 +67,41 @@ pub(super) fn storage(
             key: key.to_owned(),
             path: text(&config, "path").unwrap_or_default().to_owned(),
         });
+    } else {
+        rendered.places.push(place(source, &config));
     }
     let prefix = format!("ST{index}");
     Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The keys that tell the place of a storage.
+const PLACE: [&str; 9] = [
+    "account",
+    "account_id",
+    "bucket",
+    "container",
+    "endpoint",
+    "host",
+    "port",
+    "region",
+    "root",
+];
+
+fn place(source: &Source, config: &Config) -> Place {
+    let mut parts = vec![source.type_.rendered.to_owned()];
+    parts.extend(
+        PLACE
+            .iter()
+            .map(|key| config.get(*key).unwrap_or(&Value::Null).to_string()),
+    );
+    let path = text(config, "path").unwrap_or_default();
+    parts.push(path.trim_matches('/').to_owned());
+    let mut digest = sha256_hex(json!(parts).to_string());
+    digest.truncate(16);
+    Place {
+        storage: format!("{} {}", source.kind, source.name),
+        digest,
+    }
 }
 
 /// The text of a key, if it is not empty.

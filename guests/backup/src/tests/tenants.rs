@@ -113,8 +113,8 @@ fn mounts_over_programs() {
     for (path, directory) in [
         ("/", "/bin"),
         ("/usr/local/bin", "/usr"),
-        ("/etc/gobackup", "/etc"),
-        ("/work", "/work"),
+        ("/etc/app", "/etc"),
+        ("/work/dumps", "/work"),
         ("/home", "/home/gobackup"),
         ("/var/lib/gobackup/cycler", "/var/lib/gobackup"),
     ] {
@@ -173,6 +173,13 @@ fn arguments_that_run_programs_are_left_out() {
     let scripts = json!({ "scripts": true });
     let outcome = reconcile_with(&backup(spec), &objects, &scripts).unwrap();
     assert!(configuration(&outcome).contains("checkpoint-action"));
+    // gobackup writes them between the option for the file and its name.
+    let status = outcome.report().status.as_ref().unwrap();
+    assert!(
+        status["warnings"]
+            .to_string()
+            .contains("CompressArgsBroken")
+    );
 
     objects[0] = related(
         "Database",

@@ -46,12 +46,12 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         && let Some(compress) = text(config, "compress")
         && !["gzip", "lz4", "zstd"]
             .iter()
-            .any(|it| compress.starts_with(it))
+            .any(|it| compress.split(':').next() == Some(it))
     {
         return Err(error(
             source,
             "compress",
-            "must begin with gzip, lz4 or zstd",
+            "must be gzip, lz4 or zstd, or one of them with a colon and its detail",
         ));
     }
     // A connection string can name the engine of a key, which is code.
@@ -94,6 +94,7 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
         "sftp" | "scp" if !given(config, "password") && !given(config, "private_key") => Err(
             error(source, "password", "or config.private_key is required"),
         ),
+        "scp" if !given(config, "path") => Err(error(source, "path", "is required for scp")),
         "local" if !text(config, "path").is_some_and(|path| path.starts_with('/')) => {
             Err(error(source, "path", "must be absolute"))
         }
