@@ -349,10 +349,12 @@ impl Reporter<'_> {
             let stored = self.request.stored_condition(type_);
             stored.is_some_and(|stored| stored.reason == "Suspended")
         });
-        match (was_suspended, self.parent.is_suspended()) {
-            (false, true) => events.push(Event::normal("Suspended", "no new run starts")),
-            (true, false) => events.push(Event::normal("Resumed", "runs start again")),
-            _ => {}
+        // The next pass knows only what a condition states, and that of a problem may stand in its place.
+        let is_stated = conditions.iter().any(|it| it.reason == "Suspended");
+        if is_stated && !was_suspended {
+            events.push(Event::normal("Suspended", "no new run starts"));
+        } else if was_suspended && !self.parent.is_suspended() {
+            events.push(Event::normal("Resumed", "runs start again"));
         }
         let known: BTreeSet<&str> = self
             .stored

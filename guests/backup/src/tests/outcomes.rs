@@ -434,6 +434,22 @@ fn a_resumed_schedule_is_not_overdue_before_its_next_run() {
     );
 }
 
+// No condition states the suspension of a parent that waits or has run.
+#[test]
+fn a_suspension_has_no_event_in_each_pass() {
+    let blocked = backup(json!({ "suspend": true, "databaseRefs": [{ "name": "none" }] }));
+    let mut scheduled = blocked.clone();
+    scheduled["spec"]["schedule"] = json!({ "cron": "@daily" });
+    for parent in [blocked, scheduled] {
+        let outcome = reconcile(&parent, &around()).unwrap();
+        let mut status = outcome.report().status.clone().unwrap();
+        status["conditions"] = json!(outcome.report().conditions);
+        let request = TestRequest::new(&parent).status(&status).build();
+        let again = Plugin::reconcile(&request, &host(&around())).unwrap();
+        assert_eq!(again.report().events, [], "{parent}");
+    }
+}
+
 #[test]
 fn a_zone_other_than_utc_has_no_next_run() {
     let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Berlin" });
