@@ -1,9 +1,16 @@
 //! The guest `backup` on the shared host: single and scheduled runs, tracked reads, claims that
 //! outlive the parent.
 
+use std::fs;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use innkeeper_tests::HostOptions;
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, reason, retained_for};
+use crate::{
+    stage::Stage,
+    suite::{Site, Target, reason, retained_for},
+};
 
 const API: &str = "gobackup.io/v1";
 
@@ -64,6 +71,40 @@ fn the_article_runs_once_and_is_ready_when_its_job_is_complete() {
             "gobackup.yml",
         ]
     );
+}
+
+// The shared host refuses scripts, as one without a configuration does.
+#[test]
+fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
+    let mut stage = Stage::api_only(HostOptions::with_guests(&["backup"]).unwrap().plugins);
+    let path = stage.plane.directory().join("scripts.yaml");
+    fs::write(&path, "tenants: { scripts: true }").unwrap();
+    let config = format!("backup={}", path.display());
+    stage
+        .options
+        .arguments
+        .extend(["--config".to_owned(), config]);
+    let host = stage.host();
+    stage.wait_served(&host, &["backups.gobackup.io"]);
+    let namespace = stage.namespace("backup-scripts");
+    stage.apply_example(&namespace, "examples/backup/01-article.yaml");
+    let is_known = |parent: &Value| parent["status"]["configHash"].is_string();
+    let parent = stage.wait(&host, &namespace, ONCE, is_known);
+    let warnings = parent["status"]["warnings"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let codes: Vec<&Value> = warnings.map(|it| &it["code"]).collect();
+    assert!(!codes.contains(&&json!("ScriptNotAllowed")), "{codes:?}");
+    let secret = stage.get(&namespace, ONCE_CONFIG);
+    let data = secret["data"]["gobackup.yml"].as_str().unwrap();
+    let text = String::from_utf8(BASE64_STANDARD.decode(data).unwrap()).unwrap();
+    for script in [
+        "before_script: \"echo 'Starting backup'\"",
+        "after_script: \"echo 'Backup completed'\"",
+    ] {
+        assert!(text.contains(script), "{text}");
+    }
 }
 
 // The guest keeps an existing Job: neither an edit nor the end of the Job starts another run.

@@ -26,7 +26,7 @@ mod volumes;
 pub(crate) use blocks::{
     Archive, ArchiveSettings, Compression, Encryption, OldSchedule, Schedule, SecretKey,
 };
-pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
+pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
 
 /// Specification of the runs.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -132,6 +132,9 @@ pub(crate) struct BackupSpec {
     /// ServiceAccount of the run, without its token. Default: the namespace's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service_account_name: Option<String>,
+    /// User and groups of the run. Default: user and group 65532.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) security_context: Option<RunUser>,
     /// Additional labels and annotations of the run's Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
@@ -319,7 +322,7 @@ fn both_generations(crd: Crd) -> Crd {
 fn reserved_variables() -> serde_json::Value {
     json!([{
         "rule": "!(self.name in ['DOLLAR', 'HOME', 'TMPDIR', 'GOBACKUP_DIR', 'MODEL', 'STORAGES', \
-                 'ENC_PASSWORD']) && !self.name.matches('^(DB|ST|NT)[0-9]+_')",
+                 'SECRETS', 'POD_UID', 'ARCHIVE_ID', 'ENC_PASSWORD']) && !self.name.matches('^(DB|ST|NT)[0-9]+_')",
         "message": "env: the name is reserved",
         "messageExpression": "'env: ' + self.name + ' is reserved'",
     }])

@@ -86,7 +86,7 @@ pub(crate) struct Type {
     /// The name in the configuration of gobackup.
     pub(crate) rendered: &'static str,
     /// gobackup splits its command line at white space.
-    pub(crate) splits_command: bool,
+    splits_command: bool,
     /// An object store with an S3-compatible API or one like it.
     pub(crate) is_s3_like: bool,
     /// The keys of all types of the family.
@@ -125,6 +125,13 @@ impl Type {
     pub(crate) fn key_of_twin(&self, name: &str) -> Option<&'static Key> {
         let key = self.key(name.strip_suffix("_ref")?)?;
         key.has_twin().then_some(key)
+    }
+
+    /// Returns true if gobackup splits the value of a key at white space.
+    ///
+    /// The clients of PostgreSQL take the password from a variable.
+    pub(crate) fn splits(&self, key: &Key) -> bool {
+        self.splits_command && !(self.name == "postgresql" && key.is_secret)
     }
 
     /// Returns true if gobackup can read its state back from the storage.

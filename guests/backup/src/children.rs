@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::{
     api::Parent,
-    plan::{CONFIG_FILE, Plan, labels},
+    plan::{CONFIG_FILE, PLACES, Plan, labels},
     pod,
     render::Origin,
     runs::History,
@@ -92,7 +92,12 @@ fn secret(plan: &Plan<'_>) -> Secret {
             data.insert(credential.name.clone(), value);
         }
     }
-    let metadata = metadata(plan.secret_name(), &plan.labels("config"));
+    let mut metadata = metadata(plan.secret_name(), &plan.labels("config"));
+    let places = plan.rendered.places.iter().map(|it| it.digest.as_str());
+    let places = places.collect::<Vec<_>>().join(" ");
+    if !places.is_empty() {
+        metadata.annotations = Some(BTreeMap::from([(PLACES.to_owned(), places)]));
+    }
     Secret {
         metadata: config_hash(plan).mark(metadata),
         data: Some(data),

@@ -1,14 +1,16 @@
 //! The desired state for one parent, made when all objects that it refers to exist and are valid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 use crate::{
-    api::{Kind, Parent, StateMode},
+    api::{Kind, Parent, StateMode, Volume},
     config::Config,
-    references,
-    render::{self, LocalStorage, Rendered},
+    pod, references,
+    render::{self, LocalStorage, Place, Rendered},
     schedule::{self, Effective},
     status::Warning,
     stop::Stop,
@@ -20,6 +22,15 @@ pub(crate) const CONFIG_FILE: &str = "gobackup.yml";
 
 /// The label that distinguishes the children of a `Backup` and a `CronBackup` of the same name.
 const PARENT_KIND: &str = "gobackup.io/parent-kind";
+
+/// The annotation of the Secret with the places to which the parent writes.
+pub(crate) const PLACES: &str = "gobackup.io/places";
+
+/// An object of which only the metadata count.
+#[derive(Deserialize)]
+struct Labelled {
+    metadata: ObjectMeta,
+}
 
 /// The labels of one component of a parent's children.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
@@ -73,6 +84,8 @@ impl<'a> Plan<'a> {
         };
         tenants::check_local(plan.claimed_locals(), limits)?;
         plan.warn_about_retention();
+        plan.warn_about_groups();
+        plan.warn_about_sharing(host)?;
         Ok(plan)
     }
 
@@ -117,6 +130,12 @@ impl<'a> Plan<'a> {
         locals.filter(move |local| !volumes.iter().any(|volume| volume.holds(&local.path)))
     }
 
+    /// Writable volumes of the parent to which a storage of type local writes.
+    pub(crate) fn stored_volumes(&self) -> impl Iterator<Item = &Volume> {
+        let volumes = self.parent.spec.volumes.iter().filter(|it| !it.read_only);
+        volumes.filter(|volume| self.rendered.local.iter().any(|it| volume.holds(&it.path)))
+    }
+
     /// The name of the claim for storages of type local, if they need one.
     pub(crate) fn local_claim(&self) -> Option<String> {
         self.claimed_locals().next()?;
@@ -130,13 +149,84 @@ impl<'a> Plan<'a> {
         format!("{}-gobackup-local", self.request.name())
     }
 
+    fn warn_about_groups(&mut self) {
+        let claims: Vec<&str> = pod::changed_claims(self).collect();
+        if claims.is_empty() {
+            return;
+        }
+        let message = format!(
+            "volumes: the kubelet gives the files of {} to the group of the run; set readOnly to true unless \
+             the run writes to them",
+            claims.join(", ")
+        );
+        let warning = Warning::new("VolumeGroupChanged", message);
+        self.rendered.warnings.push(warning);
+    }
+
+    /// Warns about storages to which other parents of the namespace write.
+    ///
+    /// The Secret of each parent names the places to which it writes.
+    fn warn_about_sharing(&mut self, host: &dyn Host) -> Result<(), Stop> {
+        if self.rendered.places.is_empty() {
+            return Ok(());
+        }
+        let mut selected = self.labels("config");
+        selected.remove(labels::INSTANCE);
+        selected.remove(PARENT_KIND);
+        let selector = labels::selector_text(&selected);
+        let namespace = Some(self.request.namespace());
+        let secrets: Vec<Labelled> = host.list_as("v1", "Secret", namespace, &selector)?;
+        let warnings: Vec<Warning> = secrets
+            .iter()
+            .flat_map(|it| self.sharing(&it.metadata))
+            .collect();
+        self.rendered.warnings.extend(warnings);
+        Ok(())
+    }
+
+    /// The warnings about one Secret with a configuration.
+    fn sharing(&self, metadata: &ObjectMeta) -> Vec<Warning> {
+        let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let own = self.labels("config");
+        let (Some(name), Some(kind)) = (label(labels::INSTANCE), label(PARENT_KIND)) else {
+            return Vec::new();
+        };
+        if own[labels::INSTANCE] == name && own[PARENT_KIND] == kind {
+            return Vec::new();
+        }
+        let annotations = metadata.annotations.as_ref();
+        let theirs = annotations.and_then(|it| it.get(PLACES));
+        let theirs: BTreeSet<&str> = theirs.into_iter().flat_map(|it| it.split(' ')).collect();
+        let kind = if kind == "cronbackup" {
+            "CronBackup"
+        } else {
+            "Backup"
+        };
+        let effect = if own[labels::INSTANCE] == name {
+            "they have one list of archives, and keep of one deletes archives of the other"
+        } else {
+            "their archives lie side by side"
+        };
+        let places = self.rendered.places.iter();
+        let shared = places.filter(|it| theirs.contains(it.digest.as_str()));
+        let message = |place: &Place| {
+            let storage = &place.storage;
+            format!(
+                "{storage}: {kind} {name} writes to the same place, and {effect}; give each a path"
+            )
+        };
+        shared
+            .map(|it| Warning::new("SharedStorage", message(it)))
+            .collect()
+    }
+
     fn warn_about_retention(&mut self) {
         let mode = self.parent.spec.state.as_ref().map(|state| state.mode);
         if mode != Some(StateMode::Ephemeral) || self.rendered.forgetful.is_empty() {
             return;
         }
         let message = format!(
-            "keep has no effect for {}: state.mode is Ephemeral, and gobackup cannot read its state \
+            "{}: keep has no effect: state.mode is Ephemeral, and gobackup cannot read its state \
              back from the storage; set state.mode to Auto",
             self.rendered.forgetful.join(", ")
         );

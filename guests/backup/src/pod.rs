@@ -3,13 +3,16 @@
 //! The Job and the CronJob use the same template.
 
 use innkeeper_sdk::{json, pod as block};
-use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, PodSecurityContext, PodSpec, PodTemplateSpec, SecurityContext,
+};
 
 use crate::{
     plan::Plan,
-    render::{Credential, Origin},
+    render::{Credential, KEYS, Origin},
 };
 
+mod script;
 mod volumes;
 
 /// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
@@ -19,79 +22,11 @@ const USER: i64 = 65532;
 /// The directories of the run that no volume of the parent may cover; see `volumes`.
 pub(crate) const DIRECTORIES: [&str; 4] = ["/home/gobackup", "/tmp", volumes::STATE, "/work"];
 
+/// The directory of the configuration, which a volume of the parent would hide.
+pub(crate) const CONFIGURATION: &str = "/etc/gobackup";
+
 /// The name of the container with gobackup.
 pub(crate) const CONTAINER: &str = "gobackup";
-
-/// The script of a run. It fails if gobackup succeeds without an upload, and writes the names of the
-/// stored files as the termination message.
-///
-/// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
-/// that it does not have. The script therefore checks that the state of each storage is newer than
-/// the start of the run. Both times are those of files on one file system, so clocks of other machines
-/// do not matter; they are compared in whole seconds, the resolution that every file system has.
-const SCRIPT: &str = r#"set -u
-mkdir -p "$GOBACKUP_DIR/cycler"
-started="$GOBACKUP_DIR/.started"
-touch "$started" || exit 1
-gobackup perform --config /etc/gobackup/gobackup.yml || exit $?
-artifacts=""
-for key in $STORAGES; do
-  state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
-  if [ ! -f "$state" ] || [ "$(stat -c %Y "$state")" -lt "$(stat -c %Y "$started")" ]; then
-    echo "nothing was stored in $key" >&2
-    exit 1
-  fi
-  file=$(grep -o '"file_key" *: *"[^"]*"' "$state" | tail -n 1 | cut -d '"' -f 4)
-  artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
-done
-printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
-"#;
-
-/// The beginning of the script: it fails if a credential has several lines, because gobackup expands
-/// credentials before it parses the configuration. A further line would be a further setting, which can be
-/// a script. A line feed at the end is harmless. The last three characters are line breaks of YAML too.
-///
-/// It also fails if a credential has white space where gobackup splits the command line: a further word
-/// would be a further argument, such as an option that loads code.
-fn guard(plan: &Plan<'_>) -> String {
-    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
-    let names: Vec<&str> = credentials.clone().map(|it| it.name.as_str()).collect();
-    if names.is_empty() {
-        return String::new();
-    }
-    let names = names.join(" ");
-    let lines = format!(
-        r#"feed='
-'
-for name in {names}; do
-  eval "value=\$$name"
-  for break in "$feed" "$(printf '\r')" "$(printf '\302\205')" "$(printf '\342\200\250')" \
-    "$(printf '\342\200\251')"; do
-    case ${{value%"$feed"}} in
-    *"$break"*) echo "$name has several lines" >&2; exit 1 ;;
-    esac
-  done
-done
-"#
-    );
-    let words: Vec<&str> = credentials
-        .filter(|it| it.is_word)
-        .map(|it| it.name.as_str())
-        .collect();
-    if words.is_empty() {
-        return lines;
-    }
-    let words = words.join(" ");
-    format!(
-        r#"{lines}for name in {words}; do
-  eval "value=\$$name"
-  case ${{value%"$feed"}} in
-  *[[:space:]]*) echo "$name has white space" >&2; exit 1 ;;
-  esac
-done
-"#
-    )
-}
 
 /// The template of a run's Pods.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
@@ -115,8 +50,58 @@ fn pod(plan: &Plan<'_>) -> PodSpec {
         service_account_name: spec.service_account_name.clone(),
         containers: vec![container(plan)],
         volumes: Some(volumes::volumes(plan)),
-        ..block::restricted(Some(USER), secrets)
+        security_context: Some(security(plan)),
+        ..block::restricted(None, secrets)
     }
+}
+
+/// The user and groups of a run.
+fn security(plan: &Plan<'_>) -> PodSecurityContext {
+    let given = plan
+        .parent
+        .spec
+        .security_context
+        .clone()
+        .unwrap_or_default();
+    let user = given.run_as_user.unwrap_or(USER);
+    let group = given.run_as_group.unwrap_or(user);
+    let fs_group = given
+        .fs_group
+        .or_else(|| needs_group(plan).then_some(group));
+    let groups = given.supplemental_groups;
+    PodSecurityContext {
+        run_as_user: Some(user),
+        run_as_group: Some(group),
+        fs_group,
+        // Otherwise the kubelet visits each file of each volume at each run.
+        fs_group_change_policy: fs_group.map(|_| "OnRootMismatch".to_owned()),
+        supplemental_groups: (!groups.is_empty()).then_some(groups),
+        ..block::security(None)
+    }
+}
+
+/// Returns true if the run cannot use its own volumes unless the kubelet gives them to its group.
+///
+/// The kubelet would change the group and the mode of the files of each writable volume, also of one that an
+/// application uses, so the run does without where it can. An emptyDir is writable for each user.
+fn needs_group(plan: &Plan<'_>) -> bool {
+    let work = plan.parent.spec.work.as_ref();
+    plan.state_claim().is_some()
+        || plan.local_claim().is_some()
+        || work.is_some_and(|it| it.storage_class_name.is_some())
+        || plan.rendered.credentials.iter().any(Credential::is_file)
+        || plan.stored_volumes().next().is_some()
+}
+
+/// The claims whose files the kubelet gives to the group of the run although the run only reads them.
+pub(crate) fn changed_claims<'a>(plan: &'a Plan<'_>) -> impl Iterator<Item = &'a str> {
+    let has_group = security(plan).fs_group.is_some();
+    let volumes = plan.parent.spec.volumes.iter().filter(move |_| has_group);
+    let writable = volumes.filter(|it| !it.read_only && it.persistent_volume_claim.is_some());
+    let is_stored = |name: &str| plan.stored_volumes().any(|it| it.name == name);
+    writable
+        .map(|it| it.name.as_str())
+        .filter(move |name| !is_stored(name))
 }
 
 fn container(plan: &Plan<'_>) -> Container {
@@ -130,7 +115,7 @@ fn container(plan: &Plan<'_>) -> Container {
         image: Some(image.clone()),
         image_pull_policy: Some(spec.image_pull_policy.unwrap_or_default().into()),
         command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
-        args: Some(vec![format!("{}{SCRIPT}", guard(plan))]),
+        args: Some(vec![script::script(plan)]),
         env: Some(env(plan)),
         env_from: (!env_from.is_empty()).then_some(env_from),
         resources: Some(block::resources(
@@ -156,18 +141,42 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
         ("DOLLAR", "$"),
         ("MODEL", plan.rendered.model.as_str()),
         ("STORAGES", &plan.rendered.storages.join(" ")),
+        ("SECRETS", &secrets(plan)),
     ]
     .map(|(name, value)| block::variable(name, value));
-    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file);
+    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file());
     let given = plan.parent.spec.env.iter().map(json::copied);
     fixed
         .into_iter()
+        .chain([block::field_variable("POD_UID", "metadata.uid")])
         .chain(credentials.map(|credential| {
             let (secret, key) = secret_key(plan, credential);
             block::secret_variable(&credential.name, &secret, &key)
         }))
         .chain(given)
         .collect()
+}
+
+/// The places of the values that the log must not contain: variables, prefixes of variables with a star, and
+/// files.
+fn secrets(plan: &Plan<'_>) -> String {
+    let spec = &plan.parent.spec;
+    let credentials = plan.rendered.credentials.iter();
+    let own = credentials.map(|it| {
+        if it.is_file() {
+            format!("{KEYS}/{}", it.name)
+        } else {
+            it.name.clone()
+        }
+    });
+    let is_secret = |it: &&EnvVar| {
+        let source = it.value_from.as_ref();
+        source.is_some_and(|it| it.secret_key_ref.is_some())
+    };
+    let given = spec.env.iter().filter(is_secret).map(|it| it.name.clone());
+    let lists = spec.env_from.iter().filter(|it| it.secret_ref.is_some());
+    let lists = lists.map(|it| format!("{}*", it.prefix.as_deref().unwrap_or_default()));
+    own.chain(given).chain(lists).collect::<Vec<_>>().join(" ")
 }
 
 /// The Secret and the key that hold a credential.

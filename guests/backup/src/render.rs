@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    api::{ArchiveSettings, Encryption, Parent, SecretKey},
+    api::{Archive, ArchiveSettings, Compression, Encryption, Parent, SecretKey},
     references::Related,
     status::Warning,
     stop::Stop,
@@ -18,6 +18,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use entry::SHELL;
 use yaml::{Node, quoted};
 
 /// A credential that the kubelet passes to gobackup.
@@ -26,12 +27,33 @@ pub(crate) struct Credential {
     /// The name of the variable or of the file; in the child Secret also the key.
     pub(crate) name: String,
     pub(crate) origin: Origin,
-    /// The credential is mounted as a file. One of several lines cannot be a variable, because the
-    /// block that holds a variable in the configuration would end at the first line.
-    pub(crate) is_file: bool,
-    /// gobackup splits the command line with the credential at white space, so what follows would be
+    pub(crate) passing: Passing,
+    /// The field of the parent or of a related object that holds or names the credential.
+    pub(crate) field: String,
+}
+
+impl Credential {
+    /// Returns true if the credential is mounted as a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.passing == Passing::File
+    }
+}
+
+/// The way in which gobackup passes a credential on. It limits the value, which only the run can check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Passing {
+    /// As a file. A value of several lines cannot be a variable, because the block that holds a variable
+    /// in the configuration would end at the first line.
+    File,
+    /// As a value of the configuration: one line.
+    Value,
+    /// As a word of a command line, which gobackup splits at white space, so what follows would be
     /// further arguments.
-    pub(crate) is_word: bool,
+    Word,
+    /// As a word that a program would take for an option if it began with a dash.
+    Operand,
+    /// As an operand in a command line that gobackup gives to a shell.
+    Shell,
 }
 
 /// The origin of a credential.
@@ -53,6 +75,15 @@ pub(crate) struct LocalStorage {
     pub(crate) path: String,
 }
 
+/// A place to which a storage writes, other than a directory of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The kind and the name of the object.
+    pub(crate) storage: String,
+    /// The first digits of a SHA-256 of the server, the bucket and the path.
+    pub(crate) digest: String,
+}
+
 /// The directory of credentials that are files.
 pub(crate) const KEYS: &str = "/etc/gobackup/keys";
 
@@ -63,11 +94,14 @@ pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) warnings: Vec<Warning>,
+    /// The files to archive.
+    pub(crate) archive: Archive,
     /// The key of the model in the configuration.
     pub(crate) model: String,
     /// The keys of the storages, in the order of the references.
     pub(crate) storages: Vec<String>,
     pub(crate) local: Vec<LocalStorage>,
+    pub(crate) places: Vec<Place>,
     /// Storages with `keep` from which gobackup cannot read its state back.
     pub(crate) forgetful: Vec<String>,
 }
@@ -166,14 +200,18 @@ fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Nod
     ] {
         push_text(&mut model, key, text.as_ref());
     }
-    if let Some(given) = &settings.compress_with
-        && let Some(type_) = given.type_.as_deref().and_then(compression)
-    {
-        let mut map = vec![("type".to_owned(), Node::Text(type_.to_owned()))];
-        push_text(&mut map, "args", given.args.as_ref());
-        push_text(&mut map, "filename_format", given.filename_format.as_ref());
-        model.push(("compress_with".to_owned(), Node::Map(map)));
+    let compression = settings.compress_with.as_ref();
+    let args = compression.and_then(|it| it.args.as_ref());
+    if args.is_some_and(|it| !it.is_empty()) {
+        rendered.warnings.push(Warning::new(
+            "CompressArgsBroken",
+            "compressWith.args: gobackup takes them for the name of the archive, so each run fails; remove them",
+        ));
     }
+    model.push((
+        "compress_with".to_owned(),
+        compressor(settings.compress_with.as_ref()),
+    ));
     if let Some(given) = settings.encode_with.as_ref().filter(|it| is_encrypting(it)) {
         let map = encryption(given, rendered);
         model.push(("encrypt_with".to_owned(), Node::Map(map)));
@@ -201,9 +239,32 @@ fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Nod
             map.push(("excludes".to_owned(), Node::Texts(given.excludes.clone())));
         }
         map.push(("includes".to_owned(), Node::Texts(given.includes.clone())));
+        rendered.archive = given.clone();
         model.push(("archive".to_owned(), Node::Map(map)));
     }
     model
+}
+
+/// The compression, with the names of the archives.
+///
+/// gobackup names them after the second of the run, so two runs that share a storage could overwrite each
+/// other's. The script of the run sets the variable to letters that no other run has. A format of the user is
+/// left as it is.
+fn compressor(given: Option<&Compression>) -> Node {
+    let given = given.cloned().unwrap_or_default();
+    let type_ = given
+        .type_
+        .as_deref()
+        .and_then(compression)
+        .unwrap_or("tar");
+    let mut map = vec![("type".to_owned(), Node::Text(type_.to_owned()))];
+    push_text(&mut map, "args", given.args.as_ref());
+    let format = match given.filename_format.filter(|it| !it.is_empty()) {
+        Some(format) => Node::Text(format),
+        None => Node::Plain("\"2006.01.02.15.04.05-${ARCHIVE_ID}\"".to_owned()),
+    };
+    map.push(("filename_format".to_owned(), format));
+    Node::Map(map)
 }
 
 /// Returns true if a block asks for encryption.
@@ -219,14 +280,15 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
     }
     // The misspelling is the name of the key in gobackup.
     push_text(&mut map, "chiper", given.cipher.as_ref());
-    let origin = match (&given.password_ref, &given.password) {
-        (Some(secret), _) => Origin::Secret(secret.clone()),
+    let (field, origin) = match (&given.password_ref, &given.password) {
+        (Some(secret), _) => ("encodeWith.passwordRef", Origin::Secret(secret.clone())),
         (None, password) => {
             rendered.warnings.push(Warning::new(
                 "ClearTextCredential",
                 "encodeWith.password is written in clear text; use encodeWith.passwordRef",
             ));
-            Origin::Clear(password.clone().unwrap_or_default())
+            let password = password.clone().unwrap_or_default();
+            ("encodeWith.password", Origin::Clear(password))
         }
     };
     let name = "ENC_PASSWORD".to_owned();
@@ -234,8 +296,8 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
     rendered.credentials.push(Credential {
         name,
         origin,
-        is_file: false,
-        is_word: false,
+        passing: Passing::Value,
+        field: field.to_owned(),
     });
     if let Some(salt) = given.salt {
         map.push(("salt".to_owned(), Node::Plain(salt.to_string())));

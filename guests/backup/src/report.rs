@@ -146,7 +146,7 @@ impl Reporter<'_> {
         };
         let next = schedule.cron.next_after(now);
         let expected = self
-            .last_start()
+            .last_start(now)
             .and_then(|last| schedule.cron.next_after(last));
         let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
         let is_idle = self.history.active.is_none();
@@ -164,9 +164,9 @@ impl Reporter<'_> {
         }
     }
 
-    /// The moment after which a run is expected: the last start or the creation of the CronJob, whichever
-    /// is later.
-    fn last_start(&self) -> Option<Timestamp> {
+    /// The moment after which a run is expected: the last start, the creation of the CronJob or the end of a
+    /// suspension, whichever is latest.
+    fn last_start(&self, now: Timestamp) -> Option<Timestamp> {
         let cron_job = self.history.cron_job.as_ref()?;
         let scheduled = cron_job
             .status
@@ -178,10 +178,27 @@ impl Reporter<'_> {
             .recent
             .first()
             .and_then(|run| run.start_time.as_ref()?.parse().ok());
-        [scheduled.map(|it| it.0), created.map(|it| it.0), run]
-            .into_iter()
-            .flatten()
-            .max()
+        [
+            scheduled.map(|it| it.0),
+            created.map(|it| it.0),
+            run,
+            self.resumed(now),
+        ]
+        .into_iter()
+        .flatten()
+        .max()
+    }
+
+    /// The end of the last suspension, at the latest.
+    fn resumed(&self, now: Timestamp) -> Option<Timestamp> {
+        let conditions = self.request.stored_status_value()?.get("conditions")?;
+        let mut conditions = conditions.as_array()?.iter();
+        let stored = conditions.find(|it| it["type"] == "Scheduled")?;
+        if stored["reason"] == "Suspended" {
+            return Some(now);
+        }
+        let since = stored["lastTransitionTime"].as_str()?;
+        (stored["status"] == "True").then(|| since.parse().ok())?
     }
 
     fn conditions(
@@ -332,10 +349,12 @@ impl Reporter<'_> {
             let stored = self.request.stored_condition(type_);
             stored.is_some_and(|stored| stored.reason == "Suspended")
         });
-        match (was_suspended, self.parent.is_suspended()) {
-            (false, true) => events.push(Event::normal("Suspended", "no new run starts")),
-            (true, false) => events.push(Event::normal("Resumed", "runs start again")),
-            _ => {}
+        // The next pass knows only what a condition states, and that of a problem may stand in its place.
+        let is_stated = conditions.iter().any(|it| it.reason == "Suspended");
+        if is_stated && !was_suspended {
+            events.push(Event::normal("Suspended", "no new run starts"));
+        } else if was_suspended && !self.parent.is_suspended() {
+            events.push(Event::normal("Resumed", "runs start again"));
         }
         let known: BTreeSet<&str> = self
             .stored

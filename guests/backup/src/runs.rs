@@ -63,12 +63,19 @@ impl History {
             observed.insert(run.run.job_uid.clone(), run);
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
-        let mut history = Self::merge(stored, observed);
+        let status = cron_job.as_ref().and_then(|it| it.status.as_ref());
+        let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
+        let mut history = Self::merge(stored, observed, succeeded.map(text));
         history.cron_job = cron_job;
         Ok(history)
     }
 
-    fn merge(stored: BackupStatus, observed: BTreeMap<String, message::Observed>) -> Self {
+    /// `succeeded` is the end of the last successful Job that the CronJob has seen.
+    fn merge(
+        stored: BackupStatus,
+        observed: BTreeMap<String, message::Observed>,
+        succeeded: Option<String>,
+    ) -> Self {
         let mut known: BTreeMap<String, Run> = BTreeMap::new();
         for run in stored.recent_runs.into_iter().chain(stored.last_run) {
             // `last_run` comes second and replaces its copy in `recent_runs`, which has no log.
@@ -81,17 +88,7 @@ impl History {
             last_success: stored.last_successful_backup_time,
             ..Default::default()
         };
-        for (uid, run) in &mut known {
-            if !observed.contains_key(uid) && !run.phase.is_terminal() {
-                run.phase = Phase::Failed;
-                run.message = Some(JOB_LOST.to_owned());
-                history.failure_count += 1;
-                history.events.push(Event::warning(
-                    "JobLost",
-                    format!("{}: {JOB_LOST}", run.job_name),
-                ));
-            }
-        }
+        history.lose(&mut known, &observed, succeeded);
         for (uid, it) in &observed {
             let merged = match known.remove(uid) {
                 Some(run) if run.phase.is_terminal() => it.completing(run),
@@ -112,7 +109,14 @@ impl History {
         history.counted.sort_unstable();
         let mut recent: Vec<Run> = known.into_values().collect();
         recent.sort_by(|a, b| order(b).cmp(&order(a)));
-        for run in recent.iter().rev() {
+        // The status holds five runs, but the cluster may show more: an older one is known if it was counted,
+        // and one that has not ended is told only while the status can hold it.
+        let is_old = |(place, run): &(usize, &Run)| {
+            counted.contains(&run.job_uid) || *place >= RECENT_MAX && !run.phase.is_terminal()
+        };
+        let told = recent.iter().enumerate().filter(|it| !is_old(it));
+        let told: Vec<&Run> = told.map(|(_, run)| run).collect();
+        for run in told.into_iter().rev() {
             let event = (!before.contains_key(&run.job_uid))
                 .then(|| Event::normal("RunStarted", format!("{} started", run.job_name)));
             history.events.extend(event);
@@ -128,6 +132,39 @@ impl History {
         recent.truncate(RECENT_MAX);
         history.recent = recent;
         history
+    }
+
+    /// Ends the runs whose Jobs are gone.
+    fn lose(
+        &mut self,
+        known: &mut BTreeMap<String, Run>,
+        observed: &BTreeMap<String, message::Observed>,
+        succeeded: Option<String>,
+    ) {
+        // It is the end of a Job that is gone if it is of no other.
+        let is_of = |run: &Run| run.completion_time == succeeded;
+        let mut others = observed.values().map(|it| &it.run).chain(known.values());
+        let mut succeeded = succeeded.clone().filter(|_| !others.any(is_of));
+        for (uid, run) in known {
+            if observed.contains_key(uid) || run.phase.is_terminal() {
+                continue;
+            }
+            let ended = succeeded.take_if(|it| run.start_time.as_ref() <= Some(it));
+            if ended.is_some() {
+                run.phase = Phase::Succeeded;
+                run.completion_time = ended;
+                run.message = Some(format!("{} succeeded", run.job_name));
+                self.count(run);
+            } else {
+                run.phase = Phase::Failed;
+                run.message = Some(JOB_LOST.to_owned());
+                self.failure_count += 1;
+                self.events.push(Event::warning(
+                    "JobLost",
+                    format!("{}: {JOB_LOST}", run.job_name),
+                ));
+            }
+        }
     }
 
     fn count(&mut self, run: &Run) {

@@ -1,7 +1,8 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use innkeeper_schema::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest},
@@ -10,9 +11,12 @@ use serde_json::{Value, json};
 
 use crate::Plugin;
 
+mod bad_input;
 mod inputs;
 pub(crate) mod outcomes;
+mod parents;
 mod properties;
+mod script;
 mod tenants;
 
 /// The four objects of the sample in the article; the last one is the parent.
@@ -37,11 +41,28 @@ pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
+/// The manifest; its schemas take long to generate, and property tests create many hosts.
+pub(crate) fn manifest() -> &'static Manifest {
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    &MANIFEST
+}
+
+/// The definition of a kind, as the API server applies it.
+pub(crate) fn schema(kind: &str) -> &'static Schema {
+    static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
+        let crds = manifest().crds.iter().map(|it| it.as_object().unwrap());
+        let named = crds.map(|it| {
+            let kind = it["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+            (kind, Schema::new(it, "v1").unwrap())
+        });
+        named.collect()
+    });
+    &SCHEMAS[kind]
+}
+
 /// A host that grants every request of the manifest.
 pub(crate) fn host(related: &[Value]) -> FakeHost {
-    // The schemas take long to generate, and property tests create many hosts.
-    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    FakeHost::granting(&MANIFEST)
+    FakeHost::granting(manifest())
         .objects(related)
         // 2026-08-20T12:00:00Z.
         .now(1_787_227_200_000)

@@ -2,9 +2,11 @@
 //!
 //! CEL rules check single fields. The checks here need several fields or the model.
 
+use std::collections::BTreeSet;
+
 use crate::{
     api::{Archive, ArchiveSettings, Compression, Encryption, Parent},
-    references, render,
+    pod, references, render,
     stop::Stop,
 };
 
@@ -26,6 +28,7 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
             "defaultStorage: {default} is in no storageRefs"
         )));
     }
+    mounts(parent)?;
     problem(parent, settings).map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
 }
 
@@ -42,6 +45,29 @@ pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), 
     let name = parent.model().unwrap_or_default();
     let message = format!("BackupModel {name}: {problem}");
     Err(Stop::invalid_reference(message))
+}
+
+/// Checks the mounts of volumes, of which the API server would reject the Pod.
+fn mounts(parent: &Parent) -> Result<(), Stop> {
+    let clean = |path: &str| path.trim_end_matches('/').to_owned();
+    let mut paths: BTreeSet<String> = pod::DIRECTORIES.map(clean).into();
+    paths.insert(clean(pod::CONFIGURATION));
+    let mut names = BTreeSet::new();
+    for (index, volume) in parent.spec.volumes.iter().enumerate() {
+        if !names.insert(&volume.name) {
+            let name = &volume.name;
+            return Err(Stop::Invalid(format!(
+                "volumes[{index}]: the name {name} is used twice"
+            )));
+        }
+        if !paths.insert(clean(&volume.mount_path)) {
+            let path = &volume.mount_path;
+            return Err(Stop::Invalid(format!(
+                "volumes[{index}]: another volume or the run itself has the mountPath {path}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn invalid(message: &str) -> Stop {
@@ -87,7 +113,9 @@ fn encryption(given: &Encryption) -> Option<String> {
 }
 
 fn archive(parent: &Parent, given: &Archive) -> Option<String> {
-    let is_inside = |path: &&String| parent.spec.volumes.iter().any(|it| it.holds(path));
+    let is_climbing = |path: &str| path.split('/').any(|it| it == "..");
+    let is_inside =
+        |path: &&String| !is_climbing(path) && parent.spec.volumes.iter().any(|it| it.holds(path));
     let outside = given.includes.iter().find(|path| !is_inside(path))?;
     Some(format!(
         "archive.includes: {outside} is not an absolute path inside a mount of spec.volumes"

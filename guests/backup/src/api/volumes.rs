@@ -31,7 +31,7 @@ pub(crate) struct Volume {
     /// Absolute path of the mount in the container.
     #[schemars(length(min = 2, max = 512), regex(pattern = r"^/[^:]+$"))]
     pub(crate) mount_path: String,
-    /// Mount the volume read-only.
+    /// Mount the volume read-only. The kubelet may change the group of the files of a claim that is not.
     #[serde(default = "yes")]
     pub(crate) read_only: bool,
     /// PersistentVolumeClaim in the same namespace.
@@ -62,6 +62,29 @@ impl Volume {
         path.strip_prefix(mount)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// User and groups of a run, which decide over the files that it can read.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunUser {
+    /// ID of the user, for example 33 for files of www-data. It cannot be root. Default: 65532.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub(crate) run_as_user: Option<i64>,
+    /// ID of the user's group. Default: that of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub(crate) run_as_group: Option<i64>,
+    /// ID of the group to which the kubelet gives each writable volume. Default: the user's group if the run
+    /// has a claim of its own or files with credentials, else none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub(crate) fs_group: Option<i64>,
+    /// IDs of further groups of the user, at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(range(min = 0, max = 2_147_483_647)))]
+    pub(crate) supplemental_groups: Vec<i64>,
 }
 
 /// Volume for the state of gobackup, its list of stored archives.

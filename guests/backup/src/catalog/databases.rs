@@ -189,7 +189,7 @@ const fn splitting_command(mut type_: Type) -> Type {
 
 /// Every type of database.
 pub(crate) const DATABASES: &[Type] = &[
-    database("postgresql", &[SQL, TABLES, &[COMPRESS]]),
+    splitting_command(database("postgresql", &[SQL, TABLES, &[COMPRESS]])),
     splitting_command(database("mysql", &[SQL, TABLES])),
     splitting_command(database("mariadb", &[SQL])),
     splitting_command(database(
@@ -242,7 +242,7 @@ pub(crate) const DATABASES: &[Type] = &[
     },
     database("influxdb2", &[INFLUXDB]),
     splitting_command(database("etcd", &[&[ENDPOINT.required(), ARGS]])),
-    database("sqlite", &[&[PATH.required()]]),
+    splitting_command(database("sqlite", &[&[PATH.required()]])),
     splitting_command(database(
         "firebird",
         &[&[

@@ -5,16 +5,17 @@ use innkeeper_sdk::{
     pod::{empty_dir, from_claim, mount},
 };
 use k8s_openapi::api::core::v1::{
-    EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate, ProjectedVolumeSource, SecretProjection, SecretVolumeSource,
-    Volume, VolumeMount, VolumeProjection, VolumeResourceRequirements,
+    EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, NFSVolumeSource,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource,
+    ProjectedVolumeSource, SecretProjection, SecretVolumeSource, Volume, VolumeMount,
+    VolumeProjection, VolumeResourceRequirements,
 };
 use std::collections::BTreeMap;
 
 use super::secret_key;
 use crate::{
     plan::{CONFIG_FILE, Plan},
-    render::KEYS,
+    render::{Credential, KEYS},
 };
 
 /// The directory of gobackup's state, the list of stored archives.
@@ -50,10 +51,20 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     }
     volumes.extend(plan.parent.spec.volumes.iter().map(|given| Volume {
         name: given_name(&given.name),
-        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(json::copied),
+        // NB: The kubelet changes the group of the files of a volume unless its source is read-only, whatever
+        // the mount is. The running application would lose its files, or refuse to start on them.
+        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(|it| {
+            PersistentVolumeClaimVolumeSource {
+                read_only: given.read_only.then_some(true).or(it.read_only),
+                ..json::copied(it)
+            }
+        }),
         config_map: given.config_map.as_ref().map(json::copied),
         secret: given.secret.as_ref().map(json::copied),
-        nfs: given.nfs.as_ref().map(json::copied),
+        nfs: given.nfs.as_ref().map(|it| NFSVolumeSource {
+            read_only: given.read_only.then_some(true).or(it.read_only),
+            ..json::copied(it)
+        }),
         host_path: given.host_path.as_ref().map(json::copied),
         ..Default::default()
     }));
@@ -68,7 +79,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         read_only: Some(true),
         ..mount("config", "/etc/gobackup/gobackup.yml")
     }];
-    if plan.rendered.credentials.iter().any(|it| it.is_file) {
+    if plan.rendered.credentials.iter().any(Credential::is_file) {
         mounts.push(VolumeMount {
             read_only: Some(true),
             ..mount("keys", KEYS)
@@ -93,7 +104,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
 
 /// The volume of credentials that are files.
 fn keys(plan: &Plan<'_>) -> Option<Volume> {
-    let files = plan.rendered.credentials.iter().filter(|it| it.is_file);
+    let files = plan.rendered.credentials.iter().filter(|it| it.is_file());
     let sources: Vec<VolumeProjection> = files
         .map(|credential| {
             let (name, key) = secret_key(plan, credential);

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::hash::sha256_hex;
 use serde_json::{Value, json};
 
-use super::{Credential, KEYS, LocalStorage, Node, Origin, Rendered};
+use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered};
 use crate::{
     api::{Parent, SecretKey},
     catalog::Key,
@@ -18,6 +19,8 @@ use crate::{
 
 mod check;
 mod translate;
+
+pub(crate) use check::SHELL;
 
 type Config = BTreeMap<String, Value>;
 
@@ -44,9 +47,18 @@ pub(super) fn storage(
     let config = translate::storage(source);
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
-    // For gcs, gobackup needs the key of a service account to sign the URL of its state.
-    let is_signing = given(&config, "credentials") && source.type_.name == "gcs";
-    if keep > 0 && !source.type_.keeps_its_state() && !is_signing {
+    // With a key, gobackup reads its state back by a signed URL, but it cannot replace the first one.
+    let has_key = given(&config, "credentials") || given(&config, "credentials_file");
+    if keep > 0 && source.type_.name == "gcs" && has_key {
+        let message = format!(
+            "{}: gobackup deletes nothing with a key for gcs, because it cannot replace its state; delete \
+             old archives by a lifecycle rule of the bucket",
+            source.path("keep")
+        );
+        rendered
+            .warnings
+            .push(Warning::new("RetentionNotKept", message));
+    } else if keep > 0 && !source.type_.keeps_its_state() {
         rendered.forgetful.push(source.name.clone());
     }
     if source.type_.name == "local" {
@@ -55,9 +67,41 @@ pub(super) fn storage(
             key: key.to_owned(),
             path: text(&config, "path").unwrap_or_default().to_owned(),
         });
+    } else {
+        rendered.places.push(place(source, &config));
     }
     let prefix = format!("ST{index}");
     Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The keys that tell the place of a storage.
+const PLACE: [&str; 9] = [
+    "account",
+    "account_id",
+    "bucket",
+    "container",
+    "endpoint",
+    "host",
+    "port",
+    "region",
+    "root",
+];
+
+fn place(source: &Source, config: &Config) -> Place {
+    let mut parts = vec![source.type_.rendered.to_owned()];
+    parts.extend(
+        PLACE
+            .iter()
+            .map(|key| config.get(*key).unwrap_or(&Value::Null).to_string()),
+    );
+    let path = text(config, "path").unwrap_or_default();
+    parts.push(path.trim_matches('/').to_owned());
+    let mut digest = sha256_hex(json!(parts).to_string());
+    digest.truncate(16);
+    Place {
+        storage: format!("{} {}", source.kind, source.name),
+        digest,
+    }
 }
 
 /// The text of a key, if it is not empty.
@@ -104,11 +148,14 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
         if let Some(key) = source.type_.key_of_twin(name) {
             if let Ok(secret) = serde_json::from_value::<SecretKey>(value.clone()) {
                 let origin = Origin::Secret(secret);
-                let (name, node) = credential(source, key, origin, prefix, rendered);
+                let passing = passing(source, config, key);
+                let field = source.path(name);
+                let (name, node) = credential(key, origin, field, passing, prefix, rendered);
                 members.insert(name, node);
             }
         } else if let Some(key) = source.type_.key(name) {
-            let (name, node) = member(source, key, value, prefix, rendered);
+            let passing = passing(source, config, key);
+            let (name, node) = member(source, key, passing, value, prefix, rendered);
             members.insert(name, node);
         } else {
             rendered.warnings.push(Warning::new(
@@ -129,6 +176,7 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
 fn member(
     source: &Source,
     key: &'static Key,
+    passing: Passing,
     value: &Value,
     prefix: &str,
     rendered: &mut Rendered,
@@ -137,15 +185,13 @@ fn member(
         && key.is_secret
         && !is_path(key, clear)
     {
+        let field = source.path(key.name);
         rendered.warnings.push(Warning::new(
             "ClearTextCredential",
-            format!(
-                "{} is written in clear text; use a Secret",
-                source.path(key.name)
-            ),
+            format!("{field} is written in clear text; use a Secret"),
         ));
         let origin = Origin::Clear(clear.to_owned());
-        return credential(source, key, origin, prefix, rendered);
+        return credential(key, origin, field, passing, prefix, rendered);
     }
     let node = match value {
         Value::String(text) => Node::Text(text.clone()),
@@ -163,23 +209,34 @@ fn is_path(key: &Key, text: &str) -> bool {
     key.name == "private_key" && !text.contains("-----BEGIN")
 }
 
+/// The way in which gobackup passes a credential on.
+fn passing(source: &Source, config: &Config, key: &Key) -> Passing {
+    match key.name {
+        "private_key" | "credentials" => Passing::File,
+        "username" if check::uses_shell(source, config) => Passing::Shell,
+        "username" if source.type_.splits(key) => Passing::Operand,
+        _ if source.type_.splits(key) => Passing::Word,
+        _ => Passing::Value,
+    }
+}
+
 /// Adds a credential to the list, and returns the key and the node that refer to it.
 fn credential(
-    source: &Source,
     key: &Key,
     origin: Origin,
+    field: String,
+    passing: Passing,
     prefix: &str,
     rendered: &mut Rendered,
 ) -> (String, Node) {
     let name = format!("{prefix}_{}", key.name.to_uppercase());
-    let is_file = matches!(key.name, "private_key" | "credentials");
     rendered.credentials.push(Credential {
         name: name.clone(),
         origin,
-        is_file,
-        is_word: source.type_.splits_command,
+        passing,
+        field,
     });
-    if !is_file {
+    if passing != Passing::File {
         return (key.name.to_owned(), Node::Variable(name));
     }
     let rendered_key = match key.name {

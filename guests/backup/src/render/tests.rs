@@ -35,46 +35,47 @@ fn renders_the_article() {
         &parent,
         &related,
         expect![[r#"
-        models:
-          "example-backup":
-            description: "This is an example BackupModel"
-            before_script: "echo 'Starting backup'"
-            after_script: "echo 'Backup completed'"
-            compress_with:
-              type: "tar.gz"
-            encrypt_with:
-              type: "openssl"
-              args: "-aes-256-cbc"
-              base64: false
-              chiper: "aes-256-cbc"
-              password: |2-
-                ${ENC_PASSWORD}
-              salt: true
-            databases:
-              "example-postgresql":
-                type: "postgresql"
-                database: "my_database"
-                host: "postgres-service.default"
-                password: |2-
-                  ${DB0_PASSWORD}
-                port: 5432
-                username: "postgres"
-            storages:
-              "example-s3":
-                type: "s3"
-                access_key_id: |2-
-                  ${ST0_ACCESS_KEY_ID}
-                bucket: "my-bucket"
-                force_path_style: false
-                keep: 5
-                max_retries: 3
-                region: "us-east-1"
-                secret_access_key: |2-
-                  ${ST0_SECRET_ACCESS_KEY}
-                storage_class: ""
-                timeout: 30
-            default_storage: "example-s3"
-    "#]],
+            models:
+              "example-backup":
+                description: "This is an example BackupModel"
+                before_script: "echo 'Starting backup'"
+                after_script: "echo 'Backup completed'"
+                compress_with:
+                  type: "tar.gz"
+                  filename_format: "2006.01.02.15.04.05-${ARCHIVE_ID}"
+                encrypt_with:
+                  type: "openssl"
+                  args: "-aes-256-cbc"
+                  base64: false
+                  chiper: "aes-256-cbc"
+                  password: |2-
+                    ${ENC_PASSWORD}
+                  salt: true
+                databases:
+                  "example-postgresql":
+                    type: "postgresql"
+                    database: "my_database"
+                    host: "postgres-service.default"
+                    password: |2-
+                      ${DB0_PASSWORD}
+                    port: 5432
+                    username: "postgres"
+                storages:
+                  "example-s3":
+                    type: "s3"
+                    access_key_id: |2-
+                      ${ST0_ACCESS_KEY_ID}
+                    bucket: "my-bucket"
+                    force_path_style: false
+                    keep: 5
+                    max_retries: 3
+                    region: "us-east-1"
+                    secret_access_key: |2-
+                      ${ST0_SECRET_ACCESS_KEY}
+                    storage_class: ""
+                    timeout: 30
+                default_storage: "example-s3"
+        "#]],
     );
 }
 
@@ -95,6 +96,9 @@ fn dots_in_names_and_names_that_meet_get_keys_of_their_own() {
         expect![[r#"
             models:
               "nightly":
+                compress_with:
+                  type: "tar"
+                  filename_format: "2006.01.02.15.04.05-${ARCHIVE_ID}"
                 databases:
                   "a_b":
                     type: "postgresql"
@@ -139,32 +143,33 @@ fn blocks_of_the_parent_win_as_a_whole() {
         &parent,
         &objects,
         expect![[r#"
-        models:
-          "nightly":
-            description: "of the model"
-            before_script: "echo ${DOLLAR}HOME"
-            compress_with:
-              type: "tar.zst"
-            split_with:
-              chunk_size: "500m"
-              numeric_suffixes: true
-              suffix_length: 3
-            databases:
-              "pg":
-                type: "postgresql"
-                database: "shop"
-                password: |2-
-                  ${DB0_PASSWORD}
-            storages:
-              "s":
-                type: "s3"
-                access_key_id: |2-
-                  ${ST0_ACCESS_KEY_ID}
-                bucket: "b"
-                secret_access_key: |2-
-                  ${ST0_SECRET_ACCESS_KEY}
-            default_storage: "s"
-    "#]],
+            models:
+              "nightly":
+                description: "of the model"
+                before_script: "echo ${DOLLAR}HOME"
+                compress_with:
+                  type: "tar.zst"
+                  filename_format: "2006.01.02.15.04.05-${ARCHIVE_ID}"
+                split_with:
+                  chunk_size: "500m"
+                  numeric_suffixes: true
+                  suffix_length: 3
+                databases:
+                  "pg":
+                    type: "postgresql"
+                    database: "shop"
+                    password: |2-
+                      ${DB0_PASSWORD}
+                storages:
+                  "s":
+                    type: "s3"
+                    access_key_id: |2-
+                      ${ST0_ACCESS_KEY_ID}
+                    bucket: "b"
+                    secret_access_key: |2-
+                      ${ST0_SECRET_ACCESS_KEY}
+                default_storage: "s"
+        "#]],
     );
 }
 

@@ -111,14 +111,27 @@ fn complete(run: &mut Run, message: &str) {
     }
 }
 
-/// A log in which the words after options that carry passwords are replaced.
+/// A log in which the values of options that carry passwords are replaced.
+///
+/// The run itself replaces the values of Secrets, wherever they stand. This is for Pods of an older version of
+/// the plugin.
 pub(super) fn redacted(log: &str) -> String {
-    const OPTIONS: &[&str] = &["-k ", " -p", "-a ", "--password=", "/SourcePassword:"];
+    const OPTIONS: &[&str] = &[
+        "-k ",
+        " -pass ",
+        " -p",
+        "-a ",
+        "--password=",
+        "--token=",
+        "--uri=",
+        "-Signature=",
+        "/SourcePassword:",
+    ];
     OPTIONS.iter().fold(log.to_owned(), |log, option| {
         let mut parts = log.split(option);
         let mut kept = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let end = part.find(char::is_whitespace).unwrap_or(part.len());
+            let end = value_end(option, part);
             kept.push_str(option);
             if end > 0 {
                 kept.push_str("***");
@@ -127,4 +140,15 @@ pub(super) fn redacted(log: &str) -> String {
         }
         kept
     })
+}
+
+/// The end of an option's value. The password of openssl is one argument, and may have blanks.
+fn value_end(option: &str, text: &str) -> usize {
+    let end = match option {
+        "-k " => text.find(" -in ").into_iter().chain(text.find('\n')).min(),
+        " -p" if text.starts_with("ass ") => Some(0),
+        "-Signature=" => text.find(|it: char| !it.is_ascii_alphanumeric() && it != '"'),
+        _ => text.find(char::is_whitespace),
+    };
+    end.unwrap_or(text.len())
 }

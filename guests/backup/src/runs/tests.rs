@@ -133,8 +133,81 @@ fn reports_five_runs_and_counts_each_once() {
 }
 
 #[test]
+fn each_run_has_its_events_once() {
+    let jobs: Vec<Value> = (0..7)
+        .map(|number| {
+            let mut status = complete();
+            status["startTime"] = json!(format!("2026-08-20T0{number}:00:00Z"));
+            let name = format!("nightly-{number}");
+            job(&name, &format!("uid-{number}"), OWNER, status)
+        })
+        .collect();
+    let reasons = |report: &Report, reason: &str| {
+        let events = report.events.iter().filter(|it| it.reason == reason);
+        events.count()
+    };
+    let first = pass(&json!({}), &jobs, &[]);
+    assert_eq!(reasons(&first, "RunStarted"), 7);
+    assert_eq!(reasons(&first, "BackupSucceeded"), 7);
+    let again = pass(&first.status.unwrap(), &jobs, &[]);
+    assert!(again.events.is_empty(), "{:?}", again.events);
+}
+
+// The history limit and the TTL delete Jobs, possibly before a pass.
+#[test]
+fn a_job_that_is_gone_after_its_success_is_no_failure() {
+    let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    let lost = |last_success: Value| {
+        let cron_job = json!({
+            "apiVersion": "batch/v1", "kind": "CronJob",
+            "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-18T00:00:00Z" },
+            "status": { "lastScheduleTime": "2026-08-20T02:00:00Z", "lastSuccessfulTime": last_success },
+        });
+        let run = json!({
+            "jobName": "nightly-1", "jobUID": "a", "startTime": "2026-08-20T02:00:01Z", "phase": "Running",
+        });
+        let status = json!({ "lastRun": run, "recentRuns": [run], "failureCount": 2 });
+        let request = TestRequest::new(&parent).child("schedule", &cron_job);
+        let request = request.status(&status).build();
+        let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+        let status = outcome.report().status.clone().unwrap();
+        let counts = (
+            status["successCount"].clone(),
+            status["failureCount"].clone(),
+        );
+        (
+            status["lastRun"]["phase"].clone(),
+            counts,
+            outcome.report().events[0].reason.clone(),
+        )
+    };
+    let success = (
+        json!("Succeeded"),
+        (json!(1), json!(0)),
+        "BackupSucceeded".to_owned(),
+    );
+    assert_eq!(lost(json!("2026-08-20T02:05:00Z")), success);
+    let failure = (json!("Failed"), (json!(0), json!(3)), "JobLost".to_owned());
+    assert_eq!(lost(json!("2026-08-19T02:05:00Z")), failure);
+    assert_eq!(lost(Value::Null), failure);
+}
+
+#[test]
 fn passwords_of_command_lines_are_redacted() {
     let table = [
+        (
+            "openssl -salt -k my secret -in a",
+            "openssl -salt -k *** -in a",
+        ),
+        ("openssl -k my secret\nnext", "openssl -k ***\nnext"),
+        ("gbak -user u -pass x db", "gbak -user u -pass *** db"),
+        ("redis-cli -p 6379", "redis-cli -p 6379"),
+        ("influx backup --token=a b", "influx backup --token=*** b"),
+        ("mongodump --uri=mongodb://u:p@h b", "mongodump --uri=*** b"),
+        (
+            "Get \"https://h/x?X-Amz-Signature=0f\": EOF",
+            "Get \"https://h/x?X-Amz-Signature=***: EOF",
+        ),
         (
             "mysqldump -u root -psecret db",
             "mysqldump -u root -p*** db",

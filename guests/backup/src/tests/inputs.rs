@@ -30,6 +30,10 @@ fn kept_with(kind: &str, type_: &str, config: Value) -> String {
     kept(&backup(json!({})), &objects)
 }
 
+fn volume(name: &str, path: &str) -> Value {
+    json!({ "name": name, "mountPath": path, "configMap": { "name": "files" } })
+}
+
 #[test]
 fn errors_of_the_parent_are_invalid() {
     let old = json!([{ "apiGroup": "database.gobackup.io", "type": "MySQL", "name": "m" }]);
@@ -69,6 +73,26 @@ fn errors_of_the_parent_are_invalid() {
         (
             json!({ "archive": { "includes": ["etc"] } }),
             "archive.includes: etc is not an absolute path inside a mount of spec.volumes",
+        ),
+        (
+            json!({ "archive": { "includes": ["/data/../etc"] }, "volumes": [volume("data", "/data")] }),
+            "archive.includes: /data/../etc is not an absolute path inside a mount of spec.volumes",
+        ),
+        (
+            json!({ "volumes": [volume("data", "/data"), volume("data", "/more")] }),
+            "volumes[1]: the name data is used twice",
+        ),
+        (
+            json!({ "volumes": [volume("data", "/data"), volume("more", "/data/")] }),
+            "volumes[1]: another volume or the run itself has the mountPath /data/",
+        ),
+        (
+            json!({ "volumes": [volume("data", "/tmp")] }),
+            "volumes[0]: another volume or the run itself has the mountPath /tmp",
+        ),
+        (
+            json!({ "volumes": [volume("data", "/etc/gobackup")] }),
+            "volumes[0]: another volume or the run itself has the mountPath /etc/gobackup",
         ),
     ];
     for (spec, message) in table {
@@ -123,54 +147,82 @@ fn a_read_that_is_not_granted_is_tried_again() {
 }
 
 #[test]
-fn an_object_that_cannot_be_rendered_is_not_the_parents_fault() {
+fn a_database_that_cannot_be_rendered_is_not_the_parents_fault() {
     let table = [
         (
-            "Database",
             "postgresql",
             json!({}),
             "Database pg: config.database is required unless config.all_databases is true",
         ),
         (
-            "Storage",
-            "s3",
-            json!({ "bucket": "b" }),
-            "Storage s: config.access_key_id is required: gobackup does not use ambient credentials",
-        ),
-        (
-            "Storage",
-            "minio",
-            json!({ "access_key_id": "a", "secret_access_key": "b" }),
-            "Storage s: config.bucket is required",
-        ),
-        (
-            "Database",
             "mysql",
             json!({ "database": "d", "password": "a b" }),
             "Database pg: config.password contains white space, which gobackup cannot pass on",
         ),
         (
-            "Storage",
+            "postgresql",
+            json!({ "database": "d", "username": "a --file=/v" }),
+            "Database pg: config.username contains white space, which gobackup cannot pass on",
+        ),
+        (
+            "postgresql",
+            json!({ "database": "d", "username": "-d" }),
+            "Database pg: config.username begins with a dash, as an option does",
+        ),
+        (
+            "sqlite",
+            json!({ "path": "/v/db .shell\u{b}id" }),
+            "Database pg: config.path contains white space, which gobackup cannot pass on",
+        ),
+        (
+            "postgresql",
+            json!({ "database": "d", "compress": "best" }),
+            "Database pg: config.compress must be gzip, lz4 or zstd, or one of them with a colon and its detail",
+        ),
+        (
+            "postgresql",
+            json!({ "database": "d", "compress": "gzip-9" }),
+            "Database pg: config.compress must be gzip, lz4 or zstd, or one of them with a colon and its detail",
+        ),
+    ];
+    for (type_, config, message) in table {
+        let expected = format!("False/InvalidReference: {message}");
+        assert_eq!(kept_with("Database", type_, config), expected);
+    }
+}
+
+#[test]
+fn a_storage_that_cannot_be_rendered_is_not_the_parents_fault() {
+    let table = [
+        (
+            "s3",
+            json!({ "bucket": "b" }),
+            "Storage s: config.access_key_id is required: gobackup does not use ambient credentials",
+        ),
+        (
+            "minio",
+            json!({ "access_key_id": "a", "secret_access_key": "b" }),
+            "Storage s: config.bucket is required",
+        ),
+        (
             "local",
             json!({ "path": "here" }),
             "Storage s: config.path must be absolute",
         ),
         (
-            "Storage",
             "sftp",
             json!({ "host": "h", "username": "u" }),
             "Storage s: config.password or config.private_key is required",
         ),
         (
-            "Database",
-            "postgresql",
-            json!({ "database": "d", "compress": "best" }),
-            "Database pg: config.compress must begin with gzip, lz4 or zstd",
+            "scp",
+            json!({ "host": "h", "username": "u", "password": "p" }),
+            "Storage s: config.path is required for scp",
         ),
     ];
-    for (kind, type_, config, message) in table {
+    for (type_, config, message) in table {
         let expected = format!("False/InvalidReference: {message}");
-        assert_eq!(kept_with(kind, type_, config), expected);
+        assert_eq!(kept_with("Storage", type_, config), expected);
     }
 }
 

@@ -54,6 +54,8 @@ fn the_article_makes_a_configuration_and_a_job() {
             "DOLLAR",
             "MODEL",
             "STORAGES",
+            "SECRETS",
+            "POD_UID",
             "ENC_PASSWORD",
             "DB0_PASSWORD",
             "ST0_ACCESS_KEY_ID",
@@ -61,7 +63,7 @@ fn the_article_makes_a_configuration_and_a_job() {
         ]
     );
     assert_eq!(
-        container["env"][7]["valueFrom"]["secretKeyRef"],
+        container["env"][9]["valueFrom"]["secretKeyRef"],
         json!({ "name": "example-backup-gobackup", "key": "DB0_PASSWORD" })
     );
     assert_eq!(
@@ -397,6 +399,57 @@ fn a_schedule_that_did_not_run_is_overdue() {
     );
 }
 
+// The runs that the suspension skipped are not due.
+#[test]
+fn a_resumed_schedule_is_not_overdue_before_its_next_run() {
+    let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-01T00:00:00Z" },
+        "status": { "lastScheduleTime": "2026-08-10T02:00:00Z" },
+    });
+    let scheduled = |status: &str, reason: &str, since: &str| {
+        let stored = json!({ "conditions": [{
+            "type": "Scheduled", "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": since,
+        }] });
+        let request = TestRequest::new(&parent).child("schedule", &cron_job);
+        let request = request.status(&stored).build();
+        let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+        condition(outcome.report(), "Scheduled")
+    };
+    let fine = "True/Scheduled: 0 2 * * *";
+    assert_eq!(
+        scheduled("False", "Suspended", "2026-08-10T12:00:00Z"),
+        fine
+    );
+    assert_eq!(scheduled("True", "Scheduled", "2026-08-20T11:00:00Z"), fine);
+    assert_eq!(
+        scheduled("True", "Scheduled", "2026-08-18T12:00:00Z"),
+        "False/Overdue: no run since 2026-08-19T02:00:00Z, expected by 0 2 * * *",
+    );
+    assert_eq!(
+        scheduled("False", "Overdue", "2026-08-19T02:15:00Z"),
+        "False/Overdue: no run since 2026-08-11T02:00:00Z, expected by 0 2 * * *",
+    );
+}
+
+// No condition states the suspension of a parent that waits or has run.
+#[test]
+fn a_suspension_has_no_event_in_each_pass() {
+    let blocked = backup(json!({ "suspend": true, "databaseRefs": [{ "name": "none" }] }));
+    let mut scheduled = blocked.clone();
+    scheduled["spec"]["schedule"] = json!({ "cron": "@daily" });
+    for parent in [blocked, scheduled] {
+        let outcome = reconcile(&parent, &around()).unwrap();
+        let mut status = outcome.report().status.clone().unwrap();
+        status["conditions"] = json!(outcome.report().conditions);
+        let request = TestRequest::new(&parent).status(&status).build();
+        let again = Plugin::reconcile(&request, &host(&around())).unwrap();
+        assert_eq!(again.report().events, [], "{parent}");
+    }
+}
+
 #[test]
 fn a_zone_other_than_utc_has_no_next_run() {
     let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Berlin" });
@@ -416,4 +469,202 @@ fn the_stated_job_is_a_valid_job() {
     let first = reconcile(&backup(json!({})), &around()).unwrap();
     let object = &first.child("run").unwrap().object;
     serde_json::from_value::<Job>(object.clone().into()).unwrap();
+}
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": "default" },
+    })
+}
+
+/// The Pod of a parent with these fields, and the codes of its warnings.
+fn pod_of(spec: Value, storage: Value) -> (Value, Vec<String>) {
+    let mut objects = around();
+    objects[1] = storage;
+    objects.extend([claim("data"), secret("ssh", &["id"])]);
+    let outcome = reconcile(&backup(spec), &objects).unwrap();
+    let status = outcome.report().status.as_ref().unwrap();
+    let warnings = status["warnings"].as_array().unwrap().iter();
+    let codes = warnings.map(|it| it["code"].as_str().unwrap().to_owned());
+    let codes = codes.filter(|it| it != "ClearTextCredential").collect();
+    let run = outcome.child("run").expect("there is a run");
+    (run.object["spec"]["template"]["spec"].clone(), codes)
+}
+
+fn data(read_only: bool) -> Value {
+    json!([{
+        "name": "data", "mountPath": "/data", "readOnly": read_only,
+        "persistentVolumeClaim": { "claimName": "data" },
+    }])
+}
+
+fn local(path: &str) -> Value {
+    let config = json!({ "path": path, "keep": 1 });
+    related("Storage", "s", json!({ "type": "local", "config": config }))
+}
+
+// The kubelet changes group and mode of each file of a volume whose source is not read-only.
+#[test]
+fn a_run_leaves_the_files_of_an_application_alone() {
+    let nothing = |codes: &[String]| assert!(codes.is_empty(), "{codes:?}");
+    let source = |pod: &Value| {
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|it| it["name"] == "data-data").unwrap();
+        volume["persistentVolumeClaim"].clone()
+    };
+    let (pod, codes) = pod_of(json!({ "volumes": data(true) }), s3());
+    nothing(&codes);
+    assert_eq!(
+        source(&pod),
+        json!({ "claimName": "data", "readOnly": true })
+    );
+    assert_eq!(pod["securityContext"].get("fsGroup"), None);
+
+    let (pod, codes) = pod_of(json!({ "volumes": data(false) }), s3());
+    nothing(&codes);
+    assert_eq!(source(&pod), json!({ "claimName": "data" }));
+    assert_eq!(pod["securityContext"].get("fsGroup"), None);
+
+    // The claims of the run itself need the group.
+    let (pod, codes) = pod_of(json!({ "volumes": data(true) }), local("/backups"));
+    nothing(&codes);
+    assert_eq!(pod["securityContext"]["fsGroup"], 65532);
+    assert_eq!(
+        pod["securityContext"]["fsGroupChangePolicy"],
+        "OnRootMismatch"
+    );
+    assert_eq!(source(&pod)["readOnly"], true);
+
+    let (pod, codes) = pod_of(json!({ "volumes": data(false) }), local("/backups"));
+    assert_eq!(codes, ["VolumeGroupChanged"]);
+    assert_eq!(pod["securityContext"]["fsGroup"], 65532);
+
+    let (pod, codes) = pod_of(json!({ "volumes": data(false) }), local("/data/backups"));
+    nothing(&codes);
+    assert_eq!(pod["securityContext"]["fsGroup"], 65532);
+
+    let nfs = json!([{ "name": "n", "mountPath": "/n", "nfs": { "server": "s", "path": "/" } }]);
+    let parent = backup(json!({ "volumes": nfs }));
+    let outcome = reconcile_with(&parent, &around(), &json!({ "hostVolumes": true })).unwrap();
+    let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
+    assert!(
+        pod["volumes"]
+            .to_string()
+            .contains(r#""nfs":{"path":"/","readOnly":true,"server":"s"}"#)
+    );
+}
+
+#[test]
+fn a_run_has_the_user_and_the_groups_of_the_parent() {
+    let (pod, _) = pod_of(json!({}), s3());
+    let context = &pod["securityContext"];
+    assert_eq!(
+        (&context["runAsUser"], &context["runAsGroup"]),
+        (&json!(65532), &json!(65532))
+    );
+    let given = json!({ "runAsUser": 33, "supplementalGroups": [44] });
+    let (pod, _) = pod_of(json!({ "securityContext": given }), local("/backups"));
+    assert_eq!(
+        pod["securityContext"],
+        json!({
+            "runAsNonRoot": true, "runAsUser": 33, "runAsGroup": 33, "fsGroup": 33,
+            "fsGroupChangePolicy": "OnRootMismatch", "supplementalGroups": [44],
+            "seccompProfile": { "type": "RuntimeDefault" },
+        })
+    );
+    let given = json!({ "runAsUser": 33, "runAsGroup": 0, "fsGroup": 1 });
+    let (pod, codes) = pod_of(
+        json!({ "securityContext": given, "volumes": data(false) }),
+        s3(),
+    );
+    let context = &pod["securityContext"];
+    assert_eq!(
+        (&context["runAsGroup"], &context["fsGroup"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(codes, ["VolumeGroupChanged"]);
+}
+
+#[test]
+fn parents_that_write_to_one_place_are_warned() {
+    let spec = |path: &str| {
+        json!({ "type": "s3", "config": {
+            "bucket": "b", "path": path, "access_key_id": "a", "secret_access_key": "b",
+        } })
+    };
+    let mut objects = around();
+    objects.push(related("Storage", "same", spec("/")));
+    objects.push(related("Storage", "other", spec("/other")));
+    let warnings = |parent: &Value, objects: &[Value]| {
+        let outcome = reconcile(parent, objects).unwrap();
+        let status = outcome.report().status.as_ref().unwrap();
+        let warnings = status["warnings"].as_array().unwrap().iter();
+        let shared = warnings.filter(|it| it["code"] == "SharedStorage");
+        shared
+            .map(|it| it["message"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut neighbour = backup(json!({ "storageRefs": [{ "name": "same" }, { "name": "other" }] }));
+    neighbour["metadata"]["name"] = json!("hourly");
+    let secret = |parent: &Value, objects: &[Value]| {
+        let outcome = reconcile(parent, objects).unwrap();
+        let mut secret = Value::from(outcome.child("config").unwrap().object.clone());
+        secret["metadata"]["namespace"] = json!("default");
+        secret
+    };
+    let own = secret(&backup(json!({})), &objects);
+    objects.push(own);
+    let parent = backup(json!({}));
+    assert_eq!(warnings(&parent, &objects), Vec::<String>::new());
+    let theirs = secret(&neighbour, &objects);
+    objects.push(theirs);
+    assert_eq!(
+        warnings(&parent, &objects),
+        [
+            "Storage s: Backup hourly writes to the same place, and their archives lie side by side; give each a \
+          path"
+        ]
+    );
+    assert_eq!(
+        warnings(&neighbour, &objects),
+        [
+            "Storage same: Backup nightly writes to the same place, and their archives lie side by side; give each \
+          a path"
+        ]
+    );
+    let mut cron = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    cron["kind"] = json!("CronBackup");
+    assert_eq!(
+        warnings(&cron, &objects)[1],
+        "Storage s: Backup nightly writes to the same place, and they have one list of archives, and keep of one \
+         deletes archives of the other; give each a path",
+    );
+}
+
+#[test]
+fn keep_has_no_effect_on_gcs_with_a_key() {
+    let gcs = |config: Value| {
+        let mut config = config;
+        config["bucket"] = json!("b");
+        config["keep"] = json!(3);
+        related("Storage", "s", json!({ "type": "gcs", "config": config }))
+    };
+    let has_claim = |pod: &Value| {
+        pod["volumes"]
+            .to_string()
+            .contains("nightly-gobackup-state")
+    };
+    for config in [
+        json!({ "credentials": "{}" }),
+        json!({ "credentials_ref": { "name": "keys", "key": "id" } }),
+        json!({ "credentials_file": "/data/key.json" }),
+    ] {
+        let (pod, codes) = pod_of(json!({}), gcs(config));
+        assert_eq!(codes, ["RetentionNotKept"]);
+        assert!(!has_claim(&pod));
+    }
+    let (pod, codes) = pod_of(json!({}), gcs(json!({})));
+    assert_eq!(codes, Vec::<String>::new());
+    assert!(has_claim(&pod));
 }

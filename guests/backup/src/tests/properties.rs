@@ -84,6 +84,7 @@ proptest! {
         let expected = json!({ "models": { "nightly": {
             "description": description,
             "before_script": script,
+            "compress_with": { "type": "tar", "filename_format": "2006.01.02.15.04.05-" },
             "databases": { "pg": {
                 "type": "postgresql", "args": args, "database": "d", "password": password,
             } },

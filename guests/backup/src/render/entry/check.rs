@@ -46,12 +46,12 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         && let Some(compress) = text(config, "compress")
         && !["gzip", "lz4", "zstd"]
             .iter()
-            .any(|it| compress.starts_with(it))
+            .any(|it| compress.split(':').next() == Some(it))
     {
         return Err(error(
             source,
             "compress",
-            "must begin with gzip, lz4 or zstd",
+            "must be gzip, lz4 or zstd, or one of them with a colon and its detail",
         ));
     }
     // A connection string can name the engine of a key, which is code.
@@ -64,7 +64,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "is a connection string; name the database alone",
         ));
     }
-    if source.type_.name == "postgresql" && flag(config, "all_databases") {
+    if uses_shell(source, config) {
         no_shell_characters(source, config)?;
     }
     no_options(source, config)?;
@@ -94,6 +94,7 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
         "sftp" | "scp" if !given(config, "password") && !given(config, "private_key") => Err(
             error(source, "password", "or config.private_key is required"),
         ),
+        "scp" if !given(config, "path") => Err(error(source, "path", "is required for scp")),
         "local" if !text(config, "path").is_some_and(|path| path.starts_with('/')) => {
             Err(error(source, "path", "must be absolute"))
         }
@@ -126,10 +127,8 @@ fn arguments<'a>(
 /// Rejects white space in values: gobackup splits the command lines of some types there, without
 /// any quoting. Splitting is intended for `args`.
 fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
-    if !source.type_.splits_command {
-        return Ok(());
-    }
-    let mut given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    let given = arguments(source, config).filter(|(key, _)| key.name != "args");
+    let mut given = given.filter(|(key, _)| source.type_.splits(key));
     match given.find(|(_, text)| text.contains(char::is_whitespace)) {
         None => Ok(()),
         Some((key, _)) => Err(error(
@@ -154,13 +153,18 @@ fn no_options(source: &Source, config: &Config) -> Result<(), Stop> {
     }
 }
 
+/// Returns true if gobackup gives the command line of a database to a shell: that of `pg_dumpall`.
+pub(super) fn uses_shell(source: &Source, config: &Config) -> bool {
+    source.type_.name == "postgresql" && flag(config, "all_databases")
+}
+
 /// Characters with a meaning in a shell.
-const SHELL: &[char] = &[
+pub(crate) const SHELL: &[char] = &[
     '!', '"', '#', '$', '&', '\'', '(', ')', '*', ';', '<', '>', '?', '[', '\\', ']', '`', '{',
     '|', '}', '~', '\n',
 ];
 
-/// Rejects characters of the shell: gobackup gives the command line of `pg_dumpall` to one.
+/// Rejects characters of the shell.
 fn no_shell_characters(source: &Source, config: &Config) -> Result<(), Stop> {
     let mut given = arguments(source, config).filter(|(key, _)| !key.is_secret);
     match given.find(|(_, text)| text.contains(SHELL)) {

@@ -1,0 +1,265 @@
+//! The script of a run, for the `sh` of busybox and for dash.
+//!
+//! Before gobackup starts, it checks the values of credentials, which the plugin never sees, and the files to
+//! archive. A message names the field and never the value. The output of gobackup passes a filter that
+//! replaces the values of Secrets.
+//!
+//! NB: The kubelet replaces `$(NAME)` in the script if a variable of this name exists, and a name may contain
+//! blanks and quotes. The script therefore has no `$(`, not even for commands; see [`quoted`] for texts of
+//! users.
+
+use std::fmt::Write;
+
+use crate::{
+    plan::Plan,
+    render::{Passing, SHELL},
+};
+
+/// Prints a message, which also becomes the termination message, and ends the run.
+const FAIL: &str = r#"set -u
+fail() {
+  printf '%s\n' "$1" >&2
+  printf '%s\n' "$1" >>/dev/termination-log
+  exit 1
+}
+"#;
+
+/// Checks a credential: `check PASSING FIELD VALUE`.
+///
+/// gobackup expands credentials before it parses the configuration, so a further line would be a further
+/// setting, which can be a script. A line feed at the end is harmless. The last three breaks are those of
+/// YAML besides the ASCII ones. A further word would be a further argument, such as an option that loads
+/// code.
+const CHECK: &str = r#"feed='
+'
+return=`printf '\r'`
+next=`printf '\302\205'`
+line=`printf '\342\200\250'`
+paragraph=`printf '\342\200\251'`
+check() {
+  value=${3%"$feed"}
+  for break in "$feed" "$return" "$next" "$line" "$paragraph"; do
+    case $value in
+    *"$break"*) fail "$2: the value has several lines; gobackup reads a credential of one line" ;;
+    esac
+  done
+  [ "$1" != value ] || return 0
+  case $value in
+  *[[:space:]]*) fail "$2: the value has white space, where gobackup splits the command line" ;;
+  esac
+  [ "$1" != word ] || return 0
+  case $value in
+  -*) fail "$2: the value begins with a dash, as an option does" ;;
+  esac
+  [ "$1" != operand ] || return 0
+  case $value in
+  SHELL) fail "$2: the value has a character that the shell of pg_dumpall would act on" ;;
+  esac
+}
+"#;
+
+/// Checks a path to archive: `include PATH EXPRESSION...`, with an expression of find for the excluded paths.
+///
+/// gobackup lets tar skip what it cannot read, and reports success. Archives have symbolic links themselves,
+/// never their targets. One shell tests many files, and a file that has gone since find saw it is no error.
+const INCLUDE: &str = r#"include() {
+  path=$1
+  user=`id -u`
+  shift
+  [ ! -L "$path" ] || fail "archive.includes: $path is a symbolic link, of which an archive has only the link; name its target"
+  [ -e "$path" ] || fail "archive.includes: $path does not exist"
+  closed=`find "$path" \( "$@" \) -prune -o \( -type f -o -type d \) -exec sh -c 'for file; do
+    if [ -r "$file" ] && { [ ! -d "$file" ] || [ -x "$file" ]; }; then continue; fi
+    if [ -e "$file" ]; then printf "%s\n" "$file"; fi
+  done' sh {} + 2>/dev/null | head -n 1`
+  [ -z "$closed" ] || fail "archive.includes: user $user cannot read $closed; set securityContext of the parent to its owner or group, or add the path to archive.excludes"
+}
+"#;
+
+/// Checks the version of gobackup. One that was built without a version passes.
+const VERSION: &str = r#"version=`gobackup --version 2>/dev/null |
+  sed -n 's/.*version v\{0,1\}\([0-9]\{1,\}\)\.\([0-9]\{1,\}\)\.\([0-9]\{1,\}\).*/\1 \2 \3/p'`
+set -- $version
+if [ $# -eq 3 ] && [ "$1" -gt 0 ] && [ `expr "$1" \* 1000000 + "$2" \* 1000 + "$3"` -lt 3001001 ]; then
+  fail "gobackup $1.$2.$3 is too old: it exits with 0 after errors and loses archives; use an image with 3.1.1 or newer"
+fi
+"#;
+
+/// The filter of the log: it replaces the values of Secrets, and writes the end as the termination message.
+///
+/// `SECRETS` has the names of variables, of prefixes (with a star) and of files. Long values come first,
+/// because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
+/// percent signs. The message holds at most 3584 bytes, so that a further message of the script fits into
+/// the 4096 that the kubelet reads, and it begins with a whole character.
+const REDACT: &str = r#"redact='
+function add(value) {
+  if (value != "" && !(value in known)) { known[value] = 1; values[++count] = value }
+}
+function escaped(value, space,    i, c, text) {
+  text = ""
+  for (i = 1; i <= length(value); i++) {
+    c = substr(value, i, 1)
+    if (space == "") { text = text (c == "\"" || c == "\\" ? "\\" c : c) }
+    else if (c == " ") { text = text space }
+    else { text = text (index(plain, c) ? c : percent[c]) }
+  }
+  return text
+}
+function secret(value) {
+  sub(/\n+$/, "", value)
+  add(value)
+  add(escaped(value, ""))
+  add(escaped(value, "+"))
+  add(escaped(value, "%20"))
+}
+function redacted(line, value,    at, text) {
+  text = ""
+  while ((at = index(line, value)) > 0) {
+    text = text substr(line, 1, at - 1) "***"
+    line = substr(line, at + length(value))
+  }
+  return text line
+}
+BEGIN {
+  plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
+  for (i = 1; i < 256; i++) percent[sprintf("%c", i)] = sprintf("%%%02X", i)
+  for (i = 128; i < 192; i++) following = following sprintf("%c", i)
+  own = " HOME TMPDIR GOBACKUP_DIR DOLLAR MODEL STORAGES SECRETS ARCHIVE_ID POD_UID PATH PWD OLDPWD SHLVL HOSTNAME "
+  number = split(ENVIRON["SECRETS"], names, " ")
+  for (i = 1; i <= number; i++) {
+    name = names[i]
+    if (name ~ /^\//) { while ((getline line < name) > 0) if (length(line) > 7) secret(line) }
+    else if (name ~ /\*$/) {
+      prefix = substr(name, 1, length(name) - 1)
+      for (it in ENVIRON) if (index(it, prefix) == 1 && !index(own, " " it " ")) secret(ENVIRON[it])
+    }
+    else secret(ENVIRON[name])
+  }
+  for (i = 2; i <= count; i++) {
+    value = values[i]
+    for (j = i - 1; j > 0 && length(values[j]) < length(value); j--) values[j + 1] = values[j]
+    values[j + 1] = value
+  }
+}
+{
+  line = $0
+  for (i = 1; i <= count; i++) line = redacted(line, values[i])
+  print line
+  fflush()
+  end = end line "\n"
+  if (length(end) > 3584) end = substr(end, length(end) - 3583)
+}
+END {
+  while (end != "" && index(following, substr(end, 1, 1))) end = substr(end, 2)
+  printf "%s", end >"/dev/termination-log"
+}
+'
+"#;
+
+/// Runs gobackup, fails if it succeeds without an upload, and writes the names of the stored files as the
+/// termination message.
+///
+/// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
+/// that it does not have. The script therefore checks that the state of each storage is newer than
+/// the start of the run. Both times are those of files on one file system, so clocks of other machines
+/// do not matter; they are compared in whole seconds, the resolution that every file system has.
+const PERFORM: &str = r#"umask 002
+started="$GOBACKUP_DIR/.started"
+mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
+ARCHIVE_ID=`printf '%s' "$POD_UID" | tr -d - | tr 0123456789abcdef bcdfghjkqrstvwxz | cut -c 1-16`
+export ARCHIVE_ID
+rm -f "$HOME/.exit"
+{
+  gobackup perform --config /etc/gobackup/gobackup.yml 2>&1
+  echo $? >"$HOME/.exit"
+} | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
+code=`cat "$HOME/.exit"`
+[ "${code:-1}" = 0 ] || exit "${code:-1}"
+artifacts=""
+for key in $STORAGES; do
+  state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
+  if [ ! -f "$state" ] || [ `stat -c %Y "$state"` -lt `stat -c %Y "$started"` ]; then
+    fail "nothing was stored in $key"
+  fi
+  file=`grep -o '"file_key" *: *"[^"]*"' "$state" | tail -n 1 | cut -d '"' -f 4`
+  artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
+done
+printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
+"#;
+
+/// The script for one parent.
+pub(super) fn script(plan: &Plan<'_>) -> String {
+    let mut script = FAIL.to_owned();
+    // A variable of a user may have the name of one of the checks, and is for gobackup.
+    script.push_str("(\n");
+    script.push_str(&CHECK.replace("SHELL", &shell_pattern()));
+    for credential in &plan.rendered.credentials {
+        let passing = match credential.passing {
+            Passing::File => continue,
+            Passing::Value => "value",
+            Passing::Word => "word",
+            Passing::Operand => "operand",
+            Passing::Shell => "shell",
+        };
+        let (field, name) = (quoted(&credential.field), &credential.name);
+        line(
+            &mut script,
+            format_args!("check {passing} {field} \"${{{name}-}}\""),
+        );
+    }
+    script.push_str(INCLUDE);
+    let archive = &plan.rendered.archive;
+    let mounts = plan.parent.spec.volumes.iter();
+    let lost = mounts.map(|it| format!("{}/lost+found", it.mount_path.trim_end_matches('/')));
+    let excluded = archive.excludes.iter().map(|it| pattern(it));
+    // The first pattern matches nothing, so that the expression is never empty.
+    let mut skipped = "-path /dev/null".to_owned();
+    for path in lost.chain(excluded) {
+        skipped.push_str(" -o -path ");
+        skipped.push_str(&quoted(&path));
+    }
+    for include in &archive.includes {
+        let path = quoted(&clean(include));
+        line(&mut script, format_args!("include {path} {skipped}"));
+    }
+    script.push_str(VERSION);
+    script.push_str(") || exit 1\n");
+    script.push_str(REDACT);
+    script.push_str(PERFORM);
+    script
+}
+
+/// A path without a slash at its end.
+fn clean(path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    if path.is_empty() { "/" } else { path }.to_owned()
+}
+
+/// The pattern of find for an excluded path. tar compares one that does not begin with a slash with the end of
+/// each path too.
+fn pattern(excluded: &str) -> String {
+    let path = clean(excluded);
+    if path.starts_with('/') {
+        path
+    } else {
+        format!("*/{path}")
+    }
+}
+
+fn line(script: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(script, "{line}").expect("writing to a String cannot fail");
+}
+
+/// The pattern for a text with a character that a shell acts on. A line feed has been refused before.
+fn shell_pattern() -> String {
+    let characters = SHELL.iter().filter(|it| **it != '\n');
+    let patterns: Vec<String> = characters
+        .map(|it| format!("*{}*", quoted(&it.to_string())))
+        .collect();
+    patterns.join(" | ")
+}
+
+/// A word of the script that stands for any text. It never contains `$(`, which the kubelet would expand.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''").replace('$', "$''"))
+}

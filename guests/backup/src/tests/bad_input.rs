@@ -1,0 +1,418 @@
+//! Bad and borderline parents and related objects: the verdict of the definition or, after it, of the plugin.
+
+use expect_test::{Expect, expect};
+use innkeeper_sdk::testing::TestRequest;
+
+use super::*;
+
+/// The verdict on an object of one of the kinds; on a parent also that of the plugin, with these objects.
+fn verdict(object: &Value, objects: &[Value]) -> String {
+    let kind = object["kind"].as_str().unwrap();
+    let admitted = match schema(kind).admit(object.as_object().unwrap().clone()) {
+        Ok(admitted) => admitted,
+        Err(rejection) => {
+            let causes = rejection.causes().iter().map(ToString::to_string);
+            // The note about skipped rules says nothing about the object.
+            let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
+            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
+        }
+    };
+    if !matches!(kind, "Backup" | "CronBackup") {
+        return "accepted".to_owned();
+    }
+    let request = TestRequest::new(&admitted.object).build();
+    let verdict = match Plugin::reconcile(&request, &host(objects)) {
+        Ok(Outcome::Keep(report)) => {
+            let ready = report.find_condition("Ready").unwrap();
+            format!("kept, {}: {}", ready.reason, ready.message)
+        }
+        Ok(answer) => {
+            let status = answer.report().status.clone().unwrap();
+            let warnings = status["warnings"].as_array().into_iter().flatten();
+            let codes: Vec<&str> = warnings.filter_map(|it| it["code"].as_str()).collect();
+            match &codes[..] {
+                [] => "accepted".to_owned(),
+                codes => format!("accepted, {}", codes.join(", ")),
+            }
+        }
+        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
+    };
+    match &admitted.unknown_fields[..] {
+        [] => verdict,
+        fields => format!("{verdict} without {}", fields.join(", ")),
+    }
+}
+
+/// Compares one line for each spec of a parent beside the objects of [`around`].
+#[track_caller]
+fn check(specs: &[Value], expected: &Expect) {
+    let lines = specs.iter().map(|spec| {
+        let verdict = verdict(&backup(spec.clone()), &around());
+        format!("{spec}: {verdict}\n")
+    });
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+/// Compares one line for each configuration of a related object, with the verdict on a parent that names it.
+#[track_caller]
+fn check_related(kind: &str, table: &[(&str, Value)], expected: &Expect) {
+    let lines = table.iter().map(|(type_, config)| {
+        let name = if kind == "Database" { "pg" } else { "s" };
+        let object = related(kind, name, json!({ "type": type_, "config": config }));
+        let own = verdict(&object, &[]);
+        let mut objects = around();
+        objects[usize::from(kind == "Storage")] = object;
+        let verdict = match &*own {
+            "accepted" => verdict(&backup(json!({})), &objects),
+            _ => own,
+        };
+        format!("{type_} {config}: {verdict}\n")
+    });
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn references_stand_in_one_place() {
+    let refs = json!([{ "name": "pg" }]);
+    let mut both = backup(json!({}));
+    both["databaseRefs"] = refs.clone();
+    let mut storages = backup(json!({}));
+    storages["storageRefs"] = json!([{ "name": "s" }]);
+    let mut model = backup(json!({ "backupModelRef": { "name": "m" } }));
+    model["backupModelRef"] = json!({ "name": "m" });
+    let mut beside = backup(json!({}));
+    beside["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("databaseRefs");
+    beside["databaseRefs"] = refs;
+    let mut schedules = backup(json!({ "schedule": { "cron": "@daily" } }));
+    schedules["backupModelRef"] = json!({ "schedule": { "cron": "@daily" } });
+    let verdicts = [both, storages, model, beside, schedules].map(|it| verdict(&it, &around()));
+    expect![[r"
+        rejected, the object: databaseRefs: give it beside spec or inside spec, not both
+        rejected, the object: storageRefs: give it beside spec or inside spec, not both
+        rejected, the object: backupModelRef: give it beside spec or inside spec, not both
+        accepted
+        rejected, the object: schedule: give it in spec or in backupModelRef, not both"]]
+    .assert_eq(&verdicts.join("\n"));
+}
+
+#[test]
+fn names_leave_room_for_those_of_children() {
+    let verdicts = [50, 51].map(|length| {
+        let mut parent = backup(json!({}));
+        parent["metadata"]["name"] = json!("a".repeat(length));
+        verdict(&parent, &around())
+    });
+    expect![[r"
+        accepted
+        rejected, the object: metadata.name must be at most 50 characters"]]
+    .assert_eq(&verdicts.join("\n"));
+}
+
+#[test]
+fn schedules_are_expressions_of_five_fields_or_macros() {
+    let schedule = |schedule: Value| json!({ "schedule": schedule });
+    check(
+        &[
+            schedule(json!({ "cron": "0 2 * * *" })),
+            schedule(json!({ "cron": "@daily-random" })),
+            schedule(json!({ "cron": "0 2 * * *", "every": "day" })),
+            schedule(json!({ "cron": "*/5 * * * * *" })),
+            schedule(json!({ "cron": "TZ=UTC 0 2 * * *" })),
+            schedule(json!({ "cron": "every day" })),
+            schedule(json!({ "cron": "0 25 * * *" })),
+            schedule(json!({ "every": "15m" })),
+            schedule(json!({ "every": "7m" })),
+            schedule(json!({ "every": "3day" })),
+            schedule(json!({ "every": "day", "at": "25:00" })),
+            schedule(json!({ "cron": "@daily", "concurrencyPolicy": "Never" })),
+            schedule(json!({ "cron": "@daily", "successfulJobsHistoryLimit": -1 })),
+        ],
+        &expect![[r#"
+            {"schedule":{"cron":"0 2 * * *"}}: accepted
+            {"schedule":{"cron":"@daily-random"}}: accepted
+            {"schedule":{"cron":"0 2 * * *","every":"day"}}: rejected, spec.schedule: set either cron or every and at
+            {"schedule":{"cron":"*/5 * * * * *"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
+            {"schedule":{"cron":"TZ=UTC 0 2 * * *"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
+            {"schedule":{"cron":"every day"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
+            {"schedule":{"cron":"0 25 * * *"}}: Invalid, schedule.cron: 25 is not between 0 and 23
+            {"schedule":{"every":"15m"}}: accepted
+            {"schedule":{"every":"7m"}}: Invalid, schedule.every: 7m cannot be expressed as a cron expression
+            {"schedule":{"every":"3day"}}: Invalid, schedule.every: 3day cannot be expressed as a cron expression
+            {"schedule":{"at":"25:00","every":"day"}}: Invalid, schedule.at: 25:00 is not a time of day, HH:MM
+            {"schedule":{"concurrencyPolicy":"Never","cron":"@daily"}}: rejected, spec.schedule.concurrencyPolicy: "Never" is not one of "Allow", "Forbid" or "Replace"
+            {"schedule":{"cron":"@daily","successfulJobsHistoryLimit":-1}}: rejected, spec.schedule.successfulJobsHistoryLimit: -1 is less than the minimum of 0
+        "#]],
+    );
+    let mut cron = backup(json!({}));
+    cron["kind"] = json!("CronBackup");
+    let without = verdict(&cron, &around());
+    cron["spec"]["schedule"] = json!({ "cron": "@daily" });
+    let with = verdict(&cron, &around());
+    expect![[r"
+        rejected, the object: CronBackup needs a schedule
+        accepted"]]
+    .assert_eq(&format!("{without}\n{with}"));
+}
+
+#[test]
+fn a_parent_names_what_to_store_and_where() {
+    let old = json!([{ "apiGroup": "database.gobackup.io", "type": "MySQL", "name": "m" }]);
+    let typeless = json!([{ "apiGroup": "database.gobackup.io", "name": "m" }]);
+    let other = json!([{ "apiGroup": "example.com", "type": "Any", "name": "m" }]);
+    check(
+        &[
+            json!({ "storageRefs": [] }),
+            json!({ "databaseRefs": [] }),
+            json!({ "databaseRefs": [{ "name": "pg" }, { "name": "pg" }] }),
+            json!({ "databaseRefs": [{ "name": "" }] }),
+            json!({ "databaseRefs": [{ "name": "pg", "type": "mysql" }] }),
+            json!({ "databaseRefs": [{ "name": "none" }] }),
+            json!({ "databaseRefs": old }),
+            json!({ "databaseRefs": typeless }),
+            json!({ "databaseRefs": other }),
+            json!({ "storageRefs": [{ "name": "s", "keep": -1 }] }),
+            json!({ "defaultStorage": "none" }),
+            json!({ "backupModelRef": { "name": "none" } }),
+        ],
+        &expect![[r#"
+            {"storageRefs":[]}: Invalid, storageRefs: at least one is needed
+            {"databaseRefs":[]}: Invalid, databaseRefs or archive is needed
+            {"databaseRefs":[{"name":"pg"},{"name":"pg"}]}: Invalid, databaseRefs[1]: Database pg is referenced twice
+            {"databaseRefs":[{"name":""}]}: rejected, spec.databaseRefs[0].name: "" is shorter than 1 character
+            {"databaseRefs":[{"name":"pg","type":"mysql"}]}: accepted, RefTypeMismatch
+            {"databaseRefs":[{"name":"none"}]}: kept, ReferenceNotFound: Database not found: none
+            {"databaseRefs":[{"apiGroup":"database.gobackup.io","name":"m","type":"MySQL"}]}: Invalid, databaseRefs[0]: there is no kind MySQL in database.gobackup.io; use a Database
+            {"databaseRefs":[{"apiGroup":"database.gobackup.io","name":"m"}]}: Invalid, databaseRefs[0]: database.gobackup.io needs the type PostgreSQL; set it, or use a Database
+            {"databaseRefs":[{"apiGroup":"example.com","name":"m","type":"Any"}]}: Invalid, databaseRefs[0]: there is no kind Any in example.com; use a Database
+            {"storageRefs":[{"keep":-1,"name":"s"}]}: rejected, spec.storageRefs[0].keep: -1 is less than the minimum of 0
+            {"defaultStorage":"none"}: Invalid, defaultStorage: none is in no storageRefs
+            {"backupModelRef":{"name":"none"}}: kept, ReferenceNotFound: BackupModel not found: none
+        "#]],
+    );
+}
+
+#[test]
+fn settings_of_archives_are_those_of_gobackup() {
+    let key = json!({ "name": "keys", "key": "id" });
+    check(
+        &[
+            json!({ "compressWith": { "type": "rar" } }),
+            json!({ "compressWith": { "type": "gzip" } }),
+            json!({ "encodeWith": { "password": "x" } }),
+            json!({ "encodeWith": { "type": "gpg", "password": "x" } }),
+            json!({ "encodeWith": { "type": "openssl" } }),
+            json!({ "encodeWith": { "type": "openssl", "password": "x" } }),
+            json!({ "encodeWith": { "type": "openssl", "password": "x", "passwordRef": key } }),
+            json!({ "encodeWith": { "type": "openssl", "passwordRef": { "name": "keys", "key": "no" } } }),
+            json!({ "splitWith": { "chunkSize": "" } }),
+            json!({ "splitWith": { "chunkSize": "1m", "suffixLength": 17 } }),
+            json!({ "archive": { "includes": [] } }),
+            json!({ "archive": { "includes": ["etc"] } }),
+            json!({ "archive": { "includes": ["/data/x"] } }),
+        ],
+        &expect![[r#"
+            {"compressWith":{"type":"rar"}}: Invalid, compressWith.type: rar is not known to gobackup
+            {"compressWith":{"type":"gzip"}}: accepted
+            {"encodeWith":{"password":"x"}}: Invalid, encodeWith: without type openssl nothing would be encrypted
+            {"encodeWith":{"password":"x","type":"gpg"}}: Invalid, encodeWith.type: gpg is not known to gobackup
+            {"encodeWith":{"type":"openssl"}}: Invalid, encodeWith: password or passwordRef is required
+            {"encodeWith":{"password":"x","type":"openssl"}}: accepted, ClearTextCredential
+            {"encodeWith":{"password":"x","passwordRef":{"key":"id","name":"keys"},"type":"openssl"}}: rejected, spec.encodeWith: encodeWith: set either password or passwordRef
+            {"encodeWith":{"passwordRef":{"key":"no","name":"keys"},"type":"openssl"}}: kept, SecretIncomplete: Secret keys lacks the key no
+            {"splitWith":{"chunkSize":""}}: rejected, spec.splitWith.chunkSize: "" is shorter than 1 character
+            {"splitWith":{"chunkSize":"1m","suffixLength":17}}: rejected, spec.splitWith.suffixLength: 17 is greater than the maximum of 16
+            {"archive":{"includes":[]}}: rejected, spec.archive.includes: [] has less than 1 item
+            {"archive":{"includes":["etc"]}}: Invalid, archive.includes: etc is not an absolute path inside a mount of spec.volumes
+            {"archive":{"includes":["/data/x"]}}: Invalid, archive.includes: /data/x is not an absolute path inside a mount of spec.volumes
+        "#]],
+    );
+}
+
+#[test]
+fn a_run_has_limits() {
+    let volume = |further: Value| {
+        let mut volume = json!({ "name": "v", "mountPath": "/v", "configMap": { "name": "c" } });
+        for (key, value) in further.as_object().unwrap() {
+            volume[key] = value.clone();
+        }
+        json!({ "volumes": [volume] })
+    };
+    let user = |user: Value| json!({ "securityContext": user });
+    check(
+        &[
+            json!({ "env": [{ "name": "DB0_PASSWORD", "value": "x" }] }),
+            json!({ "env": [{ "name": "ARCHIVE_ID", "value": "x" }] }),
+            json!({ "env": [{ "name": "APP", "value": "x" }] }),
+            volume(json!({})),
+            volume(json!({ "name": "A" })),
+            volume(json!({ "mountPath": "v" })),
+            volume(json!({ "mountPath": "/home/gobackup" })),
+            volume(json!({ "secret": { "secretName": "keys" } })),
+            user(json!({ "runAsUser": 33 })),
+            user(json!({ "runAsUser": 0 })),
+            user(json!({ "runAsUser": "www-data" })),
+            user(json!({ "supplementalGroups": [-1] })),
+            json!({ "work": { "storageClassName": "fast" } }),
+            json!({ "backoffLimit": -1 }),
+            json!({ "activeDeadlineSeconds": 0 }),
+            json!({ "image": "" }),
+            json!({ "imagePullPolicy": "Sometimes" }),
+            json!({ "podTemplate": { "metadata": { "labels": { "a b": "x" } } } }),
+            json!({ "unknown": true }),
+        ],
+        &expect![[r#"
+            {"env":[{"name":"DB0_PASSWORD","value":"x"}]}: rejected, spec.env[0]: env: DB0_PASSWORD is reserved
+            {"env":[{"name":"ARCHIVE_ID","value":"x"}]}: rejected, spec.env[0]: env: ARCHIVE_ID is reserved
+            {"env":[{"name":"APP","value":"x"}]}: accepted
+            {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"v"}]}: accepted
+            {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"A"}]}: rejected, spec.volumes[0].name: "A" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+            {"volumes":[{"configMap":{"name":"c"},"mountPath":"v","name":"v"}]}: rejected, spec.volumes[0].mountPath: "v" does not match "^/[^:]+$"; spec.volumes[0].mountPath: "v" is shorter than 2 characters
+            {"volumes":[{"configMap":{"name":"c"},"mountPath":"/home/gobackup","name":"v"}]}: Invalid, volumes[0]: another volume or the run itself has the mountPath /home/gobackup
+            {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"v","secret":{"secretName":"keys"}}]}: rejected, spec.volumes[0]: volumes: set exactly one of persistentVolumeClaim, configMap, secret, nfs, hostPath
+            {"securityContext":{"runAsUser":33}}: accepted
+            {"securityContext":{"runAsUser":0}}: rejected, spec.securityContext.runAsUser: 0 is less than the minimum of 1
+            {"securityContext":{"runAsUser":"www-data"}}: rejected, spec.securityContext.runAsUser: "www-data" is not of type "integer"
+            {"securityContext":{"supplementalGroups":[-1]}}: rejected, spec.securityContext.supplementalGroups[0]: -1 is less than the minimum of 0
+            {"work":{"storageClassName":"fast"}}: rejected, spec.work: work: a storageClassName needs a size
+            {"backoffLimit":-1}: rejected, spec.backoffLimit: -1 is less than the minimum of 0
+            {"activeDeadlineSeconds":0}: rejected, spec.activeDeadlineSeconds: 0 is less than the minimum of 1
+            {"image":""}: rejected, spec.image: "" is shorter than 1 character
+            {"imagePullPolicy":"Sometimes"}: rejected, spec.imagePullPolicy: "Sometimes" is not one of "Always", "IfNotPresent" or "Never"
+            {"podTemplate":{"metadata":{"labels":{"a b":"x"}}}}: Invalid, spec.podTemplate.metadata.labels: "a b" is not a label key: write at most 63 letters, digits, '-', '_' or '.', after a DNS name and a slash if need be
+            {"unknown":true}: accepted without spec.unknown
+        "#]],
+    );
+}
+
+#[test]
+fn databases_are_checked_before_a_run() {
+    let key = json!({ "name": "keys", "key": "id" });
+    check_related(
+        "Database",
+        &[
+            ("postgres", json!({ "database": "d" })),
+            ("postgresql", json!({})),
+            ("postgresql", json!({ "database": "d" })),
+            (
+                "postgresql",
+                json!({ "all_databases": true, "username": "a;b" }),
+            ),
+            ("postgresql", json!({ "database": "d", "username": "a b" })),
+            ("postgresql", json!({ "database": "d", "username": "-a" })),
+            ("postgresql", json!({ "database": "d", "port": 0 })),
+            ("mysql", json!({ "database": "d", "oplog": true })),
+            ("mysql", json!({ "database": "d", "password": "a b" })),
+            ("mysql", json!({ "database": "d", "password": "pa$$word" })),
+            (
+                "mysql",
+                json!({ "database": "d", "password": "p", "password_ref": key }),
+            ),
+            (
+                "mysql",
+                json!({ "database": "d", "username": "u", "username_ref": key }),
+            ),
+            ("mysql", json!({ "all_databases": true, "tables": ["a"] })),
+            (
+                "mysql",
+                json!({ "database": "d", "password_ref": { "name": "none", "key": "id" } }),
+            ),
+            ("mongodb", json!({ "database": "d", "oplog": true })),
+            ("redis", json!({ "mode": "move" })),
+            ("redis", json!({ "mode": "copy" })),
+            ("influxdb", json!({ "host": "h", "token": "t" })),
+            ("etcd", json!({})),
+            ("sqlite", json!({ "path": "/v/a b.db" })),
+            ("firebird", json!({})),
+        ],
+        &expect![[r#"
+            postgres {"database":"d"}: rejected, spec.type: "postgres" is not one of "postgresql", "mysql" or 9 other candidates
+            postgresql {}: kept, InvalidReference: Database pg: config.database is required unless config.all_databases is true
+            postgresql {"database":"d"}: accepted
+            postgresql {"all_databases":true,"username":"a;b"}: kept, InvalidReference: Database pg: config.username contains a character that the shell of pg_dumpall would act on
+            postgresql {"database":"d","username":"a b"}: kept, InvalidReference: Database pg: config.username contains white space, which gobackup cannot pass on
+            postgresql {"database":"d","username":"-a"}: kept, InvalidReference: Database pg: config.username begins with a dash, as an option does
+            postgresql {"database":"d","port":0}: rejected, spec.config.port: 0 is less than the minimum of 1
+            mysql {"database":"d","oplog":true}: rejected, spec: config.oplog is only valid when spec.type is mongodb
+            mysql {"database":"d","password":"a b"}: kept, InvalidReference: Database pg: config.password contains white space, which gobackup cannot pass on
+            mysql {"database":"d","password":"pa$$word"}: accepted, ClearTextCredential
+            mysql {"database":"d","password":"p","password_ref":{"key":"id","name":"keys"}}: rejected, spec.config: set either config.password or config.password_ref
+            mysql {"database":"d","username":"u","username_ref":{"key":"id","name":"keys"}}: rejected, spec.config: set either config.username or config.username_ref
+            mysql {"all_databases":true,"tables":["a"]}: kept, InvalidReference: Database pg: config.all_databases cannot be used with config.tables or config.exclude_tables
+            mysql {"database":"d","password_ref":{"key":"id","name":"none"}}: kept, SecretNotFound: Secret not found: none
+            mongodb {"database":"d","oplog":true}: accepted, OplogNeedsAllDatabases
+            redis {"mode":"move"}: rejected, spec.config.mode: "move" is not one of "copy" or "sync"
+            redis {"mode":"copy"}: accepted, RedisCopyNeedsVolume
+            influxdb {"host":"h","token":"t"}: kept, InvalidReference: Database pg: config.bucket is required unless config.bucket_id is given or config.all_databases is true
+            etcd {}: kept, InvalidReference: Database pg: config.endpoint is required
+            sqlite {"path":"/v/a b.db"}: kept, InvalidReference: Database pg: config.path contains white space, which gobackup cannot pass on
+            firebird {}: kept, InvalidReference: Database pg: config.database is required
+        "#]],
+    );
+}
+
+#[test]
+fn storages_are_checked_before_a_run() {
+    let keys = json!({ "access_key_id": "a", "secret_access_key": "b" });
+    let with = |further: Value| {
+        let mut config = keys.clone();
+        for (key, value) in further.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        config
+    };
+    check_related(
+        "Storage",
+        &[
+            ("tape", json!({})),
+            ("s3", json!({ "bucket": "b" })),
+            ("s3", keys.clone()),
+            ("s3", with(json!({ "bucket": "b" }))),
+            ("s3", with(json!({ "bucket": "b", "keep": -1 }))),
+            (
+                "s3",
+                with(json!({ "bucket": "b", "access_key_id_ref": { "name": "k", "key": "i" } })),
+            ),
+            ("r2", with(json!({ "bucket": "b" }))),
+            (
+                "gcs",
+                json!({ "bucket": "b", "credentials": "{}", "keep": 5 }),
+            ),
+            ("azure", json!({ "account": "a" })),
+            ("ftp", json!({ "host": "h", "username": "u" })),
+            ("sftp", json!({ "host": "h", "username": "u" })),
+            (
+                "scp",
+                json!({ "host": "h", "username": "u", "password": "p" }),
+            ),
+            ("webdav", json!({})),
+            ("local", json!({ "path": "here" })),
+            ("local", json!({ "path": "/usr/bin" })),
+        ],
+        &expect![[r#"
+            tape {}: rejected, spec.type: "tape" is not one of "local", "ftp" or 18 other candidates
+            s3 {"bucket":"b"}: kept, InvalidReference: Storage s: config.access_key_id is required: gobackup does not use ambient credentials
+            s3 {"access_key_id":"a","secret_access_key":"b"}: kept, InvalidReference: Storage s: config.bucket is required
+            s3 {"access_key_id":"a","bucket":"b","secret_access_key":"b"}: accepted, ClearTextCredential, ClearTextCredential
+            s3 {"access_key_id":"a","bucket":"b","keep":-1,"secret_access_key":"b"}: rejected, spec.config.keep: -1 is less than the minimum of 0
+            s3 {"access_key_id":"a","access_key_id_ref":{"key":"i","name":"k"},"bucket":"b","secret_access_key":"b"}: rejected, spec.config: set either config.access_key_id or config.access_key_id_ref
+            r2 {"access_key_id":"a","bucket":"b","secret_access_key":"b"}: kept, InvalidReference: Storage s: config.account_id is required unless config.endpoint is given
+            gcs {"bucket":"b","credentials":"{}","keep":5}: accepted, ClearTextCredential, RetentionNotKept
+            azure {"account":"a"}: kept, InvalidReference: Storage s: config.tenant_id is required
+            ftp {"host":"h","username":"u"}: kept, InvalidReference: Storage s: config.password is required
+            sftp {"host":"h","username":"u"}: kept, InvalidReference: Storage s: config.password or config.private_key is required
+            scp {"host":"h","password":"p","username":"u"}: kept, InvalidReference: Storage s: config.path is required for scp
+            webdav {}: kept, InvalidReference: Storage s: config.root is required
+            local {"path":"here"}: kept, InvalidReference: Storage s: config.path must be absolute
+            local {"path":"/usr/bin"}: kept, InvalidReference: Storage s: config.path: a mount at /usr/bin can replace programs or settings in /usr, and tenants.scripts of the plugin's configuration is off
+        "#]],
+    );
+    let sftp = json!({ "host": "h", "username": "u", "password": "p", "keep": 5 });
+    let mut objects = around();
+    objects[1] = related("Storage", "s", json!({ "type": "sftp", "config": sftp }));
+    let parent = backup(json!({ "state": { "mode": "Ephemeral" } }));
+    expect!["accepted, ClearTextCredential, RetentionNotKept"]
+        .assert_eq(&verdict(&parent, &objects));
+}

@@ -1,0 +1,449 @@
+//! Properties of every parent that the definition admits.
+
+use innkeeper_sdk::{
+    host::{Denied, ListSelector, LogLevel, ObjectRef},
+    testing::{FakeHost, TestRequest},
+};
+use proptest::{
+    prelude::*, sample::select, strategy::ValueTree as _, string::string_regex,
+    test_runner::TestRunner,
+};
+
+use super::*;
+
+/// Texts that are quantities, names and paths, or nearly so.
+const TEXTS: [&str; 14] = [
+    "",
+    "0",
+    "1.5",
+    "128Mi",
+    "-1Ki",
+    "pg",
+    "s",
+    "keys",
+    "id",
+    "openssl",
+    "tgz",
+    "gobackup.io",
+    "/data/../x",
+    "a/b\u{0}\u{1d11e}$(X)",
+];
+
+/// Any value of a schema's type, also one that its rules refuse.
+fn value(schema: &Value) -> BoxedStrategy<Value> {
+    let text = || prop_oneof![select(&TEXTS[..]).prop_map(str::to_owned), ".{0,8}"];
+    if let Some(values) = schema["enum"].as_array() {
+        return select(values.clone()).boxed();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return prop_oneof![
+            any::<i32>().prop_map(Value::from),
+            text().prop_map(Value::from)
+        ]
+        .boxed();
+    }
+    match schema["type"].as_str().unwrap_or_default() {
+        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+        "integer" => {
+            let bound =
+                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
+            let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
+            prop_oneof![Just(least), Just(most), least..=most]
+                .prop_map(Value::from)
+                .boxed()
+        }
+        "string" => match schema["pattern"].as_str() {
+            // The generator makes whole texts, and knows no anchors.
+            Some(pattern) => {
+                let inner = pattern.trim_start_matches('^').trim_end_matches('$');
+                string_regex(inner).unwrap().prop_map(Value::from).boxed()
+            }
+            None => text().prop_map(Value::from).boxed(),
+        },
+        "array" => prop::collection::vec(value(&schema["items"]), 0..4)
+            .prop_map(Value::from)
+            .boxed(),
+        _ if schema.get("additionalProperties").is_some() => {
+            let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
+            let members =
+                prop::collection::btree_map(key, value(&schema["additionalProperties"]), 0..3);
+            members.prop_map(|it| json!(it)).boxed()
+        }
+        _ => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let required = schema["required"].as_array().cloned().unwrap_or_default();
+            let members = properties.map(|(name, schema)| {
+                let (name, is_required) = (name.clone(), required.contains(&json!(name)));
+                (value(schema), prop::bool::weighted(0.15)).prop_map(move |(value, is_given)| {
+                    (is_required || is_given).then(|| (name.clone(), value))
+                })
+            });
+            let members: Vec<_> = members.collect();
+            let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
+            members.prop_map(object).boxed()
+        }
+    }
+}
+
+/// A parent as the API server stores it. Each field that it would reject is left out.
+///
+/// Most have a database and a storage, because the plugin refuses the others early.
+fn admitted() -> impl Strategy<Value = Value> {
+    let crds = manifest().crds.iter();
+    let named = |kind: &str| {
+        let mut found = crds
+            .clone()
+            .filter(|it| it["spec"]["names"]["kind"] == kind);
+        &found.next().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    };
+    let kinds = ["Backup", "CronBackup"].map(|kind| {
+        let properties = named(kind);
+        let fields = ["backupModelRef", "databaseRefs", "storageRefs"];
+        let beside = fields.map(|field| prop::option::weighted(0.1, value(&properties[field])));
+        let usual = any::<[bool; 3]>();
+        (value(&properties["spec"]), beside, usual).prop_map(move |(spec, beside, usual)| {
+            let mut object = json!({
+                "apiVersion": "gobackup.io/v1", "kind": kind,
+                "metadata": { "name": "nightly", "namespace": "default" }, "spec": spec,
+            });
+            for (field, value) in fields.iter().zip(beside) {
+                if let Some(value) = value {
+                    object[*field] = value;
+                }
+            }
+            if usual[0] || usual[1] {
+                object["spec"]["databaseRefs"] = json!([{ "name": "pg" }]);
+                object["spec"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("backupModelRef");
+            }
+            if usual[0] || usual[2] {
+                object["spec"]["storageRefs"] = json!([{ "name": "s" }]);
+                object["spec"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("defaultStorage");
+            }
+            if usual[2] {
+                object["spec"]["schedule"] = json!({ "cron": "@daily" });
+            }
+            repaired(object)
+        })
+    });
+    prop::strategy::Union::new(kinds)
+}
+
+/// The object without the fields that the API server rejects.
+fn repaired(mut object: Value) -> Value {
+    let kind = object["kind"].as_str().unwrap().to_owned();
+    loop {
+        let rejection = match schema(&kind).admit(object.as_object().unwrap().clone()) {
+            Ok(admitted) => return Value::Object(admitted.object),
+            Err(rejection) => rejection,
+        };
+        for cause in rejection.causes() {
+            let mut path = cause.path.split(['.', '[']);
+            let (first, second) = (path.next().unwrap_or_default(), path.next());
+            let members = object.as_object_mut().unwrap();
+            let is_gone = match second {
+                Some(field) if first == "spec" => members["spec"]
+                    .as_object_mut()
+                    .is_some_and(|it| it.remove(field).is_some()),
+                _ => first != "spec" && members.remove(first).is_some(),
+            };
+            if !is_gone {
+                // A rule over several fields.
+                for field in ["backupModelRef", "databaseRefs", "storageRefs"] {
+                    members.remove(field);
+                }
+                members["spec"] = match kind.as_str() {
+                    "CronBackup" => json!({ "schedule": { "cron": "@daily" } }),
+                    _ => json!({}),
+                };
+            }
+        }
+    }
+}
+
+/// A request with settings that let the plugin accept most parents.
+fn request(parent: &Value) -> TestRequest {
+    let tenants = json!({
+        "references": "namespace", "hostVolumes": true, "scripts": true, "serviceAccounts": TEXTS,
+        "podMetadata": { "labels": ["a", "cpu"], "annotations": ["a", "cpu"] },
+    });
+    TestRequest::new(parent).config(&json!({ "tenants": tenants }))
+}
+
+/// A host with a related object, a Secret and a claim for each name above.
+fn cluster() -> FakeHost {
+    let mut objects = around();
+    for name in TEXTS {
+        let named = |api_version: &str, kind: &str| {
+            json!({
+                "apiVersion": api_version, "kind": kind,
+                "metadata": { "name": name, "namespace": "default" },
+            })
+        };
+        objects.push(named("v1", "PersistentVolumeClaim"));
+        if name != "keys" {
+            let mut keys = secret(name, &TEXTS);
+            keys["metadata"]["name"] = json!(name);
+            objects.push(keys);
+        }
+    }
+    objects[2] = secret(
+        "keys",
+        &TEXTS
+            .into_iter()
+            .chain(["pg", "id", "key"])
+            .collect::<Vec<_>>(),
+    );
+    host(&objects)
+}
+
+/// Adds the members that an object lacks; items of lists correspond by their index.
+fn complete(object: &mut Value, defaults: &Value) {
+    match (object, defaults) {
+        (Value::Object(members), Value::Object(defaults)) => {
+            for (key, default) in defaults {
+                complete(members.entry(key).or_insert(Value::Null), default);
+            }
+        }
+        (Value::Array(items), Value::Array(defaults)) => {
+            items
+                .iter_mut()
+                .zip(defaults)
+                .for_each(|(item, default)| complete(item, default));
+        }
+        (absent @ Value::Null, default) => *absent = default.clone(),
+        _ => {}
+    }
+}
+
+/// A child as the API server stores it: with its defaults and metadata.
+fn stored(child: &Child) -> Value {
+    let pod = json!({
+        "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30, "securityContext": {},
+        "containers": [{ "terminationMessagePath": "/dev/termination-log" }],
+    });
+    let job = json!({
+        "completions": 1, "parallelism": 1, "completionMode": "NonIndexed", "suspend": false,
+        "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed", "template": { "spec": pod },
+    });
+    let (spec, status) = match child.kind() {
+        "Job" => (
+            job,
+            json!({ "active": 1, "startTime": "2026-08-20T02:00:01Z" }),
+        ),
+        "CronJob" => (json!({ "jobTemplate": { "spec": job } }), json!({})),
+        "PersistentVolumeClaim" => (
+            json!({ "volumeMode": "Filesystem" }),
+            json!({ "phase": "Bound" }),
+        ),
+        _ => (Value::Null, Value::Null),
+    };
+    let mut object = Value::from(child.object.clone());
+    let metadata = json!({
+        "namespace": "default", "uid": child.key, "generation": 1, "resourceVersion": "7",
+        "creationTimestamp": "2026-08-20T00:00:00Z",
+        "annotations": { "innkeeper.dev/key": child.key },
+    });
+    complete(&mut object, &json!({ "metadata": metadata }));
+    if !spec.is_null() {
+        complete(&mut object, &json!({ "spec": spec, "status": status }));
+    }
+    object
+}
+
+/// The next pass after an answer, with the report as the stored status.
+fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+    following(parent, answer, answer.children())
+}
+
+/// The next pass, with these children and the report of an answer as the stored status.
+fn following(parent: &Value, answer: &Outcome, children: &[Child]) -> TestRequest {
+    let mut status = answer.report().status.clone().unwrap_or_default();
+    let conditions = answer.report().conditions.iter().map(|it| {
+        let mut condition = json!(it);
+        condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
+        condition
+    });
+    status["conditions"] = conditions.collect();
+    let request = children.iter().fold(request(parent), |request, child| {
+        request.child(&child.key, &stored(child))
+    });
+    request.status(&status)
+}
+
+/// The same value as text, with the members of each object in reverse order.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().rev();
+            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
+            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(reversed).collect();
+            format!("[{}]", texts.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A host whose lists are in reverse order.
+struct Backwards(FakeHost);
+
+impl Host for Backwards {
+    fn log(&self, level: LogLevel, message: &str) {
+        self.0.log(level, message);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        self.0.random(length)
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        self.0.get_json(object)
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        let mut list = self.0.list_json(selector)?;
+        list.reverse();
+        Ok(list)
+    }
+}
+
+/// The same request with every object and list the other way round.
+fn backwards(request: &Request) -> Request {
+    let children = request.children.iter().rev();
+    let children =
+        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
+    let config: Value = request.config().unwrap();
+    Request::new(
+        reversed(request.parent_value()),
+        Children::new(children.collect()),
+        reversed(&config),
+        request.phase,
+    )
+}
+
+fn pass(request: TestRequest) -> Result<Outcome, Fault> {
+    Plugin::reconcile(&request.build(), &cluster())
+}
+
+/// The children by their keys, without the decisions on them.
+fn objects(answer: &Outcome) -> BTreeMap<&str, Value> {
+    let children = answer.children().iter();
+    children
+        .map(|it| (it.key.as_str(), Value::from(it.object.clone())))
+        .collect()
+}
+
+/// A parent that the plugin refuses, made by an edit.
+fn broken(parent: &Value) -> [Value; 2] {
+    let mut invalid = parent.clone();
+    invalid["spec"]["compressWith"] = json!({ "type": "rar" });
+    let mut blocked = parent.clone();
+    blocked["spec"]["databaseRefs"] = json!([{ "name": "gone" }]);
+    [invalid, blocked]
+}
+
+// The properties would say little about parents that the plugin refuses.
+#[test]
+fn many_admitted_parents_have_children() {
+    let mut runner = TestRunner::deterministic();
+    let mut refused = BTreeMap::<String, usize>::new();
+    for _ in 0..100 {
+        let parent = admitted().new_tree(&mut runner).unwrap().current();
+        let reason = match pass(request(&parent)) {
+            Ok(answer) if !answer.children().is_empty() => continue,
+            Ok(answer) => condition(answer.report(), "Ready"),
+            Err(fault) => fault.message,
+        };
+        *refused.entry(reason).or_default() += 1;
+    }
+    assert!(refused.values().sum::<usize>() <= 75, "{refused:#?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn an_answer_is_a_fixed_point(parent in admitted()) {
+        let Ok(first) = pass(request(&parent)) else {
+            return Ok(());
+        };
+        let second = pass(next(&parent, &first)).unwrap();
+        prop_assert_eq!(objects(&first), objects(&second));
+        let third = pass(following(&parent, &second, first.children())).unwrap();
+        prop_assert_eq!(second.children(), third.children());
+        prop_assert_eq!(second.report().status.as_ref(), third.report().status.as_ref());
+        prop_assert_eq!(&second.report().conditions, &third.report().conditions);
+        prop_assert_eq!(&third.report().events, &[]);
+    }
+
+    #[test]
+    fn the_order_of_members_and_lists_does_not_matter(parent in admitted()) {
+        let first = request(&parent);
+        let second = pass(first.clone()).map(|answer| next(&parent, &answer));
+        for request in [Ok(first), second].into_iter().flatten() {
+            let request = request.build();
+            let forwards = Plugin::reconcile(&request, &cluster());
+            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster()));
+            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+        }
+    }
+
+    #[test]
+    fn every_admitted_parent_has_an_answer(parent in admitted()) {
+        match pass(request(&parent)) {
+            Ok(answer) => {
+                let has_children = !answer.children().is_empty();
+                prop_assert!(has_children || matches!(answer, Outcome::Keep(_)));
+            }
+            Err(fault) => {
+                prop_assert_eq!(fault.kind, FaultKind::Invalid);
+                prop_assert!(fault.message.contains(':') || fault.message.contains("needed"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_bad_edit_restores_the_children(parent in admitted()) {
+        let Ok(first) = pass(request(&parent)) else {
+            return Ok(());
+        };
+        if first.children().is_empty() {
+            return Ok(());
+        }
+        let settled = pass(next(&parent, &first)).unwrap();
+        for broken in broken(&parent) {
+            let refused = following(&broken, &settled, first.children());
+            let report = match pass(refused) {
+                // A suspended schedule stays stated.
+                Ok(answer) => {
+                    let stopped = objects(&answer);
+                    let before = objects(&first);
+                    let changed = stopped.iter().filter(|(key, it)| before.get(*key) != Some(*it));
+                    prop_assert_eq!(changed.count(), 0);
+                    answer.report().clone()
+                }
+                Err(fault) => {
+                    prop_assert_eq!(fault.kind, FaultKind::Invalid);
+                    *fault.report.unwrap()
+                }
+            };
+            let kept = Outcome::keep(report);
+            let again = pass(following(&parent, &kept, first.children())).unwrap();
+            prop_assert_eq!(objects(&again), objects(&first));
+            prop_assert_eq!(again.children(), settled.children());
+        }
+    }
+}

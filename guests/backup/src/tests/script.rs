@@ -1,0 +1,681 @@
+//! The script of a run, under the `sh` of this machine, with a program in place of gobackup.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{PermissionsExt as _, chown, symlink},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Command, id},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use innkeeper_sdk::testing::TestRequest;
+use proptest::prelude::*;
+
+use super::*;
+
+/// The user of a run.
+const USER: u32 = 65532;
+
+/// The programs of the script.
+const PROGRAMS: [&str; 18] = [
+    "awk", "cat", "cut", "expr", "find", "grep", "head", "id", "mkdir", "printf", "rm", "sed",
+    "sh", "stat", "tail", "touch", "tr", "[",
+];
+
+/// A program in place of gobackup that stores an archive in each storage.
+const STORING: &str = r#"echo gobackup runs
+for key in $STORAGES; do
+  echo '[{"file_key":"f.tar"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
+done
+"#;
+
+/// The directories of a run, deleted at the end.
+struct Run {
+    root: PathBuf,
+    shell: Shell,
+}
+
+/// A shell with its programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shell {
+    /// `sh` of this machine.
+    Own,
+    /// That of the default image, if this machine has it.
+    Busybox,
+}
+
+impl Shell {
+    fn all() -> impl Iterator<Item = Self> {
+        let busybox = Command::new("busybox").arg("true").status();
+        let has_busybox = busybox.is_ok_and(|it| it.success());
+        std::iter::once(Self::Own).chain(has_busybox.then_some(Self::Busybox))
+    }
+}
+
+/// The end of a run.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    code: Option<i32>,
+    /// The lines of both streams.
+    log: String,
+    /// The termination message.
+    message: String,
+}
+
+impl Run {
+    /// A run with this program in place of gobackup.
+    fn new(shell: Shell, gobackup: &str) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("innkeeper-backup-{}-{number}", id());
+        let run = Self {
+            root: std::env::temp_dir().join(name),
+            shell,
+        };
+        for directory in ["bin", "state", "work", "home", "keys"] {
+            run.directory(directory);
+        }
+        run.file("termination", "");
+        if shell == Shell::Busybox {
+            let found = Command::new("which")
+                .arg("busybox")
+                .output()
+                .unwrap()
+                .stdout;
+            let found = String::from_utf8(found).unwrap();
+            for name in PROGRAMS {
+                symlink(found.trim(), run.root.join("bin").join(name)).unwrap();
+            }
+        }
+        let program = run.file("bin/gobackup", &format!("#!/bin/sh\n{gobackup}"));
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        run
+    }
+
+    /// The user and group of new files; none unless the tests run as root.
+    fn owner() -> Option<u32> {
+        static OWNER: LazyLock<Option<u32>> = LazyLock::new(|| {
+            let probe = std::env::temp_dir().join(format!("innkeeper-backup-owner-{}", id()));
+            fs::write(&probe, "").unwrap();
+            let is_root = chown(&probe, Some(USER), Some(USER)).is_ok();
+            fs::remove_file(probe).unwrap();
+            is_root.then_some(USER)
+        });
+        *OWNER
+    }
+
+    /// A new directory of the run's user.
+    fn directory(&self, path: &str) -> PathBuf {
+        let path = self.root.join(path);
+        fs::create_dir_all(&path).unwrap();
+        chown(&path, Self::owner(), Self::owner()).unwrap();
+        path
+    }
+
+    /// A new file of the run's user.
+    fn file(&self, path: &str, content: &str) -> PathBuf {
+        let path = self.root.join(path);
+        fs::write(&path, content).unwrap();
+        chown(&path, Self::owner(), Self::owner()).unwrap();
+        path
+    }
+
+    /// The script of an answer, with paths of this run.
+    fn script(&self, outcome: &Outcome) -> String {
+        let container =
+            &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
+        let script = container["args"][0].as_str().unwrap();
+        let root = self.root.to_str().unwrap();
+        script
+            .replace("/dev/termination-log", &format!("{root}/termination"))
+            .replace("/etc/gobackup/keys", &format!("{root}/keys"))
+            .replace("'/data", &format!("'{root}/volumes/data"))
+    }
+
+    /// The path that stands for a mount of the run.
+    fn mount(&self, path: &str) -> String {
+        self.path(&format!("volumes{path}"))
+    }
+
+    /// Runs the script of an answer with these values of Secrets, by the names of their variables.
+    fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
+        let container =
+            &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
+        // busybox has every program of the script.
+        let path = match self.shell {
+            Shell::Own => format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin")),
+            Shell::Busybox => self.path("bin"),
+        };
+        let mut command = match self.shell {
+            Shell::Own => Command::new("/bin/sh"),
+            Shell::Busybox => Command::new(self.root.join("bin/sh")),
+        };
+        command
+            .args(["-c", &self.script(outcome)])
+            .current_dir(&self.root)
+            .env_clear();
+        for variable in container["env"].as_array().unwrap() {
+            let value = variable["value"].as_str().unwrap_or("value");
+            let value = value.replace("/etc/gobackup/keys", &self.path("keys"));
+            command.env(variable["name"].as_str().unwrap(), value);
+        }
+        for (name, value) in values {
+            command.env(name, OsStr::from_bytes(value));
+        }
+        command
+            .env("PATH", path)
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.path("work"))
+            .env("GOBACKUP_DIR", self.path("state"))
+            .env("POD_UID", "0f8fad5b-d9cb-469f-a165-70867728950e");
+        if let Some(user) = Self::owner() {
+            command.uid(user).gid(user);
+        }
+        let output = command.output().unwrap();
+        let log = [output.stdout, output.stderr].concat();
+        let message = fs::read(self.root.join("termination")).unwrap();
+        Ended {
+            code: output.status.code(),
+            log: String::from_utf8_lossy(&log).into_owned(),
+            message: String::from_utf8_lossy(&message).into_owned(),
+        }
+    }
+
+    fn path(&self, path: &str) -> String {
+        self.root.join(path).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let is_gone = fs::remove_dir_all(&self.root).is_ok();
+        assert!(is_gone || !Path::new(&self.root).exists());
+    }
+}
+
+/// The answer for a database with its credentials in a Secret.
+fn with_database(type_: &str, further: Value) -> Outcome {
+    let mut config = json!({
+        "username_ref": { "name": "keys", "key": "id" },
+        "password_ref": { "name": "keys", "key": "pg" },
+    });
+    for (key, value) in further.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    let mut objects = around();
+    objects[0] = related("Database", "pg", json!({ "type": type_, "config": config }));
+    reconcile(&backup(json!({})), &objects).unwrap()
+}
+
+/// The end of a run with a program in place of gobackup, the same in each shell.
+fn end(gobackup: &str, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
+    let ends = Shell::all().map(|shell| Run::new(shell, gobackup).end(outcome, values));
+    let ends: Vec<Ended> = ends.collect();
+    assert!(ends.iter().all(|it| *it == ends[0]), "{ends:?}");
+    ends.into_iter().next().unwrap()
+}
+
+/// The first line of a run with these values; `ok` if gobackup ran.
+fn verdict(outcome: &Outcome, values: &[(&str, &[u8])]) -> String {
+    let ended = end(STORING, outcome, values);
+    let first = ended.log.lines().next().unwrap_or_default().to_owned();
+    if ended.code == Some(0) {
+        assert_eq!(first, "gobackup runs", "{ended:?}");
+        return "ok".to_owned();
+    }
+    assert_eq!(ended.message.trim_end(), first, "{ended:?}");
+    first
+}
+
+#[test]
+fn a_run_tells_the_stored_files() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let ended = end(STORING, &outcome, &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let expected = json!({ "artifacts": [{ "storage": "s", "file": "f.tar" }] });
+    let message: Value = serde_json::from_str(&ended.message).unwrap();
+    assert_eq!(message, expected);
+    // The kubelet would expand it.
+    let run = Run::new(Shell::Own, STORING);
+    assert!(!run.script(&outcome).contains("$("));
+}
+
+#[test]
+fn a_run_that_stores_nothing_fails() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let ended = end("echo done", &outcome, &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.message.ends_with("nothing was stored in s\n"),
+        "{ended:?}"
+    );
+    let ended = end("echo 'cannot connect' >&2; exit 7", &outcome, &[]);
+    assert_eq!(ended.code, Some(7));
+    assert!(ended.log.contains("cannot connect"), "{ended:?}");
+}
+
+#[test]
+fn a_credential_of_several_lines_ends_the_run() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for password in [
+        "",
+        "one line",
+        "$(id) `id` \"'\\",
+        "a final line feed\n",
+        "ä",
+        "-x",
+    ] {
+        let password = password.as_bytes();
+        assert_eq!(verdict(&outcome, &[("DB0_PASSWORD", password)]), "ok");
+    }
+    for password in [
+        "a\n  before_script: id",
+        "a\rb",
+        "a\u{85}b",
+        "a\u{2028}b",
+        "a\u{2029}b",
+    ] {
+        assert_eq!(
+            verdict(&outcome, &[("DB0_PASSWORD", password.as_bytes())]),
+            "Database pg: config.password_ref: the value has several lines; gobackup reads a credential \
+             of one line"
+        );
+    }
+}
+
+#[test]
+fn a_credential_with_white_space_ends_the_run_where_command_lines_are_split() {
+    let space = "the value has white space, where gobackup splits the command line";
+    for type_ in ["mysql", "mongodb"] {
+        let outcome = with_database(type_, json!({ "database": "shop" }));
+        assert_eq!(verdict(&outcome, &[("DB0_PASSWORD", b"one-word\n")]), "ok");
+        for password in [
+            "a --plugin-dir=/v",
+            "a\tb",
+            " a",
+            "a ",
+            "a\u{b}b",
+            "a\u{c}b",
+        ] {
+            assert_eq!(
+                verdict(&outcome, &[("DB0_PASSWORD", password.as_bytes())]),
+                format!("Database pg: config.password_ref: {space}"),
+            );
+        }
+        assert_eq!(
+            verdict(&outcome, &[("DB0_USERNAME", b"root --plugin-dir=/v")]),
+            format!("Database pg: config.username_ref: {space}"),
+        );
+    }
+    // The password of PostgreSQL is a variable of its clients; the user name is an argument.
+    let outcome = with_database("postgresql", json!({ "database": "shop" }));
+    assert_eq!(verdict(&outcome, &[("DB0_PASSWORD", b"two words")]), "ok");
+    assert_eq!(
+        verdict(&outcome, &[("DB0_USERNAME", b"a sslkey=/v")]),
+        format!("Database pg: config.username_ref: {space}"),
+    );
+}
+
+#[test]
+fn a_user_name_that_is_an_option_ends_the_run() {
+    for type_ in ["postgresql", "mysql", "firebird"] {
+        let outcome = with_database(type_, json!({ "database": "shop" }));
+        assert_eq!(verdict(&outcome, &[("DB0_USERNAME", b"a-b")]), "ok");
+        assert_eq!(
+            verdict(&outcome, &[("DB0_USERNAME", b"--plugin-dir=/v")]),
+            "Database pg: config.username_ref: the value begins with a dash, as an option does",
+        );
+    }
+}
+
+#[test]
+fn a_user_name_for_the_shell_of_pg_dumpall_ends_the_run() {
+    let outcome = with_database("postgresql", json!({ "all_databases": true }));
+    for name in ["shop", "shop_1.a-b@example.com", "ä"] {
+        assert_eq!(
+            verdict(&outcome, &[("DB0_USERNAME", name.as_bytes())]),
+            "ok"
+        );
+    }
+    // The password is a variable, so the shell never sees it.
+    assert_eq!(verdict(&outcome, &[("DB0_PASSWORD", b"$(id);'\"")]), "ok");
+    for name in "!\"#$&'()*;<>?[\\]`{|}~".chars() {
+        assert_eq!(
+            verdict(
+                &outcome,
+                &[("DB0_USERNAME", format!("a{name}b").as_bytes())]
+            ),
+            "Database pg: config.username_ref: the value has a character that the shell of pg_dumpall \
+             would act on",
+            "{name}"
+        );
+    }
+    let one = with_database("postgresql", json!({ "database": "shop" }));
+    assert_eq!(verdict(&one, &[("DB0_USERNAME", b"a$b")]), "ok");
+}
+
+#[test]
+fn a_message_names_the_field_of_either_generation() {
+    let config = json!({ "database": "shop", "usernameRef": { "name": "keys", "key": "id" } });
+    let mut objects = around();
+    objects.push(related("PostgreSQL", "old", config));
+    let refs = json!([{
+        "apiGroup": "database.gobackup.io", "type": "PostgreSQL", "name": "old",
+    }]);
+    let outcome = reconcile(&backup(json!({ "databaseRefs": refs })), &objects).unwrap();
+    assert_eq!(
+        verdict(&outcome, &[("DB0_USERNAME", b"-a")]),
+        "PostgreSQL old: usernameRef: the value begins with a dash, as an option does",
+    );
+    let encode = json!({ "type": "openssl", "passwordRef": { "name": "keys", "key": "id" } });
+    let outcome = reconcile(&backup(json!({ "encodeWith": encode })), &around()).unwrap();
+    assert_eq!(
+        verdict(&outcome, &[("ENC_PASSWORD", b"a\nb")]),
+        "encodeWith.passwordRef: the value has several lines; gobackup reads a credential of one line",
+    );
+}
+
+/// A parent that archives these paths of the volume `/data`.
+fn archiving(includes: &[&str], excludes: &[&str]) -> Outcome {
+    let parent = backup(json!({
+        "archive": { "includes": includes, "excludes": excludes },
+        "volumes": [{
+            "name": "data", "mountPath": "/data", "persistentVolumeClaim": { "claimName": "data" },
+        }],
+    }));
+    let mut objects = around();
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data", "namespace": "default" },
+    }));
+    reconcile(&parent, &objects).unwrap()
+}
+
+/// The verdict on a run with these files below `/data`: path and mode; one that ends with a slash is a
+/// directory, one with an arrow a symbolic link.
+fn archive_verdict(includes: &[&str], excludes: &[&str], files: &[(&str, u32)]) -> String {
+    let outcome = archiving(includes, excludes);
+    let verdicts = Shell::all().map(|shell| {
+        let run = Run::new(shell, STORING);
+        run.directory("volumes/data");
+        for (path, _) in files {
+            let path = format!("volumes/data/{path}");
+            if let Some((link, target)) = path.split_once("->") {
+                symlink(target, run.root.join(link)).unwrap();
+            } else if path.ends_with('/') {
+                run.directory(&path);
+            } else {
+                run.file(&path, "content");
+            }
+        }
+        let modes = files.iter().filter(|(path, _)| !path.contains("->"));
+        let restrict = |restricted: bool| {
+            for (path, mode) in modes.clone() {
+                let path = run.root.join(format!("volumes/data/{path}"));
+                let mode = if restricted { *mode } else { 0o700 };
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            }
+        };
+        restrict(true);
+        let ended = run.end(&outcome, &[]);
+        restrict(false);
+        let first = ended.log.lines().next().unwrap_or_default();
+        let first = first.replace(&run.mount(""), "");
+        if ended.code == Some(0) {
+            "ok".to_owned()
+        } else {
+            first
+        }
+    });
+    let verdicts: Vec<String> = verdicts.collect();
+    assert!(verdicts.iter().all(|it| *it == verdicts[0]), "{verdicts:?}");
+    verdicts[0].clone()
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_the_run() {
+    let unreadable = |path: &str| {
+        format!(
+            "archive.includes: user {USER} cannot read {path}; set securityContext of the parent to its \
+             owner or group, or add the path to archive.excludes"
+        )
+    };
+    let files: &[(&str, u32)] = &[
+        ("uploads/", 0o755),
+        ("uploads/a b", 0o600),
+        ("uploads/c", 0),
+    ];
+    if Run::owner().is_some() {
+        let verdict = archive_verdict(&["/data/uploads"], &[], files);
+        assert_eq!(verdict, unreadable("/data/uploads/c"));
+        let closed: &[(&str, u32)] = &[("uploads/", 0o755), ("uploads/d/", 0o600)];
+        let verdict = archive_verdict(&["/data/uploads"], &[], closed);
+        assert_eq!(verdict, unreadable("/data/uploads/d"));
+        let verdict = archive_verdict(&["/data/uploads/c"], &[], files);
+        assert_eq!(verdict, unreadable("/data/uploads/c"));
+    }
+    for excluded in [
+        "/data/uploads/c",
+        "/data/uploads/c/",
+        "/data/uploads/?",
+        "c",
+        "*/c",
+    ] {
+        let verdict = archive_verdict(&["/data/uploads"], &[excluded], files);
+        assert_eq!(verdict, "ok", "{excluded}");
+    }
+    let others: &[(&str, u32)] = &[
+        ("uploads/", 0o755),
+        ("uploads/link->nowhere", 0),
+        ("uploads/it's $(id)", 0o400),
+        ("private", 0),
+    ];
+    assert_eq!(archive_verdict(&["/data/uploads"], &[], others), "ok");
+}
+
+// The file system of a claim has such a directory, which belongs to root.
+#[test]
+fn the_directory_of_lost_files_of_a_mount_is_not_checked() {
+    let files: &[(&str, u32)] = &[("lost+found/", 0), ("a", 0o600)];
+    assert_eq!(archive_verdict(&["/data"], &[], files), "ok");
+}
+
+#[test]
+fn a_path_that_would_not_be_archived_ends_the_run() {
+    assert_eq!(
+        archive_verdict(&["/data/uplaods"], &[], &[("uploads/", 0o755)]),
+        "archive.includes: /data/uplaods does not exist",
+    );
+    assert_eq!(
+        archive_verdict(
+            &["/data/current"],
+            &[],
+            &[("r1/", 0o755), ("current->r1", 0)]
+        ),
+        "archive.includes: /data/current is a symbolic link, of which an archive has only the link; name \
+         its target",
+    );
+}
+
+#[test]
+fn an_older_gobackup_ends_the_run() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let verdict = |version: &str| {
+        let program =
+            format!("[ \"$1\" != --version ] || {{ echo '{version}'; exit; }}\n{STORING}");
+        let ended = end(&program, &outcome, &[]);
+        ended.log.lines().next().unwrap_or_default().to_owned()
+    };
+    for version in [
+        "3.1.1",
+        "v3.1.1",
+        "v3.2.0",
+        "v10.0.0",
+        "(devel)",
+        "v0.0.0-2026",
+    ] {
+        assert_eq!(
+            verdict(&format!("gobackup version {version}")),
+            "gobackup runs"
+        );
+    }
+    for version in ["3.1.0", "2.14.0"] {
+        assert_eq!(
+            verdict(&format!("gobackup version {version}")),
+            format!(
+                "gobackup {version} is too old: it exits with 0 after errors and loses archives; use an \
+                 image with 3.1.1 or newer"
+            ),
+        );
+    }
+}
+
+#[test]
+fn archives_of_two_runs_never_have_the_same_name() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let text = configuration(&outcome);
+    let format = "filename_format: \"2006.01.02.15.04.05-${ARCHIVE_ID}\"";
+    assert!(text.contains(format), "{text}");
+    let ended = end(&format!("echo \"$ARCHIVE_ID\"\n{STORING}"), &outcome, &[]);
+    let id = ended.log.lines().next().unwrap();
+    // Sixteen hexadecimal digits of the Pod's UID, in letters that mean nothing in a layout of Go.
+    assert_eq!(id, "bzqzswhtwrvtgjrz", "{ended:?}");
+}
+
+/// A parent with a credential in each place that can hold one.
+fn with_credentials() -> (Value, Vec<Value>) {
+    let key = |key: &str| json!({ "name": "keys", "key": key });
+    let database = json!({
+        "database": "shop", "username_ref": key("user"), "password_ref": key("password"),
+    });
+    let storage = json!({
+        "host": "h", "username": "u", "password_ref": key("ssh"), "private_key_ref": key("id"),
+    });
+    let parent = backup(json!({
+        "encodeWith": { "type": "openssl", "passwordRef": key("encode") },
+        "env": [{ "name": "OWN", "valueFrom": { "secretKeyRef": key("own") } }],
+        "envFrom": [{ "prefix": "APP_", "secretRef": { "name": "app" } }],
+        "backoffLimit": 0,
+    }));
+    let mut keys = secret("keys", &["user", "password", "ssh", "id", "encode", "own"]);
+    for value in keys["data"].as_object_mut().unwrap().values_mut() {
+        *value = json!(MARK);
+    }
+    let objects = vec![
+        related(
+            "Database",
+            "pg",
+            json!({ "type": "postgresql", "config": database }),
+        ),
+        related("Storage", "s", json!({ "type": "sftp", "config": storage })),
+        keys,
+        secret("app", &["TOKEN"]),
+    ];
+    (parent, objects)
+}
+
+/// A value of a Secret as the API server shows it.
+const MARK: &str = "cGxhbnRlZC12YWx1ZQ==";
+
+/// The forms in which programs print a value.
+fn forms(value: &str) -> [String; 4] {
+    let percent = |space: &str| {
+        let bytes = value.bytes().map(|it| match it {
+            b' ' => space.to_owned(),
+            b'-' | b'_' | b'.' | b'~' => char::from(it).to_string(),
+            _ if it.is_ascii_alphanumeric() => char::from(it).to_string(),
+            _ => format!("%{it:02X}"),
+        });
+        bytes.collect::<String>()
+    };
+    let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
+    [value.to_owned(), quoted, percent("+"), percent("%20")]
+}
+
+/// A value of one line that is in no other text.
+fn planted() -> impl Strategy<Value = String> {
+    "[!-~]{10,20}( [!-~]{1,9})?"
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Neither the log, nor the termination message, nor the report on it holds a value of a Secret.
+    #[test]
+    fn no_value_of_a_secret_leaves_a_run(
+        user in "[a-z][!-~]{10,20}", values in prop::collection::vec(planted(), 6), fails in any::<bool>(),
+    ) {
+        let (parent, objects) = with_credentials();
+        let outcome = reconcile(&parent, &objects).unwrap();
+        let variables = ["DB0_PASSWORD", "ST0_PASSWORD", "ENC_PASSWORD", "OWN", "APP_TOKEN"];
+        let key = format!("-----BEGIN KEY-----\n{}\n-----END KEY-----\n", values[5]);
+        let secrets: Vec<&String> = values.iter().chain([&user]).collect();
+        let mut output = String::new();
+        for value in &secrets {
+            for form in forms(value) {
+                let lines = [
+                    format!("ok {form}{form} ok"),
+                    format!("openssl -k {form} -in {form}"),
+                    format!("\"{form}\""),
+                    form,
+                ];
+                output += &lines.join("\n");
+                output.push('\n');
+            }
+        }
+        let code = i32::from(fails);
+        let program = format!("cat \"$TMPDIR/output\" \"$TMPDIR/output\" >&2\n{STORING}exit {code}");
+        for shell in Shell::all() {
+            let run = Run::new(shell, &program);
+            run.file("work/output", &output);
+            run.file("keys/ST0_PRIVATE_KEY", &key);
+            let named = variables.iter().zip(&values).map(|(name, value)| (*name, value.as_bytes()));
+            let named: Vec<_> = named.chain([("DB0_USERNAME", user.as_bytes())]).collect();
+            let ended = run.end(&outcome, &named);
+            prop_assert_eq!(ended.code, Some(code), "{:?}", ended);
+            prop_assert!(ended.log.contains("ok *** ok") || ended.log.contains("ok ****** ok"));
+            let job = if fails { outcomes::failed() } else { outcomes::complete() };
+            let request = TestRequest::new(&parent)
+                .child("run", &outcomes::job("nightly", "a", "00000000-0000-4000-8000-000000000001", job));
+            let mut seen = objects.clone();
+            seen.push(outcomes::pod("a", &ended.message));
+            let fake = host(&seen);
+            let later = Plugin::reconcile(&request.build(), &fake).unwrap();
+            let texts = [
+                ("log", ended.log),
+                ("message", ended.message),
+                ("answers", format!("{outcome:?} {later:?}")),
+                ("host log", format!("{:?}", fake.log_lines())),
+            ];
+            for (place, text) in &texts {
+                for value in &secrets {
+                    for form in forms(value) {
+                        prop_assert!(!text.contains(&form), "{}: {} in {}", place, form, text);
+                    }
+                }
+                prop_assert!(!text.contains(MARK), "{}", place);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_told_by_the_end_of_the_log() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let program = "i=0; while [ $i -lt 600 ]; do echo \"line $i ä\"; i=$((i + 1)); done; exit 3";
+    let ended = end(program, &outcome, &[("DB0_PASSWORD", b"line 59")]);
+    assert_eq!(ended.code, Some(3));
+    assert!(ended.message.ends_with("line 589 ä\n***0 ä\n***1 ä\n***2 ä\n***3 ä\n***4 ä\n***5 ä\n***6 ä\n***7 ä\n***8 ä\n***9 ä\n"));
+    // The kubelet reads at most 4096 bytes, and a character must not be cut.
+    assert!(
+        (3000..=4096).contains(&ended.message.len()),
+        "{}",
+        ended.message.len()
+    );
+    assert!(!ended.message.contains('\u{fffd}'));
+}
