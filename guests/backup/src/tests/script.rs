@@ -74,7 +74,7 @@ impl Run {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("innkeeper-backup-{}-{number}", id());
         let run = Self {
-            root: std::env::temp_dir().join(name),
+            root: Self::place().join(name),
             shell,
         };
         for directory in ["bin", "state", "work", "home", "keys"] {
@@ -95,6 +95,14 @@ impl Run {
         let program = run.file("bin/gobackup", &format!("#!/bin/sh\n{gobackup}"));
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
         run
+    }
+
+    /// The directory of the directories of runs: as root, one that the user of a run may enter.
+    fn place() -> PathBuf {
+        match Self::owner() {
+            Some(_) => PathBuf::from("/tmp"),
+            None => std::env::temp_dir(),
+        }
     }
 
     /// The user and group of new files; none unless the tests run as root.
