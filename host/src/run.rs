@@ -86,9 +86,6 @@ const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     take_all_descriptors();
-    if !args.elects_leader() {
-        warn!("{WITHOUT_LEASE}");
-    }
     let status = Arc::new(StatusRegistry::default());
     let heartbeat = status.expect_heartbeat("runtime");
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
@@ -124,6 +121,10 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let metrics = Arc::clone(&status.metrics);
     let clients = Clients::find(&args, metrics).await?;
+    // A control plane that `dev` has started, where it grants what plugins ask for, has no other host.
+    if !args.elects_leader() && !args.plugins.grants_requests {
+        warn!("{WITHOUT_LEASE}");
+    }
     let (claim, election) = clients.claim(&args)?;
     let mut keeper = LeaseKeeper::start(election);
     let mut tasks = Tasks::default();
