@@ -17,8 +17,10 @@ use crate::request::{Phase, Request};
 
 mod definitions;
 mod selector;
+mod variants;
 
 pub use definitions::definition_problems;
+pub use variants::{Backwards, backwards, complete};
 
 /// One read that a reconciler made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,9 @@
 //! Properties of every parent that the definition admits.
 
 use innkeeper_sdk::{
-    host::{Denied, ListSelector, LogLevel, ObjectRef},
     labels::base_labels,
     prelude::*,
-    testing::{FakeHost, TestRequest},
+    testing::{Backwards, FakeHost, TestRequest, backwards, complete},
 };
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Value, json};
@@ -135,25 +134,6 @@ fn cluster() -> FakeHost {
     host().objects(pods).objects(secrets)
 }
 
-/// Adds the members that an object lacks; items of lists correspond by their index.
-fn complete(object: &mut Value, defaults: &Value) {
-    match (object, defaults) {
-        (Value::Object(members), Value::Object(defaults)) => {
-            for (key, default) in defaults {
-                complete(members.entry(key).or_insert(Value::Null), default);
-            }
-        }
-        (Value::Array(items), Value::Array(defaults)) => {
-            items
-                .iter_mut()
-                .zip(defaults)
-                .for_each(|(item, default)| complete(item, default));
-        }
-        (absent @ Value::Null, default) => *absent = default.clone(),
-        _ => {}
-    }
-}
-
 /// A child as the API server stores it: with its defaults and metadata.
 fn stored(child: &Child) -> Value {
     let probe = json!({ "failureThreshold": 3, "successThreshold": 1 });
@@ -206,63 +186,6 @@ fn next(parent: &Value, answer: &Outcome) -> TestRequest {
         request.child(&child.key, &stored(child))
     });
     request.status(&status)
-}
-
-/// The same value as text, with the members of each object in reverse order.
-fn reversed(value: &Value) -> String {
-    match value {
-        Value::Object(members) => {
-            let members = members.iter().rev();
-            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
-            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
-        }
-        Value::Array(items) => {
-            let texts: Vec<String> = items.iter().map(reversed).collect();
-            format!("[{}]", texts.join(","))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A host whose lists are in reverse order.
-struct Backwards(FakeHost);
-
-impl Host for Backwards {
-    fn log(&self, level: LogLevel, message: &str) {
-        self.0.log(level, message);
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.0.now_ms()
-    }
-
-    fn random(&self, length: u32) -> Vec<u8> {
-        self.0.random(length)
-    }
-
-    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
-        self.0.get_json(object)
-    }
-
-    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
-        let mut list = self.0.list_json(selector)?;
-        list.reverse();
-        Ok(list)
-    }
-}
-
-/// The same request with every object and list the other way round.
-fn backwards(request: &Request) -> Request {
-    let children = request.children.iter().rev();
-    let children =
-        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
-    let config: Value = request.config().unwrap();
-    Request::new(
-        reversed(request.parent_value()),
-        Children::new(children.collect()),
-        reversed(&config),
-        request.phase,
-    )
 }
 
 fn pass(request: TestRequest) -> Result<Outcome, Fault> {

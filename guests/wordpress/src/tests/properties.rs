@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use innkeeper_sdk::{
     host::{Denied, ListSelector, LogLevel, ObjectRef},
     prelude::*,
-    testing::{TestRequest, reduced},
+    testing::{TestRequest, backwards, complete, reduced},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -145,25 +145,6 @@ fn is_data(kind: &str) -> bool {
     ["Secret", "PersistentVolumeClaim"].contains(&kind)
 }
 
-/// Adds the members that an object lacks; items of lists correspond by their index.
-fn complete(object: &mut Value, defaults: &Value) {
-    match (object, defaults) {
-        (Value::Object(members), Value::Object(defaults)) => {
-            for (key, default) in defaults {
-                complete(members.entry(key).or_insert(Value::Null), default);
-            }
-        }
-        (Value::Array(items), Value::Array(defaults)) => {
-            items
-                .iter_mut()
-                .zip(defaults)
-                .for_each(|(item, default)| complete(item, default));
-        }
-        (absent @ Value::Null, default) => *absent = default.clone(),
-        _ => {}
-    }
-}
-
 /// A child as the API server stores it: with its defaults and metadata, and with all Pods ready.
 fn with_defaults(child: &Child) -> Value {
     let probe = json!({ "successThreshold": 1, "timeoutSeconds": 1, "periodSeconds": 10 });
@@ -210,36 +191,6 @@ fn with_defaults(child: &Child) -> Value {
         });
     }
     object
-}
-
-/// The same value as text, with the members of each object in reverse order.
-fn reversed(value: &Value) -> String {
-    match value {
-        Value::Object(members) => {
-            let members = members.iter().rev();
-            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
-            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
-        }
-        Value::Array(items) => {
-            let texts: Vec<String> = items.iter().map(reversed).collect();
-            format!("[{}]", texts.join(","))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The same request with every object and the children the other way round.
-fn backwards(request: &Request) -> Request {
-    let children = request.children.iter().rev();
-    let children =
-        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
-    let config: Value = request.config().unwrap();
-    Request::new(
-        reversed(request.parent_value()),
-        Children::new(children.collect()),
-        reversed(&config),
-        request.phase,
-    )
 }
 
 fn shop() -> impl Strategy<Value = Value> {

@@ -1,0 +1,104 @@
+//! Other forms of the same objects: with the API server's defaults, and in another order.
+
+use serde_json::{Value, json};
+
+use crate::children::{Children, Observed};
+use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
+use crate::request::Request;
+
+/// Adds the members that an object lacks, as the API server adds defaults; items of lists correspond by
+/// their index.
+///
+/// ```
+/// use innkeeper_sdk::testing::complete;
+/// use serde_json::json;
+///
+/// let mut service = json!({"spec": {"ports": [{"port": 80}]}});
+/// complete(&mut service, &json!({"spec": {"ports": [{"protocol": "TCP"}], "type": "ClusterIP"}}));
+/// let ports = json!([{"port": 80, "protocol": "TCP"}]);
+/// assert_eq!(service, json!({"spec": {"ports": ports, "type": "ClusterIP"}}));
+/// ```
+pub fn complete(object: &mut Value, defaults: &Value) {
+    match (object, defaults) {
+        (Value::Object(members), Value::Object(defaults)) => {
+            for (key, default) in defaults {
+                complete(members.entry(key).or_insert(Value::Null), default);
+            }
+        }
+        (Value::Array(items), Value::Array(defaults)) => {
+            items
+                .iter_mut()
+                .zip(defaults)
+                .for_each(|(item, default)| complete(item, default));
+        }
+        (absent @ Value::Null, default) => *absent = default.clone(),
+        _ => {}
+    }
+}
+
+/// The same request with the members of every object, and the children, in reverse order.
+///
+/// A reconciler gives both requests the same answer.
+///
+/// # Panics
+///
+/// Panics if the configuration of the request is not JSON.
+pub fn backwards(request: &Request) -> Request {
+    let children = request.children.iter().rev();
+    let children =
+        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
+    let config: Value = request.config().expect("a configuration should be JSON");
+    Request::new(
+        reversed(request.parent_value()),
+        Children::new(children.collect()),
+        reversed(&config),
+        request.phase,
+    )
+}
+
+/// The same value as text, with the members of each object in reverse order.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().rev();
+            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
+            format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(reversed).collect();
+            format!("[{}]", texts.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A host whose lists are in the reverse order of another one.
+#[derive(Debug)]
+pub struct Backwards<H>(
+    /// The other host.
+    pub H,
+);
+
+impl<H: Host> Host for Backwards<H> {
+    fn log(&self, level: LogLevel, message: &str) {
+        self.0.log(level, message);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        self.0.random(length)
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        self.0.get_json(object)
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        let mut list = self.0.list_json(selector)?;
+        list.reverse();
+        Ok(list)
+    }
+}
