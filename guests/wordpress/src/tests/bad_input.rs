@@ -436,7 +436,7 @@ fn a_port_of_nodes_needs_a_type_of_the_service() {
             service(json!({ "type": "ExternalName" })),
             service(json!({ "nodePort": 30080 })),
             service(json!({ "nodePort": 30080, "type": "ClusterIP" })),
-            // Whether a parent may choose a port, the configuration decides.
+            // The configuration decides if a parent may choose a port.
             service(json!({ "nodePort": 30080, "type": "NodePort" })),
             service(json!({ "nodePort": 30080, "type": "LoadBalancer" })),
             service(json!({ "nodePort": 0, "type": "NodePort" })),

@@ -1,5 +1,5 @@
 //! Kinds of parents that the cluster serves no longer, because a user has deleted their definition: it is installed again
-//! if the Plugin has the host install it, and otherwise the Plugin says so.
+//! if the Plugin has the host install it, and otherwise a condition of the Plugin names them.
 
 use innkeeper_model::{Gvk, Retry};
 

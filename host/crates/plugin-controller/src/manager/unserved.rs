@@ -1,4 +1,4 @@
-//! Parents of a plugin that does not serve: their condition Synced says so.
+//! Parents of a plugin that does not serve: their condition Synced states it.
 //!
 //! Without passes they would keep the `Synced=True` of the last pass for ever. The first pass of the plugin after that
 //! states the condition again.
@@ -23,7 +23,7 @@ use crate::{
     resource::Declared,
 };
 
-/// The time without passes after which the parents say so, as long as a pass may wait for the cache without a condition
+/// The time without passes after which the parents state it, as long as a pass may wait for the cache without a condition
 /// about it. A wrong grant that is mended at once, or a short failure of a source, costs no writes.
 const SAID_AFTER: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ pub(super) struct Unserved {
 }
 
 impl Manager {
-    /// Has the parents of a plugin that does not serve say so.
+    /// Writes to the parents of a plugin that does not serve that they have no passes.
     pub(super) async fn tell_parents(&self, declared: &Declared, state: &mut PluginState) {
         let Some(synced) = state.synced_of_parents(declared) else {
             state.unserved = Unserved {
@@ -142,7 +142,7 @@ impl Manager {
     }
 }
 
-/// Returns the status write that tells a parent that its plugin does not serve; none if the parent says so already, if
+/// Returns the status write that tells a parent that its plugin does not serve; none if the parent states it already, if
 /// its condition is another host's, or if the parent has no passes for a reason of its own.
 fn write(
     plugin: &PluginName,
