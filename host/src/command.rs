@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::{
     build,
     config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
-    dev,
+    dev, documents,
     failure::Failure,
     inspect, manifests, registry, render, run, survey,
 };
@@ -50,6 +50,8 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Sign(args) => registry::sign(&args, streams),
         Command::Verify(args) => registry::verify(&args, streams),
         Command::Status(args) => survey::status(&args, streams),
+        Command::Completions(args) => documents::completions(&args, streams),
+        Command::Man(args) => documents::man(&args, streams),
         // `start` has already run it.
         Command::Compile(_) => Ok(Exit::Usage),
     }

@@ -10,6 +10,7 @@ mod build;
 mod cluster;
 mod compile;
 mod dev;
+mod documents;
 mod inspect;
 mod lease;
 mod log;
@@ -34,6 +35,7 @@ pub use build::BuildArgs;
 pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
+pub use documents::{CompletionsArgs, ManArgs};
 pub use inspect::{InspectArgs, Inspected};
 pub use lease::{LeaseArgs, lease_name};
 pub use log::{LogArgs, LogControl, LogFormat, start_log};
@@ -109,6 +111,10 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Show the state of plugins and parents: the active revisions, the parents that are not Ready, the last faults.
     Status(StatusArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands to a directory.
+    Man(ManArgs),
 }
 
 impl Command {

@@ -11,6 +11,7 @@ mod document;
 pub mod admin;
 pub mod build;
 pub mod dev;
+pub mod documents;
 pub mod inspect;
 pub mod manifests;
 pub mod plugin_file;

@@ -114,6 +114,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The examples in the help of a command; a test parses each of them.
+macro_rules! examples {
+    ($($example:literal),+) => {
+        concat!("Examples:\n", $("  ", $example, "\n",)+ "\n")
+    };
+}
+pub(crate) use examples;
+
 /// The exit codes in the help of a command, with the meaning of a finding if the command has findings.
 macro_rules! exit_codes {
     () => {

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use innkeeper_guest_build::Guest;
 
-use super::{ResultFormat, streams::exit_codes};
+use super::{
+    ResultFormat,
+    streams::{examples, exit_codes},
+};
 
 /// Flags of `build`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!())]
+#[command(after_help = concat!(examples!("innkeeper build", "innkeeper build guests/memcached --out target/guests"), exit_codes!()))]
 pub struct BuildArgs {
     /// Directory of the crate, or of a workspace with plugins.
     #[arg(value_name = "DIR", default_value = ".")]

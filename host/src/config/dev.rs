@@ -4,12 +4,18 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
-    plugins::plugin_files, streams::exit_codes, values::seconds,
+    plugins::plugin_files,
+    streams::{examples, exit_codes},
+    values::seconds,
 };
 use crate::failure::Failure;
 
 /// The exit codes of `dev`, in its help.
 const HELP: &str = concat!(
+    examples!(
+        "innkeeper dev --controlplane target/controlplane/controlplane --plugin plugin.wasm --example parent.yaml",
+        "innkeeper dev --kubeconfig kind.yaml --plugin plugin.wasm --once"
+    ),
     exit_codes!("with --once: a parent is not Ready in time"),
     "\n  130, 143  aborted by a second SIGINT or SIGTERM"
 );

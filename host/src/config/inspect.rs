@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use super::{RegistryArgs, ResultFormat, streams::exit_codes};
+use super::{
+    RegistryArgs, ResultFormat,
+    streams::{examples, exit_codes},
+};
 
 /// The prefix of a reference to an artifact.
 const SCHEME: &str = "oci://";
 
 /// Flags of `inspect`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the file is no plugin that this host can run; standard output has its known properties"))]
+#[command(after_help = concat!(examples!("innkeeper inspect plugin.wasm", "innkeeper inspect oci://registry.example/plugins/memcached:1.4.0 --output json"), exit_codes!("the file is no plugin that this host can run; standard output has its known properties")))]
 pub struct InspectArgs {
     /// File of at most 32 MiB, or an artifact in a registry
     #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]

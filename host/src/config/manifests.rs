@@ -7,14 +7,14 @@ use super::{
     Definitions, Exit, HOST_NAMESPACE, Inspected, Namespaces, PluginObject, RegistryArgs,
     plugins::{OfPlugin, plugin_object},
     scope::namespaces,
-    streams::exit_codes,
+    streams::{examples, exit_codes},
     values::dns_label,
 };
 use crate::failure::Failure;
 
 /// Flags of `manifests`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("a plugin failed to describe itself"))]
+#[command(after_help = concat!(examples!("innkeeper manifests plugin.wasm", "innkeeper manifests oci://registry.example/plugins/memcached:1.4.0 --namespaces team-a,team-b", "innkeeper manifests plugin.wasm --print-grants"), exit_codes!("a plugin failed to describe itself")))]
 pub struct ManifestsArgs {
     /// Print the objects for these plugins: .wasm files in the directory /plugins of the image, or artifacts in registries
     #[arg(

@@ -7,7 +7,7 @@ use innkeeper_model::Digest;
 use innkeeper_source::{DockerConfigText, Proxies, PublicKey, RegistrySettings, SigningKey};
 
 use super::{
-    streams::exit_codes,
+    streams::{examples, exit_codes},
     values::{Pem, authorities, private_key, public_key, read},
 };
 
@@ -105,7 +105,7 @@ pub enum ResultFormat {
 
 /// Flags of `push`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the plugin failed to describe itself"))]
+#[command(after_help = concat!(examples!("innkeeper push plugin.wasm registry.example/plugins/memcached:1.4.0"), exit_codes!("the plugin failed to describe itself")))]
 pub struct PushArgs {
     /// The plugin's .wasm file.
     #[arg(value_name = "FILE")]
@@ -140,7 +140,7 @@ pub struct FetchArgs {
 
 /// Flags of `pull`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
+#[command(after_help = concat!(examples!("innkeeper pull registry.example/plugins/memcached:1.4.0", "innkeeper pull registry.example/plugins/memcached:1.4.0 --key cosign.pub --to plugin.wasm"), exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin")))]
 pub struct PullArgs {
     /// The plugin.
     #[command(flatten)]
@@ -155,7 +155,7 @@ pub struct PullArgs {
 
 /// Flags of `verify`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
+#[command(after_help = concat!(examples!("innkeeper verify registry.example/plugins/memcached:1.4.0 --key cosign.pub"), exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin")))]
 pub struct VerifyArgs {
     /// The plugin.
     #[command(flatten)]
@@ -167,7 +167,7 @@ pub struct VerifyArgs {
 
 /// Flags of `sign`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the artifact has another digest, or is no plugin"))]
+#[command(after_help = concat!(examples!("innkeeper sign registry.example/plugins/memcached:1.4.0 --key cosign.key"), exit_codes!("the artifact has another digest, or is no plugin")))]
 pub struct SignArgs {
     /// The plugin.
     #[command(flatten)]

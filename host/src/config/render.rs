@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::streams::exit_codes;
+use super::streams::{examples, exit_codes};
 
 /// Flags of `render`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one"))]
+#[command(after_help = concat!(examples!("innkeeper render --plugin plugin.wasm --parent parent.yaml", "innkeeper render --plugin plugin.wasm --parent parent.yaml --observed children/ --output json", "innkeeper render --plugin plugin.wasm --recording recording.json"), exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one")))]
 pub struct RenderArgs {
     /// Plugin in this .wasm file, which gets the default limits
     #[arg(long, value_name = "FILE")]

@@ -1,12 +1,18 @@
 //! The command `run`.
 
 use super::{
-    AdminArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs, streams::exit_codes,
+    AdminArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs,
+    streams::{examples, exit_codes},
 };
 use crate::failure::Failure;
 
 /// The signals and exit codes of `run`, in its help.
 const HELP: &str = concat!(
+    examples!(
+        "innkeeper run --source-dir /plugins --admin-address 127.0.0.1:8080",
+        "innkeeper run --plugin memcached.wasm --grants memcached=grants.yaml",
+        "innkeeper run --namespaces team-a,team-b --crds ignore"
+    ),
     "The first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one aborts them.\n",
     "Nothing is lost: the next start completes them.\n\n",
     exit_codes!(),

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use super::{ConnectionArgs, ResultFormat, streams::exit_codes, values::seconds};
+use super::{
+    ConnectionArgs, ResultFormat,
+    streams::{examples, exit_codes},
+    values::seconds,
+};
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("no host renews the lease, a plugin is not active as declared, or a parent is not Ready; never with --watch"))]
+#[command(after_help = concat!(examples!("innkeeper status", "innkeeper status --watch", "innkeeper status --admin-address 127.0.0.1:8080 --output json"), exit_codes!("no host renews the lease, a plugin is not active as declared, or a parent is not Ready; never with --watch")))]
 pub struct StatusArgs {
     /// Ask the host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT
     /// [default: ask the cluster, which does not know the faults of plugin files].

@@ -540,9 +540,44 @@ fn every_help_lists_the_same_exit_codes() {
         "sign",
         "verify",
         "status",
+        "completions",
+        "man",
     ] {
         let help = help(command);
         let codes = "Exit codes: 0 success 1 failure 2 the command line, the environment, or a file that they name cannot be used";
         assert!(help.contains(codes), "{command}: {help}");
+    }
+}
+
+/// Files that the examples name and that are read with the command line.
+const EXAMPLE_FILES: [(&str, &str); 3] = [
+    ("cosign.key", P256_KEY),
+    ("cosign.pub", P256_PUB),
+    ("grants.yaml", "{}"),
+];
+
+#[test]
+fn every_command_has_examples_that_parse() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = EXAMPLE_FILES.map(|(name, text)| (name, file(dir.path(), name, text)));
+    for command in <Cli as clap::CommandFactory>::command().get_subcommands() {
+        if command.is_hide_set() {
+            continue;
+        }
+        let name = command.get_name();
+        let help = command.get_after_help().unwrap().to_string();
+        let prefix = format!("  innkeeper {name}");
+        let examples: Vec<_> = help
+            .lines()
+            .filter(|line| line.starts_with(&prefix))
+            .collect();
+        assert!(!examples.is_empty(), "{name} has no example");
+        for example in examples {
+            let with_paths = files.iter().fold(example.to_owned(), |line, (name, path)| {
+                line.replace(name, path)
+            });
+            let parsed = read(with_paths.split_whitespace().map(OsString::from));
+            assert!(parsed.is_ok(), "{example}: {:?}", parsed.unwrap_err());
+        }
     }
 }

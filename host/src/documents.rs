@@ -1,0 +1,77 @@
+//! The commands `completions` and `man`: documents that are made from the command line's own definition.
+
+use std::fs;
+
+use clap::CommandFactory;
+
+use crate::{
+    config::{Cli, CompletionsArgs, Exit, ManArgs, Streams},
+    failure::{Failure, OrFail as _},
+};
+
+/// Prints the completions of a shell.
+pub fn completions(args: &CompletionsArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    // In memory first: the generator panics if its output cannot be written.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "innkeeper", &mut script);
+    let written = streams.stdout.write_all(&script);
+    written.or_fail(Exit::Failure, "failed to write to standard output")?;
+    Ok(Exit::Success)
+}
+
+/// Writes a page for the program, and one for each command.
+pub fn man(args: &ManArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let directory = &args.directory;
+    let message = || format!("failed to write the man pages to {}", directory.display());
+    let written = fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
+    written.or_fail(Exit::Failure, message())?;
+    streams.note(&format!("wrote the man pages to {}", directory.display()));
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use clap_complete::Shell;
+
+    use super::*;
+
+    fn with_output(command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure>) -> String {
+        let (mut stdin, mut stdout, mut stderr) = (&b""[..], Vec::new(), Vec::new());
+        let exit = command(&mut Streams {
+            stdin: &mut stdin,
+            stdout: &mut stdout,
+            stderr: &mut stderr,
+        });
+        assert_eq!(exit.unwrap(), Exit::Success);
+        String::from_utf8(stdout).unwrap()
+    }
+
+    #[test]
+    fn completions_of_every_shell_know_the_flags() {
+        for shell in Shell::value_variants() {
+            let args = CompletionsArgs { shell: *shell };
+            let script = with_output(|streams| completions(&args, streams));
+            assert!(script.contains("print-grants"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_man_page() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = ManArgs {
+            directory: directory.path().join("man"),
+        };
+        with_output(|streams| man(&args, streams));
+        let pages = fs::read_dir(&args.directory).unwrap();
+        let pages: Vec<_> = pages.map(|page| page.unwrap().file_name()).collect();
+        let commands = Cli::command();
+        for command in commands.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let page = format!("innkeeper-{}.1", command.get_name());
+            assert!(pages.contains(&page.clone().into()), "{page}: {pages:?}");
+        }
+        assert!(pages.contains(&"innkeeper.1".into()), "{pages:?}");
+        assert!(!pages.contains(&"innkeeper-compile.1".into()), "{pages:?}");
+    }
+}
