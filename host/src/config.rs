@@ -94,7 +94,7 @@ pub enum Command {
     Render(RenderArgs),
     /// Describe a WebAssembly file: its type, its imports, and the kinds that it declares.
     Inspect(InspectArgs),
-    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles and a Deployment of the host.
+    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles, and Plugins with their grants.
     Manifests(ManifestsArgs),
     /// Compile one plugin from standard input to standard output; `run` and `dev` start it themselves.
     #[command(hide = true)]

@@ -7,6 +7,7 @@ mod generated;
 mod guests;
 mod mutants;
 mod promises;
+mod reference;
 
 use files::{Source, tracked};
 

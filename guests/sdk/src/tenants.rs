@@ -26,7 +26,7 @@ mod code;
 
 pub use code::{check_environment, check_mount};
 
-/// The annotation that shares an object of one parent with others: `<kind>.<group>/<name>` of a parent
+/// Annotation on an object of one parent that shares it with others: `<kind>.<group>/<name>` of a parent
 /// in the same namespace, several separated by commas. Users who may edit the object set it.
 ///
 /// `<kind>/<name>` stands for the parents of this kind in all groups, so it is for kinds that only one

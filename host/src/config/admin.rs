@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 /// Flags of health, metrics and debugging.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Health, metrics and debugging")]
 pub struct AdminArgs {
     /// Serve health (/livez, /readyz) and metrics (/metrics) at ADDRESS:PORT; port 0 selects a free port [default: none].
     ///

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 
 /// Flags of leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
     /// Write only while this host holds the lease, so that several hosts can run and one is active
     /// [default: true in a Pod, false with a kubeconfig].

@@ -51,7 +51,7 @@ pub struct SourceArgs {
     /// Run only the Plugins that this label selector selects, written as for `kubectl get -l`, so that several hosts can
     /// share a cluster. A Plugin that it no longer selects is released, and its objects stay.
     ///
-    /// The selectors of two hosts must not select the same Plugin, and no two Plugins may have the same parent kind:
+    /// The selectors of two hosts must not select the same Plugin, and no two Plugins may select the same parents:
     /// hosts do not know each other's Plugins [default: all Plugins].
     #[arg(long = "plugin-selector", value_name = "SELECTOR", env = "INNKEEPER_PLUGIN_SELECTOR", value_parser = selector)]
     pub selector: Option<Selector>,

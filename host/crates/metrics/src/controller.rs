@@ -30,13 +30,16 @@ pub(super) struct ControllerFamilies {
 impl ControllerFamilies {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let mut passes = Registrar::new(registry, "controller_runtime");
-        let reconciles = passes.family("reconcile", "Passes per controller, by result");
-        let reconcile_errors = passes.family("reconcile_errors", "Failed passes per controller");
-        let reconcile_seconds = passes.seconds("reconcile_time_seconds", "Duration of passes");
+        let reconciles = passes.family(
+            "reconcile",
+            "Passes by result: success, requeue_after, requeue or error",
+        );
+        let reconcile_errors = passes.family("reconcile_errors", "Failed passes");
+        let reconcile_seconds = passes.seconds("reconcile_time_seconds", "Duration of a pass");
         let active_workers = passes.family("active_workers", "Running passes");
         let workers_max = passes.family(
             "max_concurrent_reconciles",
-            "Maximum number of concurrent passes",
+            "Most passes that run at the same time",
         );
         let mut queue = Registrar::new(registry, "workqueue");
         Self {
@@ -45,14 +48,14 @@ impl ControllerFamilies {
             reconcile_seconds,
             active_workers,
             workers_max,
-            queue_depth: queue.family("depth", "Queued parents"),
-            queue_adds: queue.family("adds", "Accepted triggers"),
-            queue_retries: queue.family("retries", "Passes queued again after a failure"),
+            queue_depth: queue.family("depth", "Parents that wait for their pass"),
+            queue_adds: queue.family("adds", "Received triggers"),
+            queue_retries: queue.family("retries", "Passes that were requested after a failure"),
             queue_seconds: queue.seconds(
                 "queue_duration_seconds",
-                "Time of parents in the queue until their pass starts",
+                "Time that a queued parent waits for its pass",
             ),
-            work_seconds: queue.seconds("work_duration_seconds", "Duration of passes"),
+            work_seconds: queue.seconds("work_duration_seconds", "Duration of a pass"),
         }
     }
 }

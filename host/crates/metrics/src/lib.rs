@@ -98,13 +98,15 @@ impl Metrics {
             plugins: PluginFamilies::new(&mut registry),
             requests: Registrar::new(&mut registry, "rest_client").family(
                 "requests",
-                "Requests to the API server, by method and status",
+                "Requests to the API server; the code is `<error>` if there was no answer",
             ),
-            leader: Registrar::new(&mut registry, "leader_election")
-                .family("master_status", "1 if this process holds the lease, else 0"),
+            leader: Registrar::new(&mut registry, "leader_election").family(
+                "master_status",
+                "1 if this process holds the lease and may write, otherwise 0",
+            ),
             conditions: Registrar::new(&mut registry, "innkeeper_plugin").family(
                 "condition",
-                "1 if the condition of the Plugin resource is True, else 0",
+                "1 if the condition of the Plugin resource is true, otherwise 0",
             ),
             registry: Mutex::new(registry),
             shown: Mutex::default(),

@@ -38,12 +38,12 @@ impl PluginFamilies {
         let mut plugins = Registrar::new(registry, "innkeeper_plugin");
         let call_seconds: fn() -> Histogram = || Histogram::new(CALL_SECONDS);
         Self {
-            faults: plugins.family("faults", "Faults of the plugin, by reason"),
+            faults: plugins.family("faults", "Faults of the plugin by reason"),
             skips: plugins.family(
                 "passes_skipped",
-                "Passes without a guest call, because the inputs were unchanged",
+                "Passes without a call of the guest, because its inputs were unchanged",
             ),
-            writes: plugins.family("writes", "Writes for the plugin's parents, by verb"),
+            writes: plugins.family("writes", "Successful writes for the parents of the plugin"),
             call_seconds: plugins.register(
                 "call_cpu_seconds",
                 "CPU time of the guest per call",
@@ -51,39 +51,39 @@ impl PluginFamilies {
             ),
             event_to_write: plugins.seconds(
                 "event_to_write_seconds",
-                "Time from the observation of a change to the first write of the pass for it",
+                "Time from an observed change to the first write of the pass for it",
             ),
             swaps: plugins.family(
                 "swaps",
-                "Swaps of revision, grants or limits while the plugin served, per parent kind",
+                "Revisions, grants and limits that became active while the plugin served, per kind of parents",
             ),
             swap_seconds: plugins.seconds(
                 "swap_seconds",
-                "Time from the observation of a change of the Plugin to the first pass with its result, per parent kind",
+                "Time from an observed change of the Plugin to the first pass with it, per kind of parents",
             ),
             conflicts: plugins.family(
                 "conflicts",
-                "Children that another field manager keeps changing and that the host restores less often",
+                "Children that another field manager keeps changing, counted when the host starts to restore them less often",
             ),
             memory_peak: plugins.family(
                 "memory_peak_bytes",
-                "Peak memory of a single guest call, in bytes",
+                "Highest memory use of a call",
             ),
             memory_waits: plugins.family(
                 "memory_waits",
-                "Guest calls that waited for guest memory",
+                "Calls that waited for memory which other calls might have needed",
             ),
             slow_calls: plugins.family(
                 "slow_calls",
-                "Guest calls that shared all guest threads but one with those of other slow plugins",
+                "Calls with a deadline over 1 s, or after one that exceeded its deadline; with those of other plugins they use all guest threads but one",
             ),
             log_dropped: plugins.family(
                 "log_lines_dropped",
-                "Log lines of the guest dropped because of its limits",
+                "Log lines of the guest above its limits",
             ),
             events_dropped: plugins.family(
                 "events_dropped",
-                "Events about parents dropped because too many waited to be written",
+                "Events about parents that were not written because 1,000 others waited",
             ),
         }
     }

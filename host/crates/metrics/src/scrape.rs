@@ -100,7 +100,7 @@ impl collector::Collector for Collector {
         table(&mut encoder, &limits, limit_labels, &LIMITS)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
-            "Plugins given as files that were loaded and do not serve",
+            "Plugin files that the host tried and does not serve",
             None,
             MetricType::Gauge,
         )?;
@@ -115,27 +115,25 @@ type Row<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 const WATCHES: [Row<WatchSample>; 5] = [
     (
         "innkeeper_watch_synced",
-        "1 if the watch has all objects, else 0",
+        "1 if the cache has all objects of the watch, otherwise 0",
         |watch| Some(f64::from(u8::from(watch.synced))),
     ),
-    (
-        "innkeeper_watch_objects",
-        "Objects of the watch in the cache",
-        |watch| Some(count(watch.objects)),
-    ),
+    ("innkeeper_watch_objects", "Cached objects", |watch| {
+        Some(count(watch.objects))
+    }),
     (
         "innkeeper_watch_bytes",
-        "Size of the watch's objects in the cache, in bytes of text",
+        "Bytes of the cached objects",
         |watch| Some(count(watch.bytes)),
     ),
     (
         "innkeeper_watch_stale_seconds",
-        "Seconds since the last event or bookmark of the watch",
+        "Time since the last event or bookmark",
         |watch| Some(watch.stale?.as_secs_f64()),
     ),
     (
         "innkeeper_watch_lists",
-        "Complete lists of the watch; more than one means that the watch restarted",
+        "Complete lists; more than one means that the watch restarted",
         |watch| Some(count(usize::try_from(watch.lists).unwrap_or(usize::MAX))),
     ),
 ];
@@ -143,17 +141,17 @@ const WATCHES: [Row<WatchSample>; 5] = [
 const PLUGINS: [Row<PluginSample>; 3] = [
     (
         "innkeeper_plugin_serving",
-        "1 if the plugin serves, else 0",
+        "1 if the plugin serves, otherwise 0",
         |plugin| Some(f64::from(u8::from(plugin.serving))),
     ),
     (
         "innkeeper_plugin_parents",
-        "Selected parents of the plugin in the cluster",
+        "Selected parents in the cluster",
         |plugin| Some(count(plugin.parents)),
     ),
     (
         "innkeeper_plugin_waiting",
-        "Kinds that must be synced before the plugin's passes can run",
+        "Kinds that the host must read before the passes of the plugin can run",
         |plugin| Some(count(plugin.waiting)),
     ),
 ];
@@ -163,7 +161,7 @@ type LimitUse = (String, &'static str, f64);
 
 const LIMITS: [Row<LimitUse>; 1] = [(
     "innkeeper_plugin_limit_use_ratio",
-    "Used part of a limit in the namespace that has used most of it, from 0 to 1",
+    "Used part of a limit of `spec.limits` for one namespace, from 0 to 1, in the namespace that has used most of it",
     |(_, _, used)| Some(*used),
 )];
 
@@ -174,12 +172,12 @@ fn limit_labels((plugin, limit, _): &LimitUse) -> Labels<2> {
 const UNFINISHED: [Row<Unfinished>; 2] = [
     (
         "workqueue_unfinished_work_seconds",
-        "Sum of the run times of all running passes",
+        "Total duration of the running passes so far",
         |(_, sum, _)| Some(sum.as_secs_f64()),
     ),
     (
         "workqueue_longest_running_processor_seconds",
-        "Run time of the longest running pass",
+        "Duration of the longest running pass so far",
         |(_, _, longest)| Some(longest.as_secs_f64()),
     ),
 ];

@@ -1,4 +1,8 @@
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::*;
 
@@ -183,8 +187,75 @@ fn what_others_know_is_read_when_somebody_asks() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// The names of all metrics that a host can expose, as a query names them; a histogram also without its suffixes.
-fn registered() -> BTreeSet<String> {
+/// A metric of the reference.
+struct Reference {
+    kind: String,
+    labels: BTreeSet<String>,
+    help: String,
+}
+
+/// All metrics that a host can expose, by the names that a query uses; a histogram without its suffixes.
+fn reference() -> BTreeMap<String, Reference> {
+    let text = everything();
+    let mut found = BTreeMap::new();
+    let mut current = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some((name, help)) = line
+            .strip_prefix("# HELP ")
+            .and_then(|it| it.split_once(' '))
+        {
+            found.entry(name.to_owned()).or_insert_with(|| Reference {
+                kind: String::new(),
+                labels: BTreeSet::new(),
+                help: help.to_owned(),
+            });
+        } else if let Some((name, kind)) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|it| it.split_once(' '))
+        {
+            current = (name.to_owned(), kind.to_owned());
+        } else if let Some(metric) = found.get_mut(&current.0) {
+            metric.kind.clone_from(&current.1);
+            let labels = line
+                .split_once('{')
+                .and_then(|(_, rest)| rest.rsplit_once('}'));
+            let labels = labels.map_or("", |(labels, _)| labels).split(',');
+            let names = labels.filter_map(|label| label.split_once('='));
+            let names = names.map(|(name, _)| name.to_owned());
+            metric.labels.extend(names.filter(|name| name != "le"));
+        }
+    }
+    let queried = |(name, metric): (String, Reference)| match &*metric.kind {
+        "counter" => (format!("{name}_total"), metric),
+        _ => (name, metric),
+    };
+    found.into_iter().map(queried).collect()
+}
+
+/// Returns the page of the reference.
+fn page() -> String {
+    let mut page = "<!-- Generated: UPDATE_EXPECT=1 cargo test --release --locked -p innkeeper-metrics --lib. Do not edit. -->\n\n# Metrics\n\n\
+        This page is for those who build dashboards and alerts.\n\
+        A host with `--admin-address` exposes these metrics below `/metrics`; [observability](../../../deploy/docs/observability.md) explains the set-up and the alerts.\n\
+        Metrics that controller-runtime or client-go also has have the same names here.\n\n\
+        | metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+    let rows = reference().into_iter().map(|(name, metric)| {
+        let Reference { kind, labels, help } = metric;
+        let labels: Vec<String> = labels.into_iter().collect();
+        let labels = if labels.is_empty() {
+            "none".to_owned()
+        } else {
+            labels.join(", ")
+        };
+        let end = if help.ends_with('.') { "" } else { "." };
+        format!("| `{name}` | {kind} | {labels} | {help}{end} |\n")
+    });
+    page.extend(rows);
+    page
+}
+
+/// Returns a scrape with a value for every metric.
+fn everything() -> String {
     let metrics = Metrics::new();
     let controller = metrics.controller("web", 1);
     controller.triggered(1, 1);
@@ -214,14 +285,7 @@ fn registered() -> BTreeSet<String> {
     metrics.add_source(Arc::new(Fixed {
         unfinished: vec![("web".to_owned(), Duration::ZERO, Duration::ZERO)],
     }));
-    let text = metrics.encode().unwrap();
-    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types
-        .map(|line| match line.split_once(' ').unwrap() {
-            (name, "counter") => format!("{name}_total"),
-            (name, _) => name.to_owned(),
-        })
-        .collect()
+    metrics.encode().unwrap()
 }
 
 /// The words of a text that look like names of metrics of the host.
@@ -240,9 +304,9 @@ fn named(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn alerts_and_dashboard_name_registered_metrics_and_the_reference_names_all() {
-    let registered = registered();
-    let registered: BTreeSet<&str> = registered.iter().map(String::as_str).collect();
+fn alerts_and_dashboard_name_registered_metrics_and_the_reference_is_fresh() {
+    let registered = reference();
+    let registered: BTreeSet<&str> = registered.keys().map(String::as_str).collect();
     for (file, text) in [
         (
             "alerts.yaml",
@@ -258,6 +322,5 @@ fn alerts_and_dashboard_name_registered_metrics_and_the_reference_names_all() {
         let missing: Vec<_> = named.difference(&registered).collect();
         assert!(missing.is_empty(), "{file}: {missing:?}");
     }
-    let reference = named(include_str!("../../../../deploy/README.md"));
-    assert_eq!(reference, registered, "deploy/README.md");
+    expect_test::expect_file!["../../../docs/reference/metrics.md"].assert_eq(&page());
 }

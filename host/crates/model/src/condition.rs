@@ -103,4 +103,115 @@ pub mod reason {
     pub const CHILDREN_NOT_READY: &str = "ChildrenNotReady";
     /// `Ready=Unknown`: the host has not accepted any answer of the guest yet.
     pub const NO_ANSWER_YET: &str = "NoAnswerYet";
+
+    /// The reasons of the host, each with the remedy for the user. The meaning is the comment of the constant; the
+    /// reference of conditions is generated from both.
+    pub const REMEDIES: &[(&str, &str)] = &[
+        (APPLIED, "None is needed."),
+        (
+            GUEST_TRAPPED,
+            "Report it to the author of the plugin with a recording of the pass; `innkeeper render --recording` repeats it. The pass is retried with back-off, and rolling back to an earlier revision helps if that did not trap.",
+        ),
+        (
+            DEADLINE_EXCEEDED,
+            "Raise `spec.limits.deadline` if the parent is large; otherwise the plugin loops, and its author needs a recording.",
+        ),
+        (
+            MEMORY_EXCEEDED,
+            "Raise `spec.limits.memory` if the parent or its reads are large; otherwise report it to the author of the plugin.",
+        ),
+        (
+            OUTPUT_REJECTED,
+            "Report the message to the author of the plugin. If it names a limit, raise that field of `spec.limits`.",
+        ),
+        (
+            CHILD_FORBIDDEN,
+            "Add the grant that the message names to `spec.grants`, or change the parent so that the plugin does not need it.",
+        ),
+        (
+            CHILD_NOT_OWNED,
+            "Rename the parent, delete the object, or let the plugin adopt it; the message names its owner.",
+        ),
+        (
+            CHILD_REJECTED,
+            "Correct the field of the parent that leads to the value in the message, or the policy, webhook or quota that refused it.",
+        ),
+        (
+            CHILD_DELETING,
+            "Wait. If the child stays, look for the finalizer on it that is not removed.",
+        ),
+        (
+            KIND_NOT_SERVED,
+            "Install the CustomResourceDefinition of the kind, or leave it as it is: the host watches the kind as soon as it appears.",
+        ),
+        (
+            NAMESPACE_TERMINATING,
+            "Annotate the parent with `innkeeper.dev/skip-finalize: \"true\"`. The cleanup of the plugin does not happen then.",
+        ),
+        (
+            APPLY_FAILED,
+            "Wait for the retry. If it persists, the message has the answer of the API server: a missing right, an overload or a webhook.",
+        ),
+        (
+            STATUS_REJECTED,
+            "Install the CustomResourceDefinition of the plugin's version: the installed one does not have the fields of the status.",
+        ),
+        (INVALID, "Correct the parent as the message says."),
+        (
+            RETRYING,
+            "Wait: the plugin waits for the state in the message.",
+        ),
+        (
+            FATAL,
+            "Correct the configuration or the revision of the Plugin; the parent is not tried again before that.",
+        ),
+        (
+            WAITING_FOR_CACHE,
+            "Give the host the rights to list and watch the kind in the message (`innkeeper manifests` prints them), or install its definition.",
+        ),
+        (
+            NOT_SELECTED,
+            "None is needed if it is intended; otherwise change the labels or `spec.parents`.",
+        ),
+        (
+            PLUGIN_NOT_SERVING,
+            "See the conditions of the Plugin; the parent is reconciled when it serves again.",
+        ),
+        (
+            PAUSED,
+            "Remove the annotation `innkeeper.dev/paused` to resume.",
+        ),
+        (
+            LIMIT_EXCEEDED,
+            "Raise the field of `spec.limits` in the message, or have the plugin read less.",
+        ),
+        (
+            THROTTLED,
+            "Wait: the rest is written later. If it recurs, the plugin gives another answer in every pass, or `spec.limits` is too low.",
+        ),
+        (
+            QUOTA_EXCEEDED,
+            "Delete parents, or raise the field of `spec.limits` in the message.",
+        ),
+        (
+            FIELD_CONFLICT,
+            "Stop the other field manager in the message from setting the field, or have the plugin leave it out.",
+        ),
+        (
+            ADOPTION_PENDING,
+            "Annotate the parent with `innkeeper.dev/adopt: \"true\"` and set `adopt: true` in the grant of the kind, or rename the parent.",
+        ),
+        (
+            HASH_KEY_MISSING,
+            "Restore the Secret `innkeeper-hash-key` in the host's namespace from a backup.",
+        ),
+        (
+            CHILDREN_NOT_READY,
+            "Look at the children in the message; the parent is Ready when they are.",
+        ),
+        (
+            NO_ANSWER_YET,
+            "See the condition Synced, which has the reason why the plugin has not answered.",
+        ),
+    ];
 }

@@ -23,10 +23,10 @@ pub const ANNOTATION_APPLIED: &str = "innkeeper.dev/applied";
 /// [`HashKey::retained_for`](super::HashKey::retained_for).
 pub const ANNOTATION_RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
-/// Annotation on a parent that makes the host remove its finalizer without running the guest.
+/// Annotation on a parent in deletion: with the value `true`, the host removes its finalizer without calling the guest.
 pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
 
-/// Annotation on a parent that stops its passes.
+/// Annotation on a parent: with the value `true`, it has no passes.
 pub const ANNOTATION_PAUSED: &str = "innkeeper.dev/paused";
 
 /// Annotation on a parent: with the value `true`, an object without an owner that has the name of a child becomes that

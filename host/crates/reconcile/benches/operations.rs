@@ -10,10 +10,10 @@ use innkeeper_reconcile::Next;
 use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
 use serde_json::{Value, json};
 
-/// The number of queued keys and of cached objects; the size of cluster that the README promises figures for.
+/// The number of queued keys and of cached objects; the size of cluster of the figures in host/docs/performance.md.
 const COUNT: usize = 100_000;
 
-/// The size of an object's JSON in bytes, as in the README's promise for an event.
+/// The size of an object's JSON in bytes, as in the target for an event.
 const OBJECT_BYTES: usize = 5 * 1024;
 
 fn main() -> anyhow::Result<()> {

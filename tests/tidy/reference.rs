@@ -1,0 +1,398 @@
+//! The pages below `host/docs/reference` are generated from the code and up to date.
+//!
+//! Meanings are the documentation of the constants, fields and variants. Remedies are tables beside the code, and the
+//! tests here demand an entry for every value.
+
+mod conditions;
+mod errors;
+mod limits;
+mod plugin;
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command, CommandFactory};
+use expect_test::expect_file;
+use innkeeper::config::Cli;
+use innkeeper_tests::manifest::root;
+
+use super::files::{has_extension, read, tracked};
+
+/// The reason why a write to a `String` does not fail.
+const TAKES_ANY_TEXT: &str = "a String takes any text";
+
+/// The directory of the pages.
+const DIRECTORY: &str = "host/docs/reference";
+
+/// Compares a page with its file.
+fn check(name: &str, title: &str, opening: &str, body: &str) {
+    let marker = "<!-- Generated: UPDATE_EXPECT=1 cargo test --release --locked -p innkeeper-tests --test tidy reference. Do not edit. -->";
+    let page = format!("{marker}\n\n# {title}\n\n{opening}\n\n{}\n", body.trim());
+    expect_file![root().join(DIRECTORY).join(name)].assert_eq(&page);
+}
+
+/// Returns a table with one row for each item.
+fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let row = |cells: [String; N]| format!("| {} |\n", cells.join(" | "));
+    let mut text = row(head.map(str::to_owned));
+    writeln!(text, "|{}", "---|".repeat(N)).expect(TAKES_ANY_TEXT);
+    text.extend(rows.into_iter().map(row));
+    text
+}
+
+/// Returns a text as the content of one cell.
+fn cell(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
+/// Returns a text as a sentence in a cell.
+fn sentence(text: &str) -> String {
+    let text = cell(text);
+    let ends = text.is_empty() || text.ends_with(['.', ':', '?']);
+    if ends { text } else { format!("{text}.") }
+}
+
+/// A documented item of a source file.
+struct Item {
+    /// The line after the documentation and attributes.
+    line: String,
+    /// The documentation as one paragraph.
+    docs: String,
+}
+
+/// Returns the items of a source file that have documentation.
+fn items(path: &str) -> Vec<Item> {
+    let text = read(path);
+    let (mut found, mut docs) = (Vec::new(), String::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(doc) = line.strip_prefix("///") {
+            docs.push_str(doc);
+        } else if !line.starts_with('#') && !docs.is_empty() {
+            let docs = cell(&std::mem::take(&mut docs));
+            let line = line.to_owned();
+            found.push(Item { line, docs });
+        }
+    }
+    found
+}
+
+/// Returns the documented text constants of a source file: the value and the documentation.
+fn texts(path: &str) -> Vec<(String, String)> {
+    let value = |line: &str| {
+        let (_, rest) = line.split_once(": &str = \"")?;
+        line.contains("const ")
+            .then(|| rest.split('"').next().unwrap_or_default().to_owned())
+    };
+    let items = items(path).into_iter();
+    items
+        .filter_map(|item| Some((value(&item.line)?, item.docs)))
+        .collect()
+}
+
+/// Removes the links of documentation, which lead into the code.
+fn without_links(docs: &str) -> String {
+    let mut text = String::new();
+    let mut rest = docs;
+    while let Some((before, link)) = rest.split_once('[') {
+        text.push_str(before);
+        let Some((name, after)) = link.split_once(']') else {
+            break;
+        };
+        text.push_str(name);
+        rest = match after.strip_prefix('(').and_then(|it| it.split_once(')')) {
+            Some((_, after)) => after,
+            None => after,
+        };
+    }
+    text.push_str(rest);
+    text
+}
+
+fn cli() -> Command {
+    let mut cli = Cli::command();
+    cli.build();
+    cli
+}
+
+fn flag(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default();
+    let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
+    let takes = arg.get_action().takes_values();
+    match (arg.get_long(), arg.get_short()) {
+        (Some(long), short) => {
+            let short = short
+                .map(|short| format!("`-{short}`, "))
+                .unwrap_or_default();
+            let value = if takes {
+                format!(" {}", values.join(" "))
+            } else {
+                String::new()
+            };
+            format!("{short}`--{long}{value}`")
+        }
+        (None, _) => format!("`{}`", values.join(" ")),
+    }
+}
+
+fn help(arg: &Arg) -> String {
+    let text = arg.get_long_help().or_else(|| arg.get_help());
+    let mut text = sentence(&text.map(ToString::to_string).unwrap_or_default());
+    let is_bare = !arg.get_action().takes_values();
+    let values = arg.get_possible_values();
+    if !values.is_empty() && !is_bare {
+        let names: Vec<String> = values
+            .iter()
+            .map(|it| format!("`{}`", it.get_name()))
+            .collect();
+        write!(text, " Values: {}.", names.join(", ")).expect(TAKES_ANY_TEXT);
+    }
+    let defaults = arg.get_default_values();
+    if !defaults.is_empty() && !is_bare && !arg.is_hide_default_value_set() {
+        let defaults: Vec<_> = defaults.iter().map(|it| it.to_string_lossy()).collect();
+        write!(text, " Default: `{}`.", defaults.join(",")).expect(TAKES_ANY_TEXT);
+    }
+    if let Some(env) = arg.get_env() {
+        write!(text, " Environment: `{}`.", env.to_string_lossy()).expect(TAKES_ANY_TEXT);
+    }
+    text
+}
+
+/// Returns the part of the help after the flags that begins with a heading, as lines.
+fn after_help(command: &Command, heading: &str) -> Vec<String> {
+    let text = command.get_after_help().map(ToString::to_string);
+    let text = text.unwrap_or_default();
+    let lines = text.lines().skip_while(|line| *line != heading).skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  "));
+    lines.map(|line| line.trim().to_owned()).collect()
+}
+
+fn section(command: &Command) -> String {
+    let name = command.get_name();
+    let about = command.get_about().map(ToString::to_string);
+    let mut text = format!(
+        "## innkeeper {name}\n\n{}\n\n",
+        sentence(&about.unwrap_or_default())
+    );
+    let examples = after_help(command, "Examples:").join("\n");
+    writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
+    let shown = |arg: &&Arg| {
+        !arg.is_hide_set()
+            && arg.get_id() != "help"
+            && arg.get_id() != "version"
+            && !arg.is_global_set()
+    };
+    let mut headings: Vec<Option<&str>> = Vec::new();
+    for arg in command.get_arguments().filter(shown) {
+        let heading = arg.get_help_heading();
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    for heading in headings {
+        let args = command.get_arguments().filter(shown);
+        let args = args.filter(|arg| arg.get_help_heading() == heading);
+        let rows = args.map(|arg| [cell(&flag(arg)), help(arg)]);
+        writeln!(
+            text,
+            "{}",
+            table([heading.unwrap_or("flag"), "effect"], rows)
+        )
+        .expect(TAKES_ANY_TEXT);
+    }
+    text
+}
+
+#[test]
+fn the_page_of_the_command_line_is_up_to_date() {
+    let cli = cli();
+    let commands = cli
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    let commands: Vec<&Command> = commands.collect();
+    let rows = commands.iter().map(|command| {
+        let name = command.get_name();
+        let about = command.get_about().map(ToString::to_string);
+        [
+            format!("[`{name}`](#innkeeper-{name})"),
+            sentence(&about.unwrap_or_default()),
+        ]
+    });
+    let mut body = table(["command", "purpose"], rows);
+    let log = cli.get_arguments().filter(|arg| arg.is_global_set());
+    let log = log.map(|arg| [cell(&flag(arg)), help(arg)]);
+    write!(
+        body,
+        "\nThese flags are valid for every command:\n\n{}\n",
+        table(["flag", "effect"], log)
+    )
+    .expect(TAKES_ANY_TEXT);
+    body.extend(commands.into_iter().map(section));
+    let opening = "This page is for everyone who runs `innkeeper`: it lists the commands, their flags, defaults and environment variables.\n`innkeeper COMMAND --help` prints the same; [exit codes](exit-codes.md) have a page of their own.";
+    check("command-line.md", "Command line", opening, &body);
+}
+
+#[test]
+fn the_page_of_exit_codes_is_up_to_date() {
+    let docs = read("host/src/streams.rs");
+    let rows = docs.lines().filter_map(|line| {
+        let cells: Vec<&str> = line
+            .strip_prefix("/// | ")?
+            .strip_suffix(" |")?
+            .split(" | ")
+            .collect();
+        let [code, _, meaning] = *cells else {
+            return None;
+        };
+        let is_code = code.starts_with(|c: char| c.is_ascii_digit());
+        is_code.then(|| [code.to_owned(), sentence(meaning)])
+    });
+    let mut body = table(["code", "meaning"], rows);
+    let cli = cli();
+    let commands = cli
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    let rows = commands.filter_map(|command| {
+        let codes = after_help(command, "Exit codes:");
+        let finding = codes.iter().find_map(|line| line.strip_prefix("3 "))?;
+        Some([
+            format!("`{}`", command.get_name()),
+            sentence(finding.trim()),
+        ])
+    });
+    write!(
+        body,
+        "\nCode 3 is a finding, by which a script tells a bad answer from a broken command:\n\n{}",
+        table(["command", "finding"], rows)
+    )
+    .expect(TAKES_ANY_TEXT);
+    let opening = "This page is for those who call `innkeeper` from scripts and pipelines: it explains the exit codes, which are the same for every command.";
+    check("exit-codes.md", "Exit codes", opening, &body);
+}
+
+/// The prefix of the labels and annotations.
+const PREFIX: &str = "innkeeper.dev/";
+
+/// The files whose documented constants are the labels and annotations.
+const NAMES: [&str; 2] = [
+    "host/crates/model/src/names.rs",
+    "guests/sdk/src/tenants.rs",
+];
+
+/// An annotation that the chart alone sets.
+const OF_THE_CHART: (&str, &str) = (
+    "innkeeper.dev/grants",
+    "Annotation on the Pods of the chart: the hash of the grants of plugin files, so that changed grants replace the Pods.",
+);
+
+/// Returns the labels and annotations with their documentation, each once.
+fn names() -> Vec<(String, String)> {
+    let is_name = |name: &str| name.len() > PREFIX.len() && name.starts_with(PREFIX);
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, docs) in NAMES.into_iter().flat_map(texts) {
+        if is_name(&name) && !found.iter().any(|(known, _)| *known == name) {
+            let docs = without_links(&docs);
+            // A reference to code, for readers of the code.
+            let docs = docs.split(", see `").next().unwrap_or_default();
+            found.push((name, docs.to_owned()));
+        }
+    }
+    let (name, docs) = OF_THE_CHART;
+    found.push((name.to_owned(), docs.to_owned()));
+    found
+}
+
+#[test]
+fn the_page_of_labels_and_annotations_is_up_to_date() {
+    let rows = names().into_iter().map(|(name, docs)| {
+        let (kind, rest) = docs.split_once(' ').unwrap_or((&docs, ""));
+        let mut letters = rest.chars();
+        let first = letters.next().map(|c| c.to_uppercase().to_string());
+        let meaning = format!("{}{}", first.unwrap_or_default(), letters.as_str());
+        [format!("`{name}`"), kind.to_lowercase(), sentence(&meaning)]
+    });
+    let mut body = table(["name", "is", "place and meaning"], rows);
+    let managers = [
+        (
+            "`innkeeper.dev/NAME`",
+            "finalizer",
+            "Of the plugin NAME on a parent, if the plugin finalizes; on a Plugin, while parents carry it.",
+        ),
+        (
+            "`innkeeper:NAME`",
+            "field manager",
+            "Of the children of the plugin NAME, unless `spec.fieldManager` names another.",
+        ),
+        (
+            "`innkeeper:NAME:status`",
+            "field manager",
+            "Of the status of parents: the part of the plugin, and the conditions of the host.",
+        ),
+        (
+            "`innkeeper:NAME:host`",
+            "field manager",
+            "Of the finalizer, and of the host's conditions where it states them alone.",
+        ),
+    ];
+    let rows = managers.map(|row| [row.0, row.1, row.2].map(str::to_owned));
+    write!(
+        body,
+        "\nFinalizers and field managers have the name of the plugin:\n\n{}",
+        table(["name", "is", "meaning"], rows)
+    )
+    .expect(TAKES_ANY_TEXT);
+    let opening = "This page is for those who read or set metadata of objects: it explains the labels, annotations, finalizers and field managers of Innkeeper.\nA plugin must not state labels or annotations below `innkeeper.dev/`; the host refuses such an answer.";
+    check(
+        "labels-and-annotations.md",
+        "Labels and annotations",
+        opening,
+        &body,
+    );
+}
+
+/// Returns the labels and annotations that a text names.
+fn named(text: &str) -> Vec<String> {
+    let parts: Vec<&str> = text.split(PREFIX).collect();
+    let names = parts.windows(2).filter_map(|pair| {
+        let [before, after] = pair else { return None };
+        let end = after.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+        let (name, rest) = after.split_at(end.unwrap_or(after.len()));
+        // `kubectl annotate` removes an annotation whose name ends so.
+        let name = name.trim_end_matches('-');
+        // The version of the API, or a part of an address or of a longer domain.
+        let is_version = name == "v" && rest.starts_with(|c: char| c.is_ascii_digit());
+        let is_part = before.ends_with(['.', '/']);
+        (!name.is_empty() && !is_version && !is_part).then(|| format!("{PREFIX}{name}"))
+    });
+    names.collect()
+}
+
+/// Every name below `innkeeper.dev/` in the code, the chart, the examples and the pages has an entry.
+#[test]
+fn every_label_and_annotation_has_an_entry() {
+    let known = names();
+    let is_searched = |path: &String| {
+        let tops = ["host/", "guests/", "deploy/", "examples/"];
+        let extensions = ["rs", "yaml", "tpl", "md"];
+        tops.iter().any(|top| path.starts_with(top))
+            && extensions.iter().any(|it| has_extension(path, it))
+            && !path.contains("tests")
+            && !path.contains("fixture")
+    };
+    let mut missing = Vec::new();
+    for path in tracked().into_iter().filter(is_searched) {
+        let text = read(&path);
+        // Tests in a file may use other names.
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let unknown = named(product).into_iter();
+        let unknown = unknown.filter(|name| known.iter().all(|(known, _)| known != name));
+        missing.extend(unknown.map(|name| format!("{name} in {path}")));
+    }
+    let problem = "a label or annotation without an entry in the reference";
+    super::assert_none(problem, missing);
+}
+
+#[test]
+fn finds_labels_and_annotations() {
+    let text = "apiVersion: innkeeper.dev/v1alpha1\n x/innkeeper.dev/a innkeeper.dev/one: 1\n innkeeper.dev/two- plugins.innkeeper.dev/b";
+    assert_eq!(named(text), ["innkeeper.dev/one", "innkeeper.dev/two"]);
+}

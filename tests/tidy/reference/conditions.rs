@@ -1,0 +1,170 @@
+//! The page of conditions.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use innkeeper_model::reason;
+use innkeeper_plugin_controller::resource::REASONS;
+
+use super::{TAKES_ANY_TEXT, check, sentence, table, texts};
+use crate::files::Source;
+
+const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
+
+/// The types of conditions, which have no remedy.
+const TYPES: [&str; 2] = [reason::SYNCED, reason::READY];
+
+#[test]
+fn the_page_of_conditions_is_up_to_date() {
+    let meanings = texts(PARENT_REASONS);
+    let rows = reason::REMEDIES.iter().map(|(name, remedy)| {
+        let meaning = meanings.iter().find(|(value, _)| value == name);
+        let (_, meaning) = meaning.unwrap_or_else(|| panic!("{name} is no constant"));
+        // Some comments name the condition first, which the page says by the table.
+        let meaning = meaning.replace('`', "");
+        [
+            format!("`{name}`"),
+            sentence(&meaning),
+            (*remedy).to_owned(),
+        ]
+    });
+    let mut body = "## Conditions of a parent\n\n\
+        `Synced` says if all operations of the last pass are done: True with the reason `Applied`, False after a failure, Unknown while there is no pass.\n\
+        `Ready` says if all children are ready, unless the plugin states `Ready` itself.\n\
+        `observedGeneration` of both names the generation that they describe.\n\n"
+        .to_owned();
+    let head = ["reason", "meaning", "remedy"];
+    body.push_str(&table(head, rows));
+    body.push_str(
+        "\n## Conditions of a Plugin\n\n\
+        Each stage of a load has a condition: `Fetched`, `Verified`, `Compiled`, `Described`, `Granted`, `Serving`.\n\
+        A stage that succeeded without a remark has its own name as the reason.\n\
+        `Ready` is True while the declared revision is active and its passes run; `Degraded` is True while a stage of the declared revision fails, and says if an earlier revision is active instead.\n\
+        `RolledBack` is True after the host activated an earlier revision by itself.\n\n",
+    );
+    let rows = REASONS.iter().map(|entry| {
+        let names = [entry.condition, entry.reason].map(|name| format!("`{name}`"));
+        let [condition, reason] = names;
+        let condition = condition.replace("`any`", "any stage");
+        [
+            condition,
+            reason,
+            entry.meaning.to_owned(),
+            entry.remedy.to_owned(),
+        ]
+    });
+    write!(
+        body,
+        "{}",
+        table(["condition", "reason", "meaning", "remedy"], rows)
+    )
+    .expect(TAKES_ANY_TEXT);
+    let opening = "This page is for those who see a condition and want to know its meaning and the way out.\n\
+        `kubectl describe` shows the message of a condition, which names the object, the cause and the values; `innkeeper status` lists the parents that are not Ready.";
+    check("conditions.md", "Conditions and reasons", opening, &body);
+}
+
+#[test]
+fn every_reason_of_parents_has_a_remedy() {
+    let known: BTreeSet<&str> = reason::REMEDIES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(TYPES)
+        .collect();
+    let declared = texts(PARENT_REASONS);
+    let missing = declared
+        .iter()
+        .filter(|(name, _)| !known.contains(name.as_str()));
+    let missing = missing.map(|(name, _)| name.clone()).collect();
+    crate::assert_none("a reason without an entry in reason::REMEDIES", missing);
+}
+
+/// The literals in CamelCase of the manager that are no reasons: kinds, condition types and statuses.
+const NO_REASONS: [&str; 18] = [
+    "Age",
+    "ConfigMap",
+    "CustomResourceDefinition",
+    "Degraded",
+    "False",
+    "Faults",
+    "Fetched",
+    "Namespaced",
+    "Parents",
+    "Plugin",
+    "PluginStatus",
+    "Reason",
+    "Revision",
+    "Secret",
+    "ServiceAccount",
+    "True",
+    "Unknown",
+    "Version",
+];
+
+fn is_camel_case(text: &str) -> bool {
+    text.len() > 2
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphabetic())
+        && text.chars().any(|c| c.is_ascii_lowercase())
+}
+
+#[test]
+fn every_reason_of_plugins_has_an_entry() {
+    let known: BTreeSet<&str> = REASONS.iter().map(|entry| entry.reason).collect();
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for source in Source::all() {
+        let path = &source.path;
+        let of_manager = path.starts_with("host/crates/plugin-controller/src/manager")
+            || path.starts_with("host/crates/plugin-controller/src/lifecycle")
+            || path.ends_with("resource/identity.rs");
+        if of_manager && !source.is_test_file() {
+            let product: Vec<&str> = source.text.lines().take(source.product_lines()).collect();
+            let literals = product.join("\n");
+            found.extend(
+                literals
+                    .split('"')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|it| is_camel_case(it))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    // The categories of sources become reasons in CamelCase, and the compiler has its own.
+    let sources = crate::files::read("host/crates/source/src/error.rs");
+    let categories = sources
+        .split("=> (\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    // A signature is made by commands only.
+    let categories = categories.filter(|it| *it != "signing-failed");
+    found.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
+    let compiler = crate::files::read("host/crates/sandbox/src/artifact/error.rs");
+    let (_, reasons) = compiler
+        .split_once("fn reason")
+        .expect("the compiler has reasons");
+    let reasons = reasons.split("\n    }\n").next().unwrap_or_default();
+    found.extend(reasons.split('"').skip(1).step_by(2).map(str::to_owned));
+    found.retain(|name| !NO_REASONS.contains(&name.as_str()));
+    assert!(
+        found.len() > 40,
+        "the test looks in the wrong place: {found:?}"
+    );
+    let missing = found
+        .iter()
+        .filter(|name| !known.contains(name.as_str()))
+        .cloned()
+        .collect();
+    crate::assert_none("a reason without an entry in resource::REASONS", missing);
+    let gone = known
+        .iter()
+        .filter(|name| !found.contains(**name))
+        .map(|name| (*name).to_owned())
+        .collect();
+    crate::assert_none("an entry in resource::REASONS that no code gives", gone);
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}

@@ -1,0 +1,119 @@
+//! The page of the Plugin resource, from the schema of its definition.
+
+use std::fmt::Write as _;
+
+use innkeeper_plugin_controller::resource;
+use serde_json::Value;
+
+use super::{TAKES_ANY_TEXT, cell, check, sentence, table};
+
+/// Returns the schema of the Plugin resource.
+pub(super) fn schema() -> Value {
+    let crd = Value::Object(resource::crd());
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+fn type_of(schema: &Value) -> String {
+    let name = schema["type"].as_str().unwrap_or("any");
+    match name {
+        _ if schema["x-kubernetes-int-or-string"] == true => "integer or string".to_owned(),
+        "array" => format!("list of {}s", type_of(&schema["items"])),
+        "object" if schema["additionalProperties"].is_object() => "map".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn rules(schema: &Value) -> String {
+    let mut text = String::new();
+    if let Some(values) = schema["enum"].as_array() {
+        let values: Vec<String> = values
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|it| format!("`{it}`"))
+            .collect();
+        write!(text, " Values: {}.", values.join(", ")).expect(TAKES_ANY_TEXT);
+    }
+    if let Some(default) = schema.get("default") {
+        let default = match default {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let is_shown = !["", "{}", "[]"].contains(&&*default) && default.len() < 40;
+        if is_shown {
+            write!(text, " Default: `{default}`.").expect(TAKES_ANY_TEXT);
+        }
+    }
+    match (schema["minimum"].as_f64(), schema["maximum"].as_f64()) {
+        (Some(min), Some(max)) => write!(text, " Range: {min} to {max}.").expect(TAKES_ANY_TEXT),
+        (Some(min), None) => write!(text, " At least {min}.").expect(TAKES_ANY_TEXT),
+        (None, Some(max)) => write!(text, " At most {max}.").expect(TAKES_ANY_TEXT),
+        (None, None) => {}
+    }
+    text
+}
+
+/// Adds the fields below a schema.
+fn fields(schema: &Value, path: &str, rows: &mut Vec<[String; 3]>) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let is_list = field["type"] == "array";
+        let path = format!("{path}{}{name}", if path.is_empty() { "" } else { "." });
+        let must = if required.contains(&Value::from(name.as_str())) {
+            ", required"
+        } else {
+            ""
+        };
+        let docs = field["description"].as_str().unwrap_or_default();
+        let text = format!("{}{}", sentence(docs), rules(field));
+        rows.push([
+            format!("`{path}{}`", if is_list { "[]" } else { "" }),
+            format!("{}{must}", type_of(field)),
+            cell(text.trim()),
+        ]);
+        let inner = if is_list { &field["items"] } else { field };
+        fields(
+            inner,
+            &format!("{path}{}", if is_list { "[]" } else { "" }),
+            rows,
+        );
+    }
+}
+
+#[test]
+fn the_page_of_plugins_is_up_to_date() {
+    let schema = schema();
+    let mut body = String::new();
+    for (part, about) in [
+        ("spec", "An administrator writes the spec."),
+        (
+            "status",
+            "Only the host writes the status. [Conditions](conditions.md) explains `conditions`.",
+        ),
+    ] {
+        let part_schema = &schema["properties"][part];
+        let mut rows = Vec::new();
+        fields(part_schema, "", &mut rows);
+        write!(
+            body,
+            "## {part}\n\n{about}\n\n{}\n",
+            table(["field", "type", "meaning"], rows)
+        )
+        .expect(TAKES_ANY_TEXT);
+        let rules = part_schema["x-kubernetes-validations"].as_array();
+        let rules: Vec<[String; 1]> = rules
+            .into_iter()
+            .flatten()
+            .map(|rule| [cell(rule["message"].as_str().unwrap_or_default())])
+            .collect();
+        if !rules.is_empty() {
+            write!(
+                body,
+                "The API server refuses a {part} that breaks one of these rules:\n\n{}\n",
+                table(["rule"], rules)
+            )
+            .expect(TAKES_ANY_TEXT);
+        }
+    }
+    let opening = "This page is for those who write Plugin resources (`plugins.innkeeper.dev/v1alpha1`): it explains every field of the spec and the status.\n`kubectl explain plugins.spec --recursive` prints the same, and [examples/plugins](../../../examples/plugins) has complete Plugins.";
+    check("plugin.md", "The Plugin resource", opening, &body);
+}
