@@ -33,6 +33,19 @@ pub mod tenants;
 pub mod testing;
 pub mod workload;
 
+/// The pages for authors, whose blocks are tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../docs/tutorial.md")]
+    struct Tutorial;
+    #[doc = include_str!("../../docs/reads.md")]
+    struct Reads;
+    #[doc = include_str!("../../docs/secrets.md")]
+    struct Secrets;
+    #[doc = include_str!("../../docs/time.md")]
+    struct Time;
+}
+
 #[doc(hidden)]
 pub mod export;
 

@@ -23,7 +23,7 @@ use crate::{
     report::Report,
 };
 
-/// The measurements without arguments: those of the README.
+/// The measurements without arguments: those of host/docs/performance.md.
 const USUAL: [&str; 4] = ["1000x3", "5000", "10000", "edits"];
 /// Parents of a run before the measurements. It compiles the plugin and shows that all contenders do the job.
 const WARM_UP: usize = 20;
