@@ -32,6 +32,7 @@ mod moody;
 mod namespaces;
 mod overload;
 mod ownership;
+mod pages;
 mod plugin_cache;
 mod plugin_crashes;
 mod plugin_definition;

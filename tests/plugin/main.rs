@@ -14,6 +14,5 @@ mod cosign;
 mod files;
 mod kubeconfigs;
 mod memory;
-mod readme;
 mod registries;
 mod wasip2;

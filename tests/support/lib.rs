@@ -20,6 +20,7 @@ pub mod helm;
 pub mod host;
 pub mod manifest;
 pub mod owned;
+pub mod pages;
 pub mod pod;
 pub mod process;
 pub mod registry;

@@ -6,6 +6,7 @@ mod files;
 mod generated;
 mod guests;
 mod mutants;
+mod pages;
 mod promises;
 mod reference;
 

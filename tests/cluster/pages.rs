@@ -1,0 +1,91 @@
+//! The command blocks of all pages succeed as printed there, on a cluster with a host that serves Plugin resources.
+//!
+//! A block that no test runs has a mark with the reason.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output},
+};
+
+use innkeeper_tests::{
+    ControlPlane, Host, HostOptions, manifest::root, pages::Page, process::path_from_env,
+};
+
+/// It installs the plugin and the parent of the other pages.
+const FIRST: &str = "deploy/README.md";
+
+/// The programs of the pages, with the variables that name them.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("innkeeper", "INNKEEPER_BIN"),
+    ("kubectl", "INNKEEPER_CONTROLPLANE"),
+    ("helm", "INNKEEPER_HELM"),
+];
+
+/// Runs commands in the root of the checkout; files that they make below `target` go to the directory.
+fn run(commands: &str, directory: &Path, kubeconfig: &Path) -> Output {
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let commands = commands
+        .replace("target/guests", &guests.to_string_lossy())
+        .replace("target/release/innkeeper", "innkeeper")
+        .replace(" target/", &format!(" {}/", directory.display()));
+    let programs = directory.join("bin");
+    let commands = format!("export PATH=\"{}:$PATH\"\n{commands}", programs.display());
+    let mut bash = Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", &commands])
+        .current_dir(root())
+        .env("KUBECONFIG", kubeconfig);
+    bash.output().unwrap()
+}
+
+#[test]
+fn every_command_block_of_every_page_succeeds() {
+    let control_plane = ControlPlane::start().unwrap();
+    let kubeconfig = control_plane.kubeconfig();
+    let directory = tempfile::tempdir().unwrap();
+    let programs = directory.path().join("bin");
+    fs::create_dir(&programs).unwrap();
+    for (name, variable) in PROGRAMS {
+        symlink(path_from_env(variable).unwrap(), programs.join(name)).unwrap();
+    }
+    let installed = run(
+        "kubectl apply --server-side --filename deploy/crds",
+        directory.path(),
+        &kubeconfig,
+    );
+    assert!(installed.status.success(), "{installed:?}");
+    let source = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let _host = Host::start(
+        &kubeconfig,
+        &HostOptions {
+            arguments: vec![
+                "--plugin-resources".to_owned(),
+                "--source-dir".to_owned(),
+                source.to_string_lossy().into_owned(),
+            ],
+            ..HostOptions::default()
+        },
+    )
+    .unwrap();
+    let mut pages = Page::all().unwrap();
+    pages.sort_by_key(|page| page.path != FIRST);
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for page in pages {
+        let blocks = page.blocks().into_iter();
+        let blocks: Vec<_> = blocks.filter(|block| block.not_run.is_none()).collect();
+        count += blocks.len();
+        let commands: String = blocks.into_iter().map(|block| block.commands).collect();
+        if commands.is_empty() {
+            continue;
+        }
+        let output = run(&commands, directory.path(), &kubeconfig);
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            failed.push(format!("{}: {error}", page.path));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(count > 30, "the pages have only {count} blocks");
+}

@@ -1,0 +1,109 @@
+//! The Markdown pages of the repository: their command blocks and links.
+
+use std::{fs, process::Command};
+
+use anyhow::{Result, ensure};
+
+use crate::manifest::root;
+
+/// The start of the line before a block that no test runs; the reason follows.
+pub const NOT_RUN: &str = "<!-- not run: ";
+
+/// A Markdown page.
+pub struct Page {
+    /// The path below the root.
+    pub path: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A block of shell commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The commands.
+    pub commands: String,
+    /// The reason why no test runs it.
+    pub not_run: Option<String>,
+}
+
+impl Page {
+    /// Returns all pages that are tracked, or new and not ignored.
+    pub fn all() -> Result<Vec<Self>> {
+        let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+        let mut git = Command::new("git");
+        let output = git
+            .args(arguments)
+            .arg("*.md")
+            .current_dir(root())
+            .output()?;
+        ensure!(output.status.success(), "{output:?}");
+        let paths = String::from_utf8(output.stdout)?;
+        let paths = paths.lines().filter(|path| root().join(path).exists());
+        let pages = paths.map(|path| {
+            let text = fs::read_to_string(root().join(path))?;
+            Ok(Self {
+                path: path.to_owned(),
+                text,
+            })
+        });
+        pages.collect()
+    }
+
+    /// Returns the blocks of shell commands in their order.
+    pub fn blocks(&self) -> Vec<Block> {
+        let mut found = Vec::new();
+        let (mut before, mut block): (&str, Option<Block>) = ("", None);
+        for line in self.text.lines() {
+            match &mut block {
+                Some(open) if line != "```" => {
+                    open.commands.push_str(line);
+                    open.commands.push('\n');
+                }
+                Some(_) => found.extend(block.take()),
+                None if line == "```bash" || line == "```sh" => {
+                    let reason = before.strip_prefix(NOT_RUN);
+                    let reason = reason.and_then(|it| it.strip_suffix(" -->"));
+                    block = Some(Block {
+                        commands: String::new(),
+                        not_run: reason.map(str::to_owned),
+                    });
+                }
+                None => {}
+            }
+            before = line;
+        }
+        found
+    }
+
+    /// Returns the lines outside of fenced blocks.
+    pub fn prose(&self) -> impl Iterator<Item = &str> {
+        let mut is_fenced = false;
+        self.text.lines().filter(move |line| {
+            let is_fence = line.trim_start().starts_with("```");
+            is_fenced ^= is_fence;
+            !is_fenced && !is_fence
+        })
+    }
+
+    /// Returns the targets of the links, images included.
+    pub fn links(&self) -> Vec<String> {
+        let targets = self.prose().flat_map(|line| line.split("](").skip(1));
+        let targets = targets.filter_map(|rest| rest.split_once(')'));
+        targets.map(|(target, _)| target.to_owned()).collect()
+    }
+
+    /// Returns the anchors of the headings, as GitHub makes them.
+    pub fn anchors(&self) -> Vec<String> {
+        let headings = self.prose().filter_map(|line| {
+            let heading = line.trim_start_matches('#');
+            (heading.len() < line.len()).then(|| heading.trim().to_lowercase())
+        });
+        let anchor = |heading: String| {
+            let kept = heading
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.collect::<String>().replace(' ', "-")
+        };
+        headings.map(anchor).collect()
+    }
+}

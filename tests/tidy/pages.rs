@@ -1,0 +1,163 @@
+//! The Markdown pages: links lead to existing files and headings, and each page of the documentation opens with its reader.
+
+use std::collections::BTreeMap;
+
+use innkeeper_tests::{
+    manifest::root,
+    pages::{Block, Page},
+};
+
+use super::{assert_none, files::tracked};
+
+/// The pages with a fixed opening.
+const DOCUMENTATION: [&str; 5] = [
+    "deploy/README.md",
+    "deploy/docs/",
+    "guests/README.md",
+    "guests/docs/",
+    "host/docs/",
+];
+
+/// Its links to items are those of rustdoc, which checks them.
+const OF_RUSTDOC: &str = "host/ARCHITECTURE.md";
+
+fn pages() -> Vec<Page> {
+    let pages = Page::all().expect("the pages can be read");
+    assert!(pages.len() > 30, "the test looks in the wrong place");
+    pages
+}
+
+/// Returns a path without `..` and `.`.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let pages = pages();
+    let by_path: BTreeMap<&str, &Page> = pages.iter().map(|page| (&*page.path, page)).collect();
+    let mut broken = Vec::new();
+    for page in pages.iter().filter(|page| page.path != OF_RUSTDOC) {
+        let directory = page
+            .path
+            .rsplit_once('/')
+            .map_or("", |(directory, _)| directory);
+        let links = page.links().into_iter();
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() {
+                page.path.clone()
+            } else {
+                normal(&format!("{directory}/{file}"))
+            };
+            let has_anchor = || {
+                let page = by_path.get(&*target);
+                page.is_some_and(|page| page.anchors().iter().any(|it| it == anchor))
+            };
+            if !root().join(&target).exists() || !anchor.is_empty() && !has_anchor() {
+                broken.push(format!("{} in {}", link, page.path));
+            }
+        }
+    }
+    assert_none("broken links", broken);
+}
+
+#[test]
+fn every_page_opens_with_its_reader() {
+    let is_documentation = |page: &&Page| {
+        DOCUMENTATION
+            .iter()
+            .any(|start| page.path.starts_with(start))
+    };
+    let opens = |page: &Page| {
+        let mut lines = page
+            .prose()
+            .filter(|line| !line.is_empty() && !line.starts_with("<!--"));
+        let title = lines.next().unwrap_or_default();
+        title.starts_with("# ")
+            && lines
+                .next()
+                .is_some_and(|line| line.starts_with("This page is for "))
+    };
+    let pages = pages();
+    let missing = pages
+        .iter()
+        .filter(is_documentation)
+        .filter(|page| !opens(page));
+    let missing = missing.map(|page| page.path.clone()).collect();
+    assert_none(
+        "a page that does not open with \"This page is for\"",
+        missing,
+    );
+}
+
+#[test]
+fn the_first_page_is_short() {
+    let pages = pages();
+    let readme = pages.iter().find(|page| page.path == "README.md");
+    let lines = readme.map(|page| page.text.lines().count());
+    assert!(
+        lines.is_some_and(|lines| lines <= 150),
+        "README.md has {lines:?} lines"
+    );
+}
+
+#[test]
+fn every_alert_has_a_runbook() {
+    let pages = pages();
+    let runbooks = pages
+        .iter()
+        .find(|page| page.path == "deploy/docs/runbooks.md");
+    let anchors = runbooks.map(Page::anchors).unwrap_or_default();
+    let alerts = super::files::read("deploy/chart/files/alerts.yaml");
+    let names = alerts
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let names: Vec<String> = names.map(str::to_lowercase).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let is_complete = |name: &&String| {
+        anchors.contains(name) && alerts.contains(&format!("runbooks.md#{name}\n"))
+    };
+    let missing = names
+        .iter()
+        .filter(|name| !is_complete(name))
+        .cloned()
+        .collect();
+    assert_none("an alert without a runbook and its address", missing);
+}
+
+#[test]
+fn every_picture_has_its_source() {
+    let paths = tracked();
+    let pictures = paths.iter().filter_map(|path| path.strip_suffix(".svg"));
+    let missing = pictures.filter(|picture| !paths.contains(&format!("{picture}.dot")));
+    let missing = missing.map(str::to_owned).collect();
+    assert_none("a picture without its source", missing);
+}
+
+#[test]
+fn finds_blocks_links_and_anchors() {
+    let page = Page {
+        path: "a.md".to_owned(),
+        text: "# The `x` of [y](z.md#w)!\n\n<!-- not run: slow -->\n```bash\na\n```\n```sh\nb\n```\n```rust\n[no](link)\n```\n".to_owned(),
+    };
+    let block = |commands: &str, not_run: Option<&str>| Block {
+        commands: commands.to_owned(),
+        not_run: not_run.map(str::to_owned),
+    };
+    assert_eq!(
+        page.blocks(),
+        [block("a\n", Some("slow")), block("b\n", None)]
+    );
+    assert_eq!(page.links(), ["z.md#w"]);
+    assert_eq!(page.anchors(), ["the-x-of-yzmdw"]);
+    assert_eq!(normal("deploy/docs/../../host/./x"), "host/x");
+}
