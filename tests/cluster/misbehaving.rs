@@ -283,6 +283,24 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
     case.wait_applied(NOSY, "parent");
 }
 
+/// A generated value changes with its token, once, and stays when the token goes.
+#[test]
+fn a_generated_value_is_rotated_by_its_token() {
+    let case = Case::start(NOSY);
+    let password_after = |behaviour| {
+        case.set_behaviour(NOSY, "parent", behaviour);
+        case.wait_applied(NOSY, "parent");
+        let secrets = Kind::new("v1", "Secret", &case.namespace);
+        let made = shared().plane.user().get(secrets, "parent-own").unwrap();
+        made.unwrap()["data"]["password"].clone()
+    };
+    let first = password_after("secrets");
+    let second = password_after("rotated");
+    assert_eq!(second.as_str().map(str::len), first.as_str().map(str::len));
+    assert_ne!(second, first);
+    assert_eq!(password_after("secrets"), second);
+}
+
 #[test]
 fn a7_f16_keeps_children_when_the_guest_takes_a_foreign_secret() {
     let case = Case::start(NOSY);

@@ -50,6 +50,8 @@ pub struct Generated {
     pub length: u32,
     /// The characters to draw from: at least two of printable ASCII, each at most once.
     pub alphabet: String,
+    /// A text whose change makes the host draw a new value; none: the value stays.
+    pub token: Option<String>,
 }
 
 /// Letters and digits, for [`Child::generate`].
@@ -179,7 +181,34 @@ impl Child {
             key: key.into(),
             length,
             alphabet: alphabet.into(),
+            token: None,
         });
+        self
+    }
+
+    /// Sets the token of the last generated value: when it changes, the host draws a new value (rotation).
+    ///
+    /// The first token of an existing value is a change, too, so state none until a rotation is asked for.
+    /// It is no secret, has 1 to 253 printable ASCII characters, and needs the policy `always`.
+    ///
+    /// ```
+    /// use innkeeper_sdk::child::{ALPHANUMERIC, Child};
+    /// use serde_json::json;
+    ///
+    /// let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "blog-mysql"}});
+    /// // For example from an annotation of the parent.
+    /// let asked = Some("2026-11-25");
+    /// let child = Child::new("db-secret", &secret).generate("password", 32, ALPHANUMERIC);
+    /// let child = match asked {
+    ///     Some(token) => child.token(token),
+    ///     None => child,
+    /// };
+    /// assert_eq!(child.generate[0].token.as_deref(), Some("2026-11-25"));
+    /// ```
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        if let Some(generated) = self.generate.last_mut() {
+            generated.token = Some(token.into());
+        }
         self
     }
 

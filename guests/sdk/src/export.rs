@@ -166,6 +166,7 @@ fn child(child: Child) -> wit::Child {
         key: it.key,
         length: it.length,
         alphabet: it.alphabet,
+        token: it.token,
     };
     wit::Child {
         object: child.object.into_text(),
@@ -262,7 +263,8 @@ mod tests {
             .retain()
             .not_ready()
             .after(["b"])
-            .generate("password", 8, "ab");
+            .generate("password", 8, "ab")
+            .token("2");
         let report = Report::new()
             .status(&json!({"b": null, "a": 1, "conditions": []}))
             .condition(Condition::new("Ready", false, "No", "no"))
@@ -281,6 +283,7 @@ mod tests {
                     key: "password".to_owned(),
                     length: 8,
                     alphabet: "ab".to_owned(),
+                    token: Some("2".to_owned()),
                 }],
                 apply: wit::ApplyPolicy::Once,
                 removal: wit::RemovalPolicy::Retain,

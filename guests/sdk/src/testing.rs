@@ -334,7 +334,8 @@ impl TestRequest {
             self.children.retain(|it| !observed(it));
             let mut object = child.object.clone();
             for generated in &child.generate {
-                object["data"][&generated.key] = json!("generated");
+                let token = generated.token.as_deref().unwrap_or_default();
+                object["data"][&generated.key] = json!(format!("generated{token}"));
             }
             self = self.observed(Some(&child.key), retained, &object);
         }

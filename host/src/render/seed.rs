@@ -13,7 +13,9 @@ pub(super) fn of_pass(seed: u64) -> [u8; 32] {
 
 /// A generated value of a Secret.
 pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
-    let purpose = format!("generate {}/{}", secret.identity(), entry.key);
+    let token = entry.token.iter().map(|token| format!(" {token}"));
+    let token: String = token.collect();
+    let purpose = format!("generate {}/{}{token}", secret.identity(), entry.key);
     plan::generate(entry, &mut stream(seed, &purpose))
 }
 
@@ -24,6 +26,7 @@ pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
         length: 5,
         // The alphabet of the API server: without vowels and the digits that resemble them, so that no words appear.
         alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
+        token: None,
     };
     plan::generate(&entry, &mut stream(seed, &format!("name {prefix}")))
 }

@@ -426,6 +426,7 @@ fn generated_values_come_from_the_seed_and_are_kept() {
             key: "password".to_owned(),
             length: 12,
             alphabet: "abcdefgh".to_owned(),
+            token: None,
         }];
         let made = |name: &str| Child {
             generate: generate.clone(),

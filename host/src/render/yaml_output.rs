@@ -1,7 +1,7 @@
 //! The children as manifests, ready for `kubectl apply`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_model::{ApplyPolicy, Child, ObjectId, yaml};
+use innkeeper_model::{ANNOTATION_GENERATED, ApplyPolicy, Child, Generated, ObjectId, yaml};
 use innkeeper_plan as plan;
 use innkeeper_sandbox::Said;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ pub(super) fn children(
     yaml::write(&manifests).or_fail(Exit::Failure, ENCODE)
 }
 
-/// Returns the child with its generated values: the existing ones, else new ones from the seed.
+/// Returns the child with its generated values: the existing ones with an unchanged token, else new ones from the seed.
 fn manifest(
     child: &Child,
     id: &ObjectId,
@@ -59,6 +59,7 @@ fn manifest(
     if let Value::Object(data) = data {
         for entry in &child.generate {
             let known = existing
+                .filter(|secret| !is_rotated(entry, secret))
                 .and_then(|secret| secret.object.get("data")?.get(&entry.key))
                 .cloned();
             let value =
@@ -67,4 +68,13 @@ fn manifest(
         }
     }
     object
+}
+
+fn is_rotated(entry: &Generated, secret: &Document) -> bool {
+    let annotations = &secret
+        .object
+        .get("metadata")
+        .and_then(|it| it.get("annotations"));
+    let drawn = annotations.and_then(|all| all.get(ANNOTATION_GENERATED)?.as_str());
+    plan::is_rotated(entry, drawn)
 }

@@ -90,7 +90,7 @@ pub struct Child {
     pub name: String,
     /// The fields that the plugin owns, as stated.
     pub object: Map<String, Value>,
-    /// Secret keys to generate at creation.
+    /// Secret keys to generate at creation, and again when their token changes.
     pub generate: Vec<Generated>,
     /// The rule for writing the child.
     pub apply: ApplyPolicy,
@@ -111,6 +111,9 @@ pub struct Generated {
     pub length: u32,
     /// The characters to draw from.
     pub alphabet: String,
+    /// A text whose change draws a new value; `None` if the value stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// The rule for writing a child.

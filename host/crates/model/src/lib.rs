@@ -39,9 +39,10 @@ pub use lease::{Lease, LeaseRecord};
 pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
 pub use names::{
-    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_HOSTS, ANNOTATION_KEY,
-    ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE,
-    DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN, PluginName, is_dns_label,
+    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
+    ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR,
+    ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN,
+    PluginName, is_dns_label,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};

@@ -40,6 +40,9 @@ pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 /// user made has none.
 pub const ANNOTATION_DEPTH: &str = "innkeeper.dev/depth";
 
+/// Annotation on a Secret with generated values: the tokens for which they were drawn, as a JSON object by data key.
+pub const ANNOTATION_GENERATED: &str = "innkeeper.dev/generated";
+
 /// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
 pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 

@@ -2,12 +2,12 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{
-    ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child,
-    Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
+    ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_KEY,
+    ANNOTATION_RETAINED_FOR, Child, Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Context, children, fields, ownership};
+use super::{Context, children, fields, generate, ownership};
 
 /// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
@@ -115,6 +115,9 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
         put(&mut object, &annotations, name, value.into());
     };
     annotate(ANNOTATION_KEY, &child.key);
+    if let Some(tokens) = generate::tokens(&child.generate) {
+        annotate(ANNOTATION_GENERATED, &tokens);
+    }
     if context.manifest.reconciles(&child.kind.group_kind()) {
         let depth = context.parent.depth().saturating_add(1);
         annotate(ANNOTATION_DEPTH, &depth.to_string());

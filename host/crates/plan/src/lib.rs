@@ -43,7 +43,7 @@ pub use body::stated;
 pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition, synced};
 pub use difference::{FieldPath, first_difference};
 pub use enter::{PassEntry, enter};
-pub use generate::generate;
+pub use generate::{generate, is_rotated};
 pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, gives, has_spoken, status};

@@ -17,6 +17,8 @@ use super::{
 /// known Secret has, and together far below the limit of an object.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
+/// Characters of the token of a generated value.
+const GENERATED_TOKEN_CHARS_MAX: usize = 253;
 
 /// The maximum number of broken rules of Pod security in a message. Chosen: more than one container usually breaks.
 const VIOLATIONS_SHOWN_MAX: usize = 8;
@@ -443,6 +445,7 @@ fn check_generated(entry: &Generated) -> Result<(), Rejection> {
         key,
         length,
         alphabet,
+        token,
     } = entry;
     if !names::is_data_key(key) {
         return Err(Rejection::output(format!(
@@ -459,6 +462,15 @@ fn check_generated(entry: &Generated) -> Result<(), Rejection> {
     if !printable || characters.len() < 2 || characters.len() != alphabet.len() {
         return Err(Rejection::output(format!(
             "`generate` has an alphabet for \"{key}\" that is not valid: use at least two printable ASCII characters, each once"
+        )));
+    }
+    let is_token = |token: &String| {
+        (1..=GENERATED_TOKEN_CHARS_MAX).contains(&token.len())
+            && token.bytes().all(|c| (b' '..=b'~').contains(&c))
+    };
+    if !token.as_ref().is_none_or(is_token) {
+        return Err(Rejection::output(format!(
+            "`generate` has a token for \"{key}\" that is not valid: use 1 to {GENERATED_TOKEN_CHARS_MAX} printable ASCII characters"
         )));
     }
     Ok(())

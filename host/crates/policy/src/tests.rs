@@ -130,6 +130,7 @@ fn generating(key: &str, length: u32, alphabet: &str) -> Child {
         key: key.to_owned(),
         length,
         alphabet: alphabet.to_owned(),
+        token: None,
     }];
     child
 }
@@ -562,6 +563,16 @@ fn rejects_generate() {
             r#"OutputRejected: child "s": `generate` has an alphabet for "a" that is not valid: use at least two printable ASCII characters, each once"#
         ]],
     );
+    for token in [String::new(), "\n".to_owned(), "x".repeat(254)] {
+        let mut child = generating("a", 8, "ab");
+        child.generate[0].token = Some(token);
+        check_refused(
+            vec![child],
+            expect![[
+                r#"OutputRejected: child "s": `generate` has a token for "a" that is not valid: use 1 to 253 printable ASCII characters"#
+            ]],
+        );
+    }
     let mut twice = generating("a", 8, "ab");
     twice.generate.push(twice.generate[0].clone());
     check_refused(

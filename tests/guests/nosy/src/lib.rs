@@ -41,6 +41,8 @@ pub(crate) enum Behaviour {
     List,
     /// Reads Secrets in every way, and writes the results into a ConfigMap.
     Secrets,
+    /// States the Secret of `Secrets` with a token for its generated value.
+    Rotated,
     /// States a Secret that is not its own.
     TakeSecret,
 }
@@ -77,6 +79,12 @@ impl Reconciler for Plugin {
                         .generate("password", 32, ALPHANUMERIC);
                     let seen = config_map(request, "seen", &seen(request, host));
                     vec![first, own, Child::new("seen", &seen)]
+                }
+                Behaviour::Rotated => {
+                    let own = Child::new("own", &secret(&format!("{}-own", request.name())))
+                        .generate("password", 32, ALPHANUMERIC)
+                        .token("2");
+                    vec![first, own]
                 }
                 Behaviour::TakeSecret => {
                     let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");

@@ -79,6 +79,7 @@ fn generated() -> Vec<Generated> {
             key: key.to_owned(),
             length: 4,
             alphabet: "ab".to_owned(),
+            token: None,
         })
         .to_vec()
 }

@@ -231,6 +231,7 @@ pub fn secret(name: &str) -> Child {
         key: "password".to_owned(),
         length: 12,
         alphabet: "abc".to_owned(),
+        token: None,
     }];
     child
 }

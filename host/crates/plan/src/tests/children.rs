@@ -677,6 +677,29 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
 }
 
 #[test]
+fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
+    let mut server = Server::default();
+    let scene = scene();
+    let with = |token: Option<&str>| {
+        let mut secret = secret("s");
+        secret.generate[0].token = token.map(str::to_owned);
+        desired(vec![secret])
+    };
+    let mut applied = |answer: &Outcome| {
+        let plan = scene.plan(&server.objects(), answer);
+        for operation in &plan.operations {
+            server.write(operation).unwrap();
+        }
+        plan.operations.len()
+    };
+    assert_eq!(applied(&with(None)), 1);
+    assert_eq!(applied(&with(None)), 0);
+    assert_eq!(applied(&with(Some("1"))), 1);
+    assert_eq!(applied(&with(Some("1"))), 0);
+    assert_eq!(applied(&with(Some("2"))), 1);
+}
+
+#[test]
 fn retained_children_name_their_parent_and_have_no_owner() {
     let plan = scene().plan(&[], &desired(vec![config_map("a").retained()]));
     let Operation::Create { body, .. } = &plan.operations[0] else {

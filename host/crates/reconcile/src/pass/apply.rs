@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use innkeeper_apply::{self as apply, Execution, Session};
 use innkeeper_cluster as cluster;
-use innkeeper_model::{Gvk, Object, ObjectId, Operation, Outcome, error_chain};
+use innkeeper_model::{
+    ANNOTATION_GENERATED, Generated, Gvk, Object, ObjectId, Operation, Outcome, error_chain,
+};
 use innkeeper_plan::{self as plan, Plan};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -213,7 +215,7 @@ fn note_success(
     context.note_written(parent, id, operation.verb(), written);
 }
 
-/// Reads the present values of generated Secrets that are about to be written.
+/// Reads the present values of generated Secrets that are about to be written, without those whose token has changed.
 async fn live_secrets(
     context: &Context,
     plan: &Plan,
@@ -221,7 +223,11 @@ async fn live_secrets(
     let mut secrets = BTreeMap::new();
     for operation in &plan.operations {
         let Operation::Update {
-            id, kind, generate, ..
+            id,
+            kind,
+            generate,
+            restores,
+            ..
         } = operation
         else {
             continue;
@@ -229,11 +235,19 @@ async fn live_secrets(
         if generate.is_empty() {
             continue;
         }
-        let data = live(context, kind, id)
-            .await?
-            .and_then(|live| serde_json::from_str::<Map<String, Value>>(&live.json).ok())
+        let Some(live) = live(context, kind, id).await? else {
+            continue;
+        };
+        let data = serde_json::from_str::<Map<String, Value>>(&live.json)
+            .ok()
             .and_then(|mut live| live.remove("data"));
-        if let Some(Value::Object(data)) = data {
+        if let Some(Value::Object(mut data)) = data {
+            // A restoration has the tokens of the last apply, also if another field manager took the annotation away.
+            let annotation = live.annotation(ANNOTATION_GENERATED);
+            let drawn_again = |entry: &&Generated| !restores && plan::is_rotated(entry, annotation);
+            for entry in generate.iter().filter(drawn_again) {
+                data.remove(&entry.key);
+            }
             secrets.insert(id.clone(), data);
         }
     }

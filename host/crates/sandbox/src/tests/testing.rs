@@ -153,7 +153,7 @@ pub fn child(key: &str, object: &str) -> V {
 }
 
 pub fn generated(key: &str, length: u32, alphabet: &str) -> V {
-    V::Rec(vec![text(key), V::U32(length), text(alphabet)])
+    V::Rec(vec![text(key), V::U32(length), text(alphabet), no_text()])
 }
 
 fn outcome(case: u8, payload: V) -> V {

@@ -119,6 +119,7 @@ fn generated(stated: wit::Generated) -> Generated {
         key: stated.key,
         length: stated.length,
         alphabet: stated.alphabet,
+        token: stated.token,
     }
 }
 
@@ -192,7 +193,7 @@ fn child_size(child: &wit::Child) -> usize {
     let generate = child
         .generate
         .iter()
-        .map(|g| g.key.len() + g.alphabet.len());
+        .map(|g| g.key.len() + g.alphabet.len() + g.token.as_ref().map_or(0, String::len));
     let after = child.after.iter().map(String::len);
     child.key.len() + child.object.len() + generate.sum::<usize>() + after.sum::<usize>()
 }

@@ -37,6 +37,7 @@ fn child(stated: &Value) -> wit::Child {
                 .and_then(|length| length.try_into().ok())
                 .unwrap_or(u32::MAX),
             alphabet: text(stated, "alphabet"),
+            token: stated.get("token").map(json),
         }),
         apply: match stated["apply"].as_str() {
             Some("once") => wit::ApplyPolicy::Once,
