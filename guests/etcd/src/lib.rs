@@ -47,6 +47,7 @@ impl Reconciler for Plugin {
             .child::<Service>()
             .child::<ConfigMap>()
             .child::<PersistentVolumeClaim>()
+            .never_deleted()
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
             .optional()

@@ -223,6 +223,7 @@ fn child_kind(child: ChildKind) -> wit::ChildKind {
         kind: child.kind,
         required: child.required,
         ready_condition: child.ready_condition,
+        never_deleted: child.never_deleted,
     }
 }
 

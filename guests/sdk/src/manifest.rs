@@ -66,6 +66,8 @@ pub struct ChildKind {
     /// The condition whose status `True` makes a child of this kind ready; none: the rule of the host
     /// for the kind.
     pub ready_condition: Option<String>,
+    /// True if the plugin deletes no child of this kind.
+    pub never_deleted: bool,
 }
 
 /// A kind that the plugin reads.
@@ -211,6 +213,7 @@ impl Manifest {
             kind: kind.to_owned(),
             required,
             ready_condition: None,
+            never_deleted: false,
         });
         self
     }
@@ -219,6 +222,28 @@ impl Manifest {
     pub fn ready_condition(mut self, type_: &str) -> Self {
         if let Some(child) = self.children.last_mut() {
             child.ready_condition = Some(type_.to_owned());
+        }
+        self
+    }
+
+    /// Makes the host retain every child of the last added kind, whatever an answer says, and never delete one.
+    ///
+    /// For kinds that hold data, if the plugin deletes none of them. Where it deletes some, the removal policy of each child
+    /// decides, see [`Child::retain`](crate::child::Child::retain).
+    ///
+    /// ```
+    /// use innkeeper_sdk::manifest::Manifest;
+    /// use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+    ///
+    /// let manifest = Manifest::new("etcd", "1.0.0")
+    ///     .child::<Service>()
+    ///     .child::<PersistentVolumeClaim>()
+    ///     .never_deleted();
+    /// assert!(manifest.children[1].never_deleted && !manifest.children[0].never_deleted);
+    /// ```
+    pub fn never_deleted(mut self) -> Self {
+        if let Some(child) = self.children.last_mut() {
+            child.never_deleted = true;
         }
         self
     }

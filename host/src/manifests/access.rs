@@ -17,21 +17,19 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// The namespace of events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
 
-/// The verbs of children. They include `delete` for all kinds, because each answer decides which children are retained.
-const CHILD_VERBS: [&str; 6] = ["create", "delete", "get", "list", "patch", "watch"];
+/// The verbs of children, without those of deletion.
+const CHILD_VERBS: [&str; 5] = ["create", "get", "list", "patch", "watch"];
+const WRITE_VERBS: [&str; 2] = ["create", "patch"];
+/// The verb for all kinds of children but those that are never deleted, because each answer decides which are retained.
+const DELETE_VERBS: [&str; 1] = ["delete"];
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 /// Returns the roles and bindings for one plugin: those of the host, and those of the account that writes its children.
 pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) -> Vec<Value> {
     let name = format!("{}-plugin-{}", args.name, plugin.manifest.name);
     let account = args.account(plugin);
-    let verbs: &[&'static str] = if account.is_some() {
-        &READ_VERBS
-    } else {
-        &CHILD_VERBS
-    };
     let host = json!({"kind": "ServiceAccount", "name": args.name, "namespace": args.namespace});
-    let permissions = of_host(plugin, verbs);
+    let permissions = of_host(plugin, account.is_none());
     let rules_in = |is_asked: fn(Scope) -> bool| {
         let mut rules = rules(&permissions, kinds, is_asked);
         if is_asked(Scope::Cluster) && args.crds == Definitions::Install {
@@ -162,7 +160,7 @@ fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
 type Permission<'a> = (&'a Gvk, &'static str, &'a [&'static str]);
 
 /// Returns the permissions of the host for a plugin.
-fn of_host<'a>(plugin: &'a Granted<'_>, of_children: &'a [&'static str]) -> Vec<Permission<'a>> {
+fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission<'a>> {
     let Granted {
         manifest, grants, ..
     } = plugin;
@@ -176,7 +174,15 @@ fn of_host<'a>(plugin: &'a Granted<'_>, of_children: &'a [&'static str]) -> Vec<
             (parent, "/finalizers", &["update"]),
         ]
     });
-    let children = plugin.children().map(|child| (child, "", of_children));
+    let verbs: &[&'static str] = if writes_children {
+        &CHILD_VERBS
+    } else {
+        &READ_VERBS
+    };
+    let children = plugin
+        .children()
+        .map(move |child| -> Permission<'_> { (child, "", verbs) })
+        .chain(deletions(plugin).filter(move |_| writes_children));
     let reads = manifest.reads.iter().map(|read| &read.kind);
     let granted = reads.filter(|kind| grants.reads_of(&kind.group_kind()).next().is_some());
     let reads = granted.map(|kind| (kind, "", &READ_VERBS[..]));
@@ -189,9 +195,15 @@ fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
         .parents()
         .map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });
     let children = plugin.children();
-    let children =
-        children.map(|child| -> Permission<'_> { (child, "", &["create", "delete", "patch"]) });
-    parents.chain(children).collect()
+    let children = children.map(|child| -> Permission<'_> { (child, "", &WRITE_VERBS) });
+    parents.chain(children).chain(deletions(plugin)).collect()
+}
+
+/// Returns the permissions to delete children.
+fn deletions<'a>(plugin: &'a Granted<'_>) -> impl Iterator<Item = Permission<'a>> {
+    let children = plugin.children();
+    let deleted = children.filter(|child| !plugin.manifest.never_deletes(&child.group_kind()));
+    deleted.map(|child| -> Permission<'_> { (child, "", &DELETE_VERBS) })
 }
 
 /// Returns the rules for the permissions to kinds whose scope fits; kinds with the same group and verbs share a rule.

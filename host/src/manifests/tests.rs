@@ -15,6 +15,7 @@ fn pond() -> Manifest {
         kind: Gvk::parse(api_version, kind).unwrap(),
         required: true,
         ready_condition: None,
+        never_deleted: false,
     };
     let read = |api_version: &str, kind: &str, access| ReadKind {
         kind: Gvk::parse(api_version, kind).unwrap(),

@@ -68,6 +68,7 @@ fn pond(answer: Answer) -> Pond {
         kind: Gvk::parse(api_version, kind).unwrap(),
         required: true,
         ready_condition: None,
+        never_deleted: false,
     };
     let schema = json!({
         "type": "object",

@@ -40,6 +40,12 @@ impl Manifest {
         parents.map(|parent| parent.kind.group_kind()).collect()
     }
 
+    /// Returns true if the plugin deletes no child of this kind.
+    pub fn never_deletes(&self, kind: &GroupKind) -> bool {
+        let mut declared = self.children.iter();
+        declared.any(|child| child.never_deleted && child.kind.group_kind() == *kind)
+    }
+
     /// Returns true if this is a kind of parents of the plugin.
     pub fn reconciles(&self, kind: &GroupKind) -> bool {
         let mut parents = self.parents.iter();
@@ -71,6 +77,9 @@ pub struct ChildKind {
     pub required: bool,
     /// The type of the condition that makes a child of this kind ready; `None` if the host uses its own rules.
     pub ready_condition: Option<String>,
+    /// True if the host retains every child of this kind, and never deletes one.
+    #[serde(default)]
+    pub never_deleted: bool,
 }
 
 /// A kind that a plugin reads.

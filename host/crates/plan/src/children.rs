@@ -6,8 +6,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind, LABEL_PLUGIN, Object,
-    ObjectId, Operation, Ownership, RemovalPolicy,
+    ANNOTATION_ADOPT, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind,
+    LABEL_PLUGIN, Object, ObjectId, Operation, Ownership, RemovalPolicy,
 };
 use innkeeper_policy::check_adoption;
 use serde_json::Value;
@@ -65,6 +65,8 @@ pub(super) fn plan(
         .iter()
         .filter(|operation| matches!(operation, Operation::Create { .. }));
     plan.kinds = creates.filter_map(Operation::kind).cloned().collect();
+    // Kinds of an earlier revision that deleted them: without the transfer, the garbage collector would delete them.
+    transfers.extend(spared(context, observed, &plan.children));
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
     plan.operations.extend(applies.into_iter().chain(prunes));
@@ -248,11 +250,41 @@ fn prunes(
     observed
         .iter()
         .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+        .filter(|(id, _)| !context.manifest.never_deletes(&id.kind))
         .map(|(id, object)| Operation::Prune {
             id: id.clone(),
             kind: object.kind.clone(),
             uid: object.uid.clone(),
             resource_version: object.resource_version,
+        })
+        .collect()
+}
+
+/// Returns the transfers of owned children of kinds that are never deleted and that no answer states any more.
+fn spared(
+    context: &Context<'_>,
+    observed: &BTreeMap<ObjectId, &Object>,
+    children: &[PlannedChild],
+) -> Vec<Operation> {
+    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
+    observed
+        .iter()
+        .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+        .filter(|(id, _)| context.manifest.never_deletes(&id.kind))
+        .filter_map(|(id, object)| {
+            let patch = ownership::transfer(context, object, Ownership::Retained)?;
+            Some(Operation::Transfer {
+                key: object
+                    .annotation(ANNOTATION_KEY)
+                    .unwrap_or_default()
+                    .to_owned(),
+                id: id.clone(),
+                kind: object.kind.clone(),
+                uid: object.uid.clone(),
+                resource_version: object.resource_version,
+                patch,
+                to: Ownership::Retained,
+            })
         })
         .collect()
 }

@@ -29,7 +29,8 @@ pub struct Rules<'a> {
     pub phase: Phase,
 }
 
-/// Checks an answer as a whole, and fills in the namespaces that it leaves out.
+/// Checks an answer as a whole, fills in the namespaces that it leaves out, and retains the children of kinds that are
+/// never deleted.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, io};
 
 use innkeeper_model::{
-    Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, Scope, is_dns_label,
+    Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, RemovalPolicy, Scope, is_dns_label,
 };
 use serde_json::{Map, Value};
 
@@ -62,8 +62,14 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_size(&child, rules)?;
     check_object(&child.object)?;
     check_generate(&child)?;
-    check_powers(&child.kind.group_kind(), &child.object, rules.grants)?;
-    Ok(child)
+    let kind = child.kind.group_kind();
+    check_powers(&kind, &child.object, rules.grants)?;
+    let removal = if rules.manifest.never_deletes(&kind) {
+        RemovalPolicy::Retain
+    } else {
+        child.removal
+    };
+    Ok(Child { removal, ..child })
 }
 
 /// Checks an object that the plugin would adopt as if an answer stated it: the fields of other field managers stay, and

@@ -47,6 +47,7 @@ fn kind_of_child(api_version: &str, kind: &str, required: bool) -> ChildKind {
         kind: gvk(api_version, kind),
         required,
         ready_condition: None,
+        never_deleted: false,
     }
 }
 
@@ -696,4 +697,18 @@ fn rejects_events() {
             r#"OutputRejected: an event has the reason "two words": use one word in CamelCase of at most 128 characters"#
         ]],
     );
+}
+
+#[test]
+fn retains_children_of_kinds_that_are_never_deleted() {
+    let mut scene = scene();
+    for kind in &mut scene.manifest.children {
+        kind.never_deleted = &*kind.kind.kind == "ConfigMap";
+    }
+    let answer = desired(vec![config_map("a"), child("v1", "Secret", "s")]);
+    let Outcome::Desired(checked) = check(answer, &scene.rules()).unwrap().into_inner() else {
+        panic!("should be a desired set");
+    };
+    let removals: Vec<RemovalPolicy> = checked.children.iter().map(|it| it.removal).collect();
+    assert_eq!(removals, [RemovalPolicy::Retain, RemovalPolicy::Delete]);
 }

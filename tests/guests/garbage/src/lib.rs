@@ -45,6 +45,7 @@ impl Guest for Plugin {
             kind: kind.to_owned(),
             required: kind == "ConfigMap",
             ready_condition: None,
+            never_deleted: false,
         };
         Manifest {
             name: "garbage".to_owned(),

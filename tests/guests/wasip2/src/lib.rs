@@ -64,6 +64,7 @@ impl Guest for Plugin {
                 kind: "ConfigMap".to_owned(),
                 required: true,
                 ready_condition: None,
+                never_deleted: false,
             }],
             reads: Vec::new(),
             finalize: false,

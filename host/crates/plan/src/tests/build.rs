@@ -77,6 +77,7 @@ pub fn manifest() -> Manifest {
                 kind: gvk(version, kind),
                 required: *served,
                 ready_condition: (*kind == "Widget").then(|| "Available".to_owned()),
+                never_deleted: false,
             })
             .collect(),
         reads: Vec::new(),

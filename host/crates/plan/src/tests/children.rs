@@ -699,6 +699,26 @@ fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
     assert_eq!(applied(&with(Some("2"))), 1);
 }
 
+/// A revision that deleted the kind has owned children, which the garbage collector would delete.
+#[test]
+fn a_child_of_a_kind_that_is_never_deleted_is_retained_instead_of_pruned() {
+    let mut scene = scene();
+    let mut server = applied(&scene, &desired(vec![config_map("a"), deployment("web")]));
+    for kind in &mut scene.manifest.children {
+        kind.never_deleted = &*kind.kind.kind == "ConfigMap";
+    }
+    let nothing = desired(Vec::new());
+    let plan = scene.plan(&server.objects(), &nothing);
+    assert_eq!(
+        plan.to_string(),
+        "transfer to retained v1 ConfigMap demo/a\nprune apps/v1 Deployment demo/web\n"
+    );
+    for operation in plan.operations {
+        server.write(&operation).unwrap();
+    }
+    check_plan(&scene, &server.objects(), &nothing, expect![""]);
+}
+
 #[test]
 fn retained_children_name_their_parent_and_have_no_owner() {
     let plan = scene().plan(&[], &desired(vec![config_map("a").retained()]));

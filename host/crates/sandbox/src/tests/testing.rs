@@ -216,7 +216,13 @@ impl Description {
             V::Rec(texts.into_iter().chain([V::U8(0)]).collect())
         };
         let child = |[api_version, kind]: &[String; 2]| {
-            V::Rec(vec![text(api_version), text(kind), V::U8(1), no_text()])
+            V::Rec(vec![
+                text(api_version),
+                text(kind),
+                V::U8(1),
+                no_text(),
+                V::U8(0),
+            ])
         };
         let read = |[api_version, kind, selector]: &[String; 3]| {
             let (access, scope) = (V::U8(0), V::U8(0));

@@ -113,6 +113,7 @@ fn manifest() -> Manifest {
         kind: Gvk::parse(api_version, kind).unwrap(),
         required,
         ready_condition: None,
+        never_deleted: false,
     };
     let read = |kind: &str, access, scope, selector: Option<&str>| ReadKind {
         kind: Gvk::new("", "v1", kind),

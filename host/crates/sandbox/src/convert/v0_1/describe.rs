@@ -50,6 +50,7 @@ fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
         kind: kind(manifest::CHILDREN, &stated.api_version, &stated.kind)?,
         required: stated.required,
         ready_condition: stated.ready_condition,
+        never_deleted: stated.never_deleted,
     })
 }
 
