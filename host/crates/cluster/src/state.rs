@@ -307,6 +307,8 @@ impl CacheState {
     }
 
     /// Returns the children of a parent, controlled or retained.
+    ///
+    /// Retained ones may have another controller, such as the StatefulSet of a claim, but no other parent.
     pub(super) fn children(&self, subscriber_id: SubscriberId, parent: &Object) -> Vec<Object> {
         let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
             return Vec::new();
@@ -319,11 +321,12 @@ impl CacheState {
             let Some(slot) = self.slots.get(slot).filter(usable) else {
                 continue;
             };
+            let parents = self.slots.get(&subscriber.held.parent);
+            let is_parent = |uid| parents.is_some_and(|slot| slot.store.by_uid(uid).is_some());
             let retained = slot.store.retained_for(&identity);
-            let belonging = slot
-                .store
-                .controlled_by(&parent.uid)
-                .chain(retained.filter(|stored| stored.controller.is_none()));
+            let belonging = slot.store.controlled_by(&parent.uid).chain(
+                retained.filter(|stored| !stored.controller.as_ref().is_some_and(is_parent)),
+            );
             children.extend(belonging.filter_map(|stored| {
                 let json = self.show(slot, stored, child.access).ok()?;
                 let object = object_of(stored, &child.kind, child.access).ok()?;

@@ -99,9 +99,9 @@ impl Object {
         self.annotations.get(name).map(|value| &**value)
     }
 
-    /// Returns true if the object outlives its parent: it has no controller, and the host's proof for the parent.
-    pub fn is_retained(&self) -> bool {
-        self.controller.is_none() && self.retained_for.is_some()
+    /// Returns true if the object outlives its parent: the parent does not control it, and it has the host's proof.
+    pub fn is_retained(&self, parent: &Self) -> bool {
+        self.controller.as_ref() != Some(&parent.uid) && self.retained_for.is_some()
     }
 
     /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.

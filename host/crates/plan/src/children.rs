@@ -199,6 +199,13 @@ fn transferred(
 
 /// Plans a child that exists, belongs to the parent and is not being deleted.
 fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
+    // An object has one controller: the parent cannot own what another one has taken over.
+    let retained = Child {
+        removal: RemovalPolicy::Retain,
+        ..child.clone()
+    };
+    let taken = ownership::has_other_controller(object, context.parent);
+    let child = if taken { &retained } else { child };
     let to = ownership_of(child);
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply

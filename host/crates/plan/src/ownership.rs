@@ -17,18 +17,24 @@ pub enum Owner {
 
 /// Decides if an existing object belongs to a parent; its name proves nothing.
 ///
-/// An object belongs to the parent if the parent's UID controls it, or if it has no controller and the host's proof that
-/// it is retained for a parent of this identity.
+/// An object belongs to the parent if the parent's UID controls it, or if it has the host's proof that it is retained for a
+/// parent of this identity. Another controller may control a retained object: a StatefulSet does so with its claims.
 pub fn owner(existing: &Object, parent: &Object) -> Owner {
     match &existing.controller {
         Some(controller) if *controller == parent.uid => Owner::Ours(Ownership::Owned),
-        None if is_retained_for(existing, parent) => Owner::Ours(Ownership::Retained),
-        Some(_) | None => Owner::Foreign,
+        _ if is_retained_for(existing, parent) => Owner::Ours(Ownership::Retained),
+        _ => Owner::Foreign,
     }
 }
 
 fn is_retained_for(existing: &Object, parent: &Object) -> bool {
     existing.retained_for.as_deref() == Some(&parent.id().identity())
+}
+
+/// Returns true if another controller than the parent controls an object.
+pub(super) fn has_other_controller(object: &Object, parent: &Object) -> bool {
+    let controller = object.controller.as_ref();
+    controller.is_some_and(|controller| *controller != parent.uid)
 }
 
 /// Returns true if an object has neither a controller nor a `retained-for` annotation.

@@ -60,7 +60,11 @@ impl Quota<'_> {
             .map(|object| (object.id(), object))
             .collect();
         let mut present: BTreeMap<Arc<str>, Made> = BTreeMap::new();
-        let mut retained = self.observed.iter().filter(|it| it.is_retained()).count();
+        let mut retained = self
+            .observed
+            .iter()
+            .filter(|it| it.retained_for.is_some())
+            .count();
         let mut first = None;
         let exceeds = |operation: &mut Operation| {
             let (Some(child), growth) = (operation.child(), growth(operation, &observed)) else {
@@ -133,7 +137,7 @@ fn growth(operation: &Operation, observed: &BTreeMap<ObjectId, &Object>) -> Grow
             growth.size.bytes = length(body).saturating_sub(present);
         }
         Operation::Transfer { id, to, .. } => {
-            let was_retained = observed.get(id).is_some_and(|it| it.is_retained());
+            let was_retained = observed.get(id).is_some_and(|it| it.retained_for.is_some());
             growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
         }
         Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}

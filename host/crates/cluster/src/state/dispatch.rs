@@ -100,8 +100,9 @@ impl CacheState {
     fn parent_of(&self, subscriber: &Subscriber, child: &Stored) -> Option<ObjectId> {
         let parents = &self.slots.get(&subscriber.held.parent)?.store;
         let kind = subscriber.interest.parent.group_kind();
-        if let Some(uid) = &child.controller {
-            return parents.by_uid(uid).map(|parent| id_of(&kind, parent));
+        let controller = child.controller.as_ref();
+        if let Some(parent) = controller.and_then(|uid| parents.by_uid(uid)) {
+            return Some(id_of(&kind, parent));
         }
         let identity = ObjectId::parse_identity(child.retained_for.as_deref()?)?;
         let known = identity.kind == kind && parents.get(&key_of(&identity)).is_some();

@@ -469,7 +469,14 @@ fn children_are_found_by_uid_and_by_identity() {
     assert_eq!(world.children("web"), children);
     assert_eq!(world.children("db"), [""; 0]);
 
-    // An object with another controller is not ours, whatever its annotation.
+    // A StatefulSet takes its claims over: they stay visible, and their changes are triggers.
+    let mut taken = retained(SECRET, "kept", web);
+    taken["metadata"]["ownerReferences"] = json!([{"uid": "uid-set", "controller": true}]);
+    world.put(SECRET, taken);
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.children("web"), children);
+
+    // An object of another parent is not ours, whatever its annotation.
     let mut stolen = retained(SECRET, "kept", web);
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     world.put(SECRET, stolen);

@@ -711,12 +711,47 @@ fn a_child_of_a_kind_that_is_never_deleted_is_retained_instead_of_pruned() {
     let plan = scene.plan(&server.objects(), &nothing);
     assert_eq!(
         plan.to_string(),
-        "transfer to retained v1 ConfigMap demo/a\nprune apps/v1 Deployment demo/web\n"
+        "retain v1 ConfigMap demo/a\nprune apps/v1 Deployment demo/web\n"
     );
     for operation in plan.operations {
         server.write(&operation).unwrap();
     }
     check_plan(&scene, &server.objects(), &nothing, expect![""]);
+}
+
+/// A StatefulSet makes itself the controller of its claims.
+#[test]
+fn a_retained_child_with_another_controller_is_kept_up_and_not_fought_over() {
+    let scene = scene();
+    let retained = desired(vec![config_map("a").retained()]);
+    let mut server = applied(&scene, &retained);
+    let owners = json!([{
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s1", "controller": true,
+    }]);
+    let child = id("ConfigMap", "a");
+    server.edit(
+        &child,
+        &["metadata", "ownerReferences"],
+        Some(owners.clone()),
+    );
+    check_plan(&scene, &server.objects(), &retained, expect![""]);
+    // Nor does the parent take it back, or prune it.
+    check_plan(
+        &scene,
+        &server.objects(),
+        &desired(vec![config_map("a")]),
+        expect![""],
+    );
+    check_plan(&scene, &server.objects(), &desired(Vec::new()), expect![""]);
+    let other = desired(vec![
+        config_map("a").retained().set("data", json!({"a": "2"})),
+    ]);
+    for operation in scene.plan(&server.objects(), &other).operations {
+        server.write(&operation).unwrap();
+    }
+    let written = server.get(&child).unwrap();
+    assert_eq!(written["data"]["a"], "2");
+    assert_eq!(written["metadata"]["ownerReferences"], owners);
 }
 
 #[test]

@@ -80,7 +80,11 @@ impl<'a> Pass<'a, Entered> {
             .beside(&self.state.own_reads);
         Job {
             parent: observation.parent.json.clone(),
-            children: observation.children.iter().map(observed_child).collect(),
+            children: observation
+                .children
+                .iter()
+                .map(|child| observed_child(child, &observation.parent))
+                .collect(),
             phase: *phase,
             reads,
             context: sandbox::Context {
@@ -174,10 +178,10 @@ fn record(
     }
 }
 
-fn observed_child(child: &Object) -> ObservedChild {
+fn observed_child(child: &Object, parent: &Object) -> ObservedChild {
     ObservedChild {
         key: child.annotations.get(ANNOTATION_KEY).cloned(),
-        retained: child.is_retained(),
+        retained: child.is_retained(parent),
         object: child.json.clone(),
     }
 }
