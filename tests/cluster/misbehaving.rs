@@ -301,6 +301,21 @@ fn a_generated_value_is_rotated_by_its_token() {
     assert_eq!(password_after("secrets"), second);
 }
 
+/// Summer time begins at the second instant.
+#[test]
+fn a_guest_is_told_the_offsets_of_time_zones() {
+    let case = Case::start(NOSY);
+    case.set_behaviour(NOSY, "parent", "zones");
+    case.wait_applied(NOSY, "parent");
+    let config_maps = Kind::new("v1", "ConfigMap", &case.namespace);
+    let said = shared()
+        .plane
+        .user()
+        .get(config_maps, "parent-zones")
+        .unwrap();
+    assert_eq!(said.unwrap()["data"]["said"], "Some(3600) Some(7200) None");
+}
+
 #[test]
 fn a7_f16_keeps_children_when_the_guest_takes_a_foreign_secret() {
     let case = Case::start(NOSY);

@@ -57,6 +57,7 @@ fn check_reads(recording: &Recording, input: &[u8]) -> usize {
         match read {
             ReadKey::Get(reference) => drop(reads.get(reference)),
             ReadKey::List(selector) => drop(reads.list(selector)),
+            ReadKey::ZoneOffset(time) => drop(reads.zone_offset(time)),
         }
     }
     assert_eq!(reads.unknown(), []);

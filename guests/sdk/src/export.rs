@@ -57,6 +57,10 @@ impl Host for WitHost {
         wit_host::now()
     }
 
+    fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32> {
+        wit_host::zone_offset(zone, unix_ms)
+    }
+
     fn random(&self, length: u32) -> Vec<u8> {
         wit_host::random(length)
     }

@@ -81,6 +81,25 @@ pub trait Host {
     /// other input changed.
     fn now_ms(&self) -> u64;
 
+    /// The seconds east of UTC that a time zone has at an instant, in milliseconds since the Unix epoch;
+    /// none for an unknown zone and after the year 9999.
+    ///
+    /// The zone is a name of the IANA time zone database, in any case. Each call counts as a read of the
+    /// pass (1000 by default), so ask for the instants that matter and not for every minute.
+    ///
+    /// ```
+    /// use innkeeper_sdk::host::Host;
+    /// use innkeeper_sdk::testing::FakeHost;
+    ///
+    /// // Summer time begins on 29 March 2026 at 01:00 UTC.
+    /// let begin = 1_774_746_000_000;
+    /// let host = FakeHost::new().zone("Europe/Berlin", [(0, 3600), (begin, 7200)]);
+    /// assert_eq!(host.zone_offset("Europe/Berlin", begin - 1), Some(3600));
+    /// assert_eq!(host.zone_offset("Europe/Berlin", begin), Some(7200));
+    /// assert_eq!(host.zone_offset("Europe/Nowhere", begin), None);
+    /// ```
+    fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32>;
+
     /// Random bytes; at most 4096 per call and 65536 per pass.
     fn random(&self, length: u32) -> Vec<u8>;
 

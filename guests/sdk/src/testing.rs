@@ -2,6 +2,7 @@
 //! requests.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -58,6 +59,8 @@ pub struct FakeHost {
     now_ms: u64,
     drawn: Cell<u64>,
     asked_now: Cell<bool>,
+    /// The offsets of each zone, with the time from which each is in force.
+    zones: BTreeMap<String, BTreeMap<u64, i32>>,
     reads: RefCell<Vec<Read>>,
     log: RefCell<Vec<(LogLevel, String)>>,
 }
@@ -112,6 +115,14 @@ impl FakeHost {
     /// Sets the time of the pass in milliseconds since the Unix epoch; 0 by default.
     pub const fn now(mut self, now_ms: u64) -> Self {
         self.now_ms = now_ms;
+        self
+    }
+
+    /// Adds a time zone: its offsets from UTC in seconds, each with the time in milliseconds since the
+    /// Unix epoch from which it is in force. Without zones, only `UTC` is known.
+    pub fn zone(mut self, name: &str, offsets: impl IntoIterator<Item = (u64, i32)>) -> Self {
+        let offsets = offsets.into_iter().collect();
+        self.zones.insert(name.to_ascii_lowercase(), offsets);
         self
     }
 
@@ -180,6 +191,15 @@ impl Host for FakeHost {
     fn now_ms(&self) -> u64 {
         self.asked_now.set(true);
         self.now_ms
+    }
+
+    fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32> {
+        let name = zone.to_ascii_lowercase();
+        if name == "utc" {
+            return Some(0);
+        }
+        let mut until = self.zones.get(&name)?.range(..=unix_ms);
+        until.next_back().map(|(_, offset)| *offset)
     }
 
     fn random(&self, length: u32) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::{
 
 use innkeeper_model::{
     Access, Gvk, HashKey, ListSelector, Manifest, ObjectRef, Reach, ReadFailure, ReadKey, ReadKind,
-    Reads, Scope, Selector, SelectorExt, parse_selector,
+    Reads, Scope, Selector, SelectorExt, ZoneTime, parse_selector,
 };
 use innkeeper_policy::Grants;
 use innkeeper_schema::Kinds;
@@ -174,6 +174,11 @@ impl Reads for OfflineReads {
             selector: text.to_owned(),
         })?;
         self.answer(&selector.kind, selector.namespace.clone(), None, &chosen)
+    }
+
+    fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
+        self.record(ReadKey::ZoneOffset(time.clone()));
+        time.offset()
     }
 }
 

@@ -88,6 +88,10 @@ impl<H: Host> Host for Backwards<H> {
         self.0.now_ms()
     }
 
+    fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32> {
+        self.0.zone_offset(zone, unix_ms)
+    }
+
     fn random(&self, length: u32) -> Vec<u8> {
         self.0.random(length)
     }

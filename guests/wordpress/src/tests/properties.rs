@@ -23,6 +23,10 @@ impl Host for Everything {
         0
     }
 
+    fn zone_offset(&self, _: &str, _: u64) -> Option<i32> {
+        None
+    }
+
     fn random(&self, length: u32) -> Vec<u8> {
         (0..length).map(|_| 0).collect()
     }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_model::{Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads};
+use innkeeper_model::{
+    Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads, ZoneTime,
+};
 
 use super::{
     shared::CacheShared,
@@ -16,6 +18,8 @@ pub enum Answer {
     Object(Option<Arc<str>>),
     /// The chosen objects as guests see them, sorted by namespace and name.
     List(Vec<Arc<str>>),
+    /// The offset of a time zone in seconds; none: the zone is unknown.
+    Offset(Option<i32>),
     /// No answer.
     Failed(ReadFailure),
 }
@@ -92,6 +96,7 @@ impl PassReads {
             ReadKey::List(selector) => state
                 .read_list(&self.reader, selector, made)
                 .map(Answer::List),
+            ReadKey::ZoneOffset(time) => Ok(Answer::Offset(time.offset())),
         };
         answer.unwrap_or_else(Answer::Failed)
     }
@@ -102,7 +107,9 @@ impl Reads for PassReads {
         match self.ask(&ReadKey::Get(reference.clone())) {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure),
-            Answer::List(_) => Err(ReadFailure::NotSynced(reference.kind.clone())),
+            Answer::List(_) | Answer::Offset(_) => {
+                Err(ReadFailure::NotSynced(reference.kind.clone()))
+            }
         }
     }
 
@@ -110,7 +117,16 @@ impl Reads for PassReads {
         match self.ask(&ReadKey::List(selector.clone())) {
             Answer::List(objects) => Ok(objects),
             Answer::Failed(failure) => Err(failure),
-            Answer::Object(_) => Err(ReadFailure::NotSynced(selector.kind.clone())),
+            Answer::Object(_) | Answer::Offset(_) => {
+                Err(ReadFailure::NotSynced(selector.kind.clone()))
+            }
+        }
+    }
+
+    fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
+        match self.ask(&ReadKey::ZoneOffset(time.clone())) {
+            Answer::Offset(offset) => offset,
+            Answer::Object(_) | Answer::List(_) | Answer::Failed(_) => None,
         }
     }
 }

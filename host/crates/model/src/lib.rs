@@ -46,7 +46,7 @@ pub use names::{
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};
-pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads};
+pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
 pub use resource::{HashKey, Resource, Resources};
 pub use selector::{InvalidSelector, is_valid_selector, parse_selector};
 pub use token_bucket::{Rate, TokenBucket};

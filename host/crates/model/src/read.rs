@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::{Timestamp, tz::TimeZoneDatabase};
 use serde::{Deserialize, Serialize};
 
 use super::Gvk;
@@ -38,6 +39,28 @@ pub enum ReadKey {
     Get(ObjectRef),
     /// A list.
     List(ListSelector),
+    /// The offset of a time zone from UTC.
+    ZoneOffset(ZoneTime),
+}
+
+/// An instant in a time zone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneTime {
+    /// The name of the zone in the IANA time zone database.
+    pub zone: Arc<str>,
+    /// The milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+}
+
+impl ZoneTime {
+    /// Returns the seconds east of UTC; none for an unknown zone and after the year 9999.
+    ///
+    /// The data is that of the binary, so the answer depends on nothing else.
+    pub fn offset(&self) -> Option<i32> {
+        let instant = Timestamp::from_millisecond(self.unix_ms.try_into().ok()?).ok()?;
+        let zone = TimeZoneDatabase::bundled().get(&self.zone).ok()?;
+        Some(zone.to_offset(instant).seconds())
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +82,10 @@ enum ReadText {
         namespace: Option<String>,
         label_selector: Option<String>,
     },
+    ZoneOffset {
+        zone: String,
+        unix_ms: u64,
+    },
 }
 
 impl From<ReadKey> for ReadText {
@@ -74,6 +101,10 @@ impl From<ReadKey> for ReadText {
                 kind: read.kind,
                 namespace: owned(read.namespace),
                 label_selector: owned(read.label_selector),
+            },
+            ReadKey::ZoneOffset(time) => Self::ZoneOffset {
+                zone: (*time.zone).to_owned(),
+                unix_ms: time.unix_ms,
             },
         }
     }
@@ -99,6 +130,10 @@ impl From<ReadText> for ReadKey {
                 kind,
                 namespace: namespace.map(Arc::from),
                 label_selector: label_selector.map(Arc::from),
+            }),
+            ReadText::ZoneOffset { zone, unix_ms } => Self::ZoneOffset(ZoneTime {
+                zone: zone.into(),
+                unix_ms,
             }),
         }
     }
@@ -143,4 +178,40 @@ pub trait Reads: Send {
 
     /// Returns the selected objects as guests see them, sorted by namespace and name.
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure>;
+
+    /// Returns the offset of a time zone from UTC in seconds; `None` for an unknown zone.
+    fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
+        time.offset()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ZoneTime;
+
+    #[test]
+    fn zones_have_offsets_from_the_data_of_the_binary() {
+        // One second before and at the begin of summer time in 2026.
+        let (winter, summer) = (1_774_745_999_000, 1_774_746_000_000);
+        for (zone, unix_ms, expected) in [
+            ("UTC", 0, Some(0)),
+            ("Europe/Berlin", winter, Some(3600)),
+            ("Europe/Berlin", summer, Some(7200)),
+            ("europe/berlin", summer, Some(7200)),
+            ("Asia/Kathmandu", summer, Some(20_700)),
+            ("America/St_Johns", winter, Some(-9000)),
+            // Far beyond the table of transitions: its rule counts.
+            ("Europe/Berlin", 4_118_000_400_000, Some(7200)),
+            ("Europe/Nowhere", 0, None),
+            ("", 0, None),
+            ("../etc/passwd", 0, None),
+            ("UTC", u64::MAX, None),
+        ] {
+            let zone: ZoneTime = ZoneTime {
+                zone: zone.into(),
+                unix_ms,
+            };
+            assert_eq!(zone.offset(), expected, "{zone:?}");
+        }
+    }
 }

@@ -78,6 +78,7 @@ impl Inputs {
                     self.text(object);
                 }
             }
+            Answer::Offset(offset) => self.text(&format!("{offset:?}")),
             Answer::Failed(failure) => self.text(&format!("{failure:?}")),
         }
     }

@@ -99,7 +99,9 @@ pub(super) fn choose(
             Choice::NotCached(kind)
         }
         // The event of a namespace may come after those of the objects in it.
-        Answer::Object(None) | Answer::List(_) | Answer::Failed(_) => Choice::NotSeen,
+        Answer::Object(None) | Answer::List(_) | Answer::Offset(_) | Answer::Failed(_) => {
+            Choice::NotSeen
+        }
     };
     (choice, reads.into_recording())
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{
-    Gvk, ListSelector, ObjectRef, Phase, PluginName, ReadFailure, ReadKey, Reads,
+    Gvk, ListSelector, ObjectRef, Phase, PluginName, ReadFailure, ReadKey, Reads, ZoneTime,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -65,6 +65,7 @@ struct RecordedRead {
 enum ReadAnswer {
     Object(Option<Box<RawValue>>),
     List(Vec<Box<RawValue>>),
+    Offset(Option<i32>),
     NotGranted,
     NotServed,
     InvalidSelector,
@@ -77,6 +78,8 @@ pub enum Recorded<'a> {
     Object(Option<&'a str>),
     /// The chosen objects.
     List(Vec<&'a str>),
+    /// The offset of a time zone; none if it is unknown.
+    Offset(Option<i32>),
     /// No answer.
     Failed(&'a ReadFailure),
 }
@@ -226,6 +229,13 @@ impl Reads for RecordedReads {
             other => Err(other.failure(&selector.kind, selector.label_selector.as_deref())),
         }
     }
+
+    fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
+        match self.ask(ReadKey::ZoneOffset(time.clone())) {
+            ReadAnswer::Offset(offset) => offset,
+            _ => None,
+        }
+    }
 }
 
 impl ReadAnswer {
@@ -235,7 +245,7 @@ impl ReadAnswer {
             Self::InvalidSelector => ReadFailure::InvalidSelector {
                 selector: selector.unwrap_or_default().to_owned(),
             },
-            Self::NotGranted | Self::Object(_) | Self::List(_) => {
+            Self::NotGranted | Self::Object(_) | Self::List(_) | Self::Offset(_) => {
                 ReadFailure::NotGranted(kind.clone())
             }
         }
@@ -247,6 +257,7 @@ impl From<Recorded<'_>> for ReadAnswer {
         match answer {
             Recorded::Object(object) => Self::Object(object.map(raw)),
             Recorded::List(objects) => Self::List(objects.into_iter().map(raw).collect()),
+            Recorded::Offset(offset) => Self::Offset(offset),
             // A pass that waits for a kind is not recorded.
             Recorded::Failed(
                 ReadFailure::NotGranted(_)
@@ -276,7 +287,8 @@ mod tests {
         "reads": [
             {"read": {"verb": "get", "apiVersion": "v1", "kind": "Pod", "namespace": "demo", "name": "a"}, "answer": {"object": null}},
             {"read": {"verb": "list", "apiVersion": "v1", "kind": "Pod", "namespace": null, "labelSelector": "a=b"}, "answer": {"list": [{"kind": "Pod"}]}},
-            {"read": {"verb": "list", "apiVersion": "v1", "kind": "Node", "namespace": null, "labelSelector": null}, "answer": "notServed"}
+            {"read": {"verb": "list", "apiVersion": "v1", "kind": "Node", "namespace": null, "labelSelector": null}, "answer": "notServed"},
+            {"read": {"verb": "zoneOffset", "zone": "Europe/Berlin", "unixMs": 5}, "answer": {"offset": 7}}
         ],
         "answer": {"outcome": "keep"}
     }"#;
@@ -327,7 +339,17 @@ mod tests {
             reads.list(&list("Node", None)),
             Err(ReadFailure::NotServed(node))
         );
+        // As recorded, whatever the data of this host says.
+        let mut time = ZoneTime {
+            zone: "Europe/Berlin".into(),
+            unix_ms: 5,
+        };
+        assert_eq!(reads.zone_offset(&time), Some(7));
         assert_eq!(reads.unknown(), []);
+        time.unix_ms = 6;
+        assert_eq!(reads.zone_offset(&time), None);
+        assert_eq!(reads.unknown(), [ReadKey::ZoneOffset(time)]);
+        let mut reads = recording().reads();
         let pods = list("Pod", None);
         for _ in 0..2 {
             let refused = reads.list(&pods);

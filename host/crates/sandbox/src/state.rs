@@ -6,7 +6,7 @@
 
 use std::{any::Any, sync::Arc, time::Instant};
 
-use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads};
+use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads, ZoneTime};
 use parking_lot::Mutex;
 
 use crate::{
@@ -141,8 +141,14 @@ impl StoreState {
         Ok(self.random.take(len))
     }
 
-    /// Counts a read and returns its kind.
-    pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
+    pub(super) fn zone_offset(&mut self, time: &ZoneTime) -> wasmtime::Result<Option<i32>> {
+        self.count_read()?;
+        // Names that are no zone are recorded, too.
+        self.count_bytes(time.zone.len())?;
+        Ok(self.reads.zone_offset(time))
+    }
+
+    fn count_read(&mut self) -> wasmtime::Result<()> {
         self.reads_count += 1;
         if self.reads_count > self.reads_max {
             let allowed = usize::try_from(self.reads_max).unwrap_or(usize::MAX);
@@ -151,6 +157,12 @@ impl StoreState {
                 allowed,
             }));
         }
+        Ok(())
+    }
+
+    /// Counts a read and returns its kind.
+    pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
+        self.count_read()?;
         match Gvk::parse(api_version, kind) {
             Ok(kind) if !kind.kind.is_empty() => Ok(kind),
             Ok(_) => Err(self.fault(CallFault::ReadRejected {

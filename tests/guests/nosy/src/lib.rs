@@ -43,6 +43,8 @@ pub(crate) enum Behaviour {
     Secrets,
     /// States the Secret of `Secrets` with a token for its generated value.
     Rotated,
+    /// Writes offsets of time zones into a ConfigMap.
+    Zones,
     /// States a Secret that is not its own.
     TakeSecret,
 }
@@ -85,6 +87,17 @@ impl Reconciler for Plugin {
                         .generate("password", 32, ALPHANUMERIC)
                         .token("2");
                     vec![first, own]
+                }
+                Behaviour::Zones => {
+                    let at = |zone, unix_ms| format!("{:?}", host.zone_offset(zone, unix_ms));
+                    let begin = 1_774_746_000_000;
+                    let said = [
+                        at("Europe/Berlin", begin - 1),
+                        at("Europe/Berlin", begin),
+                        at("Europe/Nowhere", begin),
+                    ];
+                    let zones = config_map(request, "zones", &said.join(" "));
+                    vec![first, Child::new("zones", &zones)]
                 }
                 Behaviour::TakeSecret => {
                     let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use innkeeper_model::{
     ApplyPolicy, Child, Desired, ListSelector, ObjectRef, Outcome, RemovalPolicy, Report,
-    Resources, Retry,
+    Resources, Retry, ZoneTime,
 };
 use innkeeper_plan::{
     self as plan, Effects, WriteFailure,
@@ -77,6 +77,11 @@ fn get(name: u8) -> ReadKey {
     })
 }
 
+fn zone(unix_ms: u64) -> ReadKey {
+    let zone = "Europe/Berlin".into();
+    ReadKey::ZoneOffset(ZoneTime { zone, unix_ms })
+}
+
 fn list() -> ReadKey {
     ReadKey::List(ListSelector {
         kind: Gvk::new("", "v1", "ConfigMap"),
@@ -98,6 +103,7 @@ fn guest(
         Answer::Object(Some(text)) => text.to_string(),
         Answer::List(texts) => texts.join(","),
         Answer::Object(None) => "absent".to_owned(),
+        Answer::Offset(offset) => format!("{offset:?}"),
         Answer::Failed(failure) => failure.to_string(),
     };
     let mut found = text(ask(&get(number("follows"))));
@@ -218,6 +224,7 @@ impl Model {
                     .unwrap();
                 Answer::Object(related.get(&name).map(|value| value.as_str().into()))
             }
+            ReadKey::ZoneOffset(time) => Answer::Offset(time.offset()),
             ReadKey::List(_) => Answer::List(
                 related
                     .values()
@@ -437,6 +444,9 @@ fn inputs_that_differ_in_anything_have_different_keys() {
         reads(&[(get(2), absent.clone())]),
         reads(&[(get(1), absent.clone()), (get(2), absent)]),
         reads(&[(list(), Answer::List(Vec::new()))]),
+        reads(&[(zone(1), Answer::Offset(None))]),
+        reads(&[(zone(1), Answer::Offset(Some(0)))]),
+        reads(&[(zone(2), Answer::Offset(Some(0)))]),
         reads(&[(list(), Answer::List(vec!["ab".into(), "c".into()]))]),
         reads(&[(list(), Answer::List(vec!["a".into(), "bc".into()]))]),
     ];

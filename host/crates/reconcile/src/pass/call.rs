@@ -165,6 +165,7 @@ fn record(
         let answer = match answer {
             Answer::Object(object) => Recorded::Object(object.as_deref()),
             Answer::List(objects) => Recorded::List(objects.iter().map(|text| &**text).collect()),
+            Answer::Offset(offset) => Recorded::Offset(*offset),
             Answer::Failed(failure) => Recorded::Failed(failure),
         };
         (key, answer)

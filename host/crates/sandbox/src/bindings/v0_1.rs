@@ -32,6 +32,14 @@ pub(crate) fn link(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
         |mut store: StoreContextMut<'_, StoreState>, (): ()| Ok((store.data_mut().now(),)),
     )?;
     host.func_wrap(
+        "zone-offset",
+        |mut store: StoreContextMut<'_, StoreState>, (zone, unix_ms): (String, u64)| {
+            let zone = Arc::from(zone);
+            let time = model::ZoneTime { zone, unix_ms };
+            Ok((store.data_mut().zone_offset(&time)?,))
+        },
+    )?;
+    host.func_wrap(
         "random",
         |mut store: StoreContextMut<'_, StoreState>, (len,): (u32,)| {
             Ok((store.data_mut().random(len)?,))

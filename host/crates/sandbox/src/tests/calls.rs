@@ -364,6 +364,32 @@ fn the_clock_stands_still_and_its_use_is_noted() {
 }
 
 #[test]
+fn offsets_of_time_zones_are_answered_and_counted_as_reads() {
+    let expect = |zone: usize, ms: u64, found: u32, offset: i32| {
+        format!(
+            "(call $zone-offset {{{zone}}} (i64.const {ms}) (i32.const 16))
+             (if (i32.ne (i32.load8_u (i32.const 16)) (i32.const {found})) (then (unreachable)))
+             (if (i32.ne (i32.mul (i32.const {found}) (i32.load (i32.const 20))) (i32.const {offset}))
+               (then (unreachable)))"
+        )
+    };
+    let asking = [
+        expect(0, 1_774_745_999_999, 1, 3600),
+        expect(0, 1_774_746_000_000, 1, 7200),
+        expect(1, 0, 0, 0),
+    ];
+    let called = call(guest().doing(&asking.concat(), &["Europe/Berlin", "Europe/Nowhere"]));
+    assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
+    assert_eq!((called.reads, called.used_now), (3, false));
+    let looping = "(loop $again (call $zone-offset {0} (i64.const 0) (i32.const 16)) (br $again))";
+    let called = call(guest().doing(looping, &["UTC"]));
+    let End::Faulted(CallFault::LimitExceeded { limit, .. }) = called.end else {
+        panic!("{:?}", called.end);
+    };
+    assert_eq!(limit, CallLimit::HostCalls);
+}
+
+#[test]
 fn random_bytes_follow_from_the_seed() {
     let asking = "(call $random (i32.const 32) (i32.const 16))
         (call $log (i32.const 2) {0})

@@ -357,6 +357,8 @@ impl Guest {
             r#"(module
   (import "innkeeper:plugin/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (import "innkeeper:plugin/host@0.1.0" "now" (func $now (result i64)))
+  (import "innkeeper:plugin/host@0.1.0" "zone-offset"
+    (func $zone-offset (param i32 i32 i64 i32)))
   (import "innkeeper:plugin/host@0.1.0" "random" (func $random (param i32 i32)))
   (import "innkeeper:plugin/cluster@0.1.0" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
