@@ -107,12 +107,12 @@ fn the_members_start_after_their_record_and_claims() {
 }
 
 #[test]
-fn an_edit_is_one_patch_of_the_members() {
+fn an_edit_replaces_one_member_with_each_patch() {
     let (site, _) = article("etcd-edit");
     let mark = site.settle();
     site.merge(PARENT, &json!({ "spec": { "snapshotCount": 5000 } }));
     site.wait_ready(PARENT);
-    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"]);
+    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"; 3]);
 }
 
 #[test]
@@ -202,6 +202,41 @@ fn a_paused_cluster_resumes_with_its_data() {
     );
     let record = site.get(RECORD);
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+}
+
+// With `whenDeleted: Delete`, the StatefulSet controller makes itself the controller of the claims.
+#[test]
+fn claims_that_the_stateful_set_takes_over_stay_children_until_it_deletes_them() {
+    let site = Site::new("etcd-taken");
+    let parent = json!({
+        "apiVersion": PARENT.0, "kind": PARENT.1,
+        "metadata": { "name": PARENT.2, "namespace": site.namespace },
+        "spec": { "size": 3, "storage": { "whenDeleted": "Delete" } },
+    });
+    site.plane.user().apply(&parent).unwrap();
+    formed(&site);
+    for target in CLAIMS {
+        site.wait("the StatefulSet takes the claim over", target, |claim| {
+            let owner = &claim["metadata"]["ownerReferences"][0];
+            owner["kind"] == "StatefulSet" && owner["controller"] == true
+        });
+    }
+    let label =
+        |value: Value| json!({ "metadata": { "labels": { "etcd.ydzs.io/cluster-uid": value } } });
+    site.merge(CLAIMS[0], &label(Value::Null));
+    let uid = site.get(PARENT)["metadata"]["uid"].clone();
+    let repaired = site.wait("the claim is repaired", CLAIMS[0], |claim| {
+        claim["metadata"]["labels"]["etcd.ydzs.io/cluster-uid"] == uid
+    });
+    assert_eq!(
+        repaired["metadata"]["ownerReferences"][0]["kind"],
+        "StatefulSet"
+    );
+    assert_eq!(site.get(PARENT)["status"]["warnings"], json!([]));
+    site.delete(PARENT);
+    for target in CLAIMS {
+        site.wait_gone(target);
+    }
 }
 
 // A successor of the same name does not touch the data of its predecessor unless its spec says

@@ -81,6 +81,16 @@ use serde::{Deserialize, Serialize};
     )
     .message("auto-compaction-retention is given twice"),
     validation = Rule::new(
+        "!has(self.autoCompactionRetention) || !has(self.autoCompactionMode) \
+         || self.autoCompactionMode != 'revision' || self.autoCompactionRetention.matches('^[1-9][0-9]{0,17}$')"
+    )
+    .message("autoCompactionRetention must be a whole number of revisions with autoCompactionMode revision"),
+    validation = Rule::new(
+        "!has(self.quotaBackendBytes) \
+         || quantity(string(self.quotaBackendBytes)).compareTo(quantity(string(self.storage.size))) <= 0"
+    )
+    .message("quotaBackendBytes must not be larger than storage.size: the disk would be full before etcd rejects writes"),
+    validation = Rule::new(
         "!has(self.options) || !('snapshot-count' in self.options) || !has(self.snapshotCount)"
     )
     .message("snapshot-count is given twice")
@@ -137,7 +147,8 @@ pub(crate) struct EtcdClusterSpec {
         ))
     )]
     pub(crate) options: BTreeMap<String, String>,
-    /// Size of the database in bytes at which etcd rejects writes. Default: 95 % of storage.size.
+    /// Size of the database in bytes at which etcd rejects writes. Default: 95 % of the smallest volume,
+    /// at most that of storage.size and 8 GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) quota_backend_bytes: Option<i64>,
@@ -146,7 +157,7 @@ pub(crate) struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auto_compaction_mode: Option<CompactionMode>,
     /// Revisions that automatic compaction keeps: a duration such as 1h in mode periodic, a number of
-    /// revisions in mode revision. Default: 5m.
+    /// revisions in mode revision. Default: 5m in mode periodic, 1000 in mode revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub(crate) auto_compaction_retention: Option<String>,
@@ -221,8 +232,8 @@ pub(crate) struct Storage {
     /// grow if their StorageClass allows it.
     #[serde(default = "default_storage_size")]
     pub(crate) size: Quantity,
-    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory; the last two lose the data of
-    /// a member with its Pod. Immutable.
+    /// Medium: Persistent (a claim). EmptyDir (the node's disk) and Memory are refused: they lose the data of
+    /// a member with its Pod, and such a member cannot be replaced yet. Immutable.
     #[serde(default)]
     pub(crate) medium: Medium,
     /// StorageClass of the claims. Default: the cluster's default. Immutable.
@@ -321,7 +332,17 @@ pub(crate) enum ExistingClaims {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.minAvailable) || !has(self.maxUnavailable)")
-        .message("minAvailable and maxUnavailable exclude each other")
+        .message("minAvailable and maxUnavailable exclude each other"),
+    validation = Rule::new(
+        // A number is equal to its own text as a number, a string never is.
+        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^-?[0-9]{1,9}$') \
+         ? self.minAvailable == int(string(self.minAvailable)) \
+         : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
+         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^-?[0-9]{1,9}$') \
+         ? self.maxUnavailable == int(string(self.maxUnavailable)) \
+         : string(self.maxUnavailable).matches('^(100|[1-9]?[0-9])%$')))"
+    )
+    .message("minAvailable and maxUnavailable must be a number or a percentage")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DisruptionBudget {
@@ -373,10 +394,10 @@ pub(crate) struct EtcdClusterStatus {
     /// True once the cluster is formed; it stays true.
     #[serde(default)]
     pub(crate) cluster_formed: bool,
-    /// The members that have a Pod, by ordinal.
+    /// The members, by ordinal.
     #[serde(default)]
     pub(crate) members: Vec<Member>,
-    /// Lowest version of the members, from the tags of their images.
+    /// Version with which all members were ready last; upgrades start from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_version: Option<String>,
     /// Version in the spec, or of the image in the spec.

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 
 use crate::{
-    cluster::{CLUSTER_UID_LABEL, Cluster, quorum},
+    cluster::{CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
     members,
     observe::{Claim, Observation},
     record::Record,
@@ -40,8 +40,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
             .map(|child| child.key.clone())
             .filter(|key| key != "client")
             .collect();
-        let observed = observation.stateful_set.as_ref();
-        let members = members::stateful_set(cluster, observed, replicas);
+        let members = members::stateful_set(cluster, observation, record, replicas);
         children.push(Child::new("members", &members).after(before));
     }
     children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
@@ -108,7 +107,9 @@ fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> 
         .filter(is_managed)
         .map(|ordinal| {
             let observed = observation.claims.get(ordinal);
-            let claim = claim(cluster, observation, *ordinal, observed);
+            let mut claim = claim(cluster, observation, *ordinal, observed);
+            let labels = claim.metadata.labels.get_or_insert_default();
+            labels.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
             Child::new(format!("claim-{ordinal}"), &claim).retain()
         })
         .collect()
@@ -178,7 +179,11 @@ fn request(
 
 fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget> {
     let wanted = &cluster.spec.pod_disruption_budget;
-    let voters = record.voters.as_ref().filter(|voters| !voters.is_empty())?;
+    // After the loss of the record, the voters are unknown until all members are ready.
+    let voters = record.voters.as_ref().unwrap_or(&record.members);
+    if voters.is_empty() {
+        return None;
+    }
     if !wanted.enabled || cluster.spec.size == 0 || !record.formed {
         return None;
     }

@@ -13,6 +13,9 @@ use crate::{
 /// The label with the name of the cluster, on every child and Pod.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
+/// The label with the number of members of the cluster, on every claim: an adoption needs the claims of all of them.
+pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
+
 /// The label with the UID of the parent that made a claim.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
@@ -27,6 +30,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) image: String,
     /// The value of the parent's annotation that restarts the members when it changes.
     pub(crate) restart_trigger: Option<&'a str>,
+    /// The user lets a roll-out go on although another member is down.
+    pub(crate) allows_unsafe_rollout: bool,
 }
 
 impl<'a> Cluster<'a> {
@@ -50,6 +55,8 @@ impl<'a> Cluster<'a> {
             config,
             image,
             restart_trigger: request.annotation("etcd.ydzs.io/restart-trigger"),
+            allows_unsafe_rollout: request.annotation("etcd.ydzs.io/allow-unsafe-rollout")
+                == Some("true"),
         }
     }
 
@@ -57,6 +64,15 @@ impl<'a> Cluster<'a> {
     pub(crate) fn version(&self) -> Option<Version> {
         let stated = self.spec.version.as_deref().and_then(Version::parse);
         stated.or_else(|| Version::of_image(&self.image))
+    }
+
+    /// The field of the spec that names the version.
+    pub(crate) fn version_field(&self) -> &'static str {
+        if self.spec.version.is_some() {
+            "spec.version"
+        } else {
+            "spec.image"
+        }
     }
 
     pub(crate) fn is_persistent(&self) -> bool {

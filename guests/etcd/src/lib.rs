@@ -11,6 +11,7 @@ mod members;
 mod observe;
 mod record;
 mod report;
+mod rollout;
 mod step;
 mod validate;
 mod version;
@@ -70,7 +71,7 @@ impl Reconciler for Plugin {
         let observation = Observation::read(request, host, &cluster)?;
         if let Err(problem) = validate::spec(request, &cluster, &observation) {
             // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
-            let resting = step::rest(&cluster, &observation);
+            let resting = step::rest(&observation);
             let report = report::report(request, &cluster, &observation, &resting);
             return Err(Fault::invalid(problem).with_report(report));
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
     claim::DeclaredClaim, labels, pod, prelude::*, quantity::Amount, rollout::TemplateHash,
+    workload::Workload,
 };
 use k8s_openapi::{
     api::{
@@ -21,15 +22,21 @@ use k8s_openapi::{
             Volume, VolumeMount, WeightedPodAffinityTerm,
         },
     },
-    apimachinery::pkg::util::intstr::IntOrString,
+    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 
 use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
     children::requested,
     cluster::Cluster,
+    observe::{MemberPod, Observation},
+    record::Record,
+    rollout::{self, RollingPod},
     version::Version,
 };
+
+/// The largest quota that etcd takes without a warning.
+const QUOTA_BYTES_MAX: i128 = 8 << 30;
 
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
@@ -51,20 +58,30 @@ done
 /// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(
     cluster: &Cluster<'_>,
-    observed: Option<&StatefulSet>,
+    observation: &Observation,
+    record: &Record,
     replicas: i32,
 ) -> StatefulSet {
     let storage = &cluster.spec.storage;
+    let observed = observation.stateful_set.as_ref();
     // During a pause, the claims are all that is left of the cluster.
     let when_scaled = if replicas == 0 {
         Keeping::Retain
     } else {
         storage.when_scaled
     };
+    // Before the formation, the StatefulSet may be made again.
+    let when_deleted = if record.formed {
+        storage.when_deleted
+    } else {
+        Keeping::Retain
+    };
     let member_labels = labels::with_version(&cluster.labels("member"), &cluster.image);
-    let template = template(cluster);
+    let template = template(cluster, observation);
+    let hash = TemplateHash::of(&template);
+    let partition = partition(cluster, observation, record, &hash);
     StatefulSet {
-        metadata: TemplateHash::of(&template).mark(metadata(cluster.name, &member_labels)),
+        metadata: hash.mark(metadata(cluster.name, &member_labels)),
         spec: Some(StatefulSetSpec {
             replicas: Some(replicas),
             service_name: Some(cluster.name.to_owned()),
@@ -75,13 +92,13 @@ pub(crate) fn stateful_set(
             update_strategy: Some(StatefulSetUpdateStrategy {
                 type_: Some("RollingUpdate".to_owned()),
                 rolling_update: Some(RollingUpdateStatefulSetStrategy {
-                    partition: Some(0),
+                    partition: Some(partition.min(replicas)),
                     ..Default::default()
                 }),
             }),
             persistent_volume_claim_retention_policy: Some(
                 StatefulSetPersistentVolumeClaimRetentionPolicy {
-                    when_deleted: Some(storage.when_deleted.as_str().to_owned()),
+                    when_deleted: Some(when_deleted.as_str().to_owned()),
                     when_scaled: Some(when_scaled.as_str().to_owned()),
                 },
             ),
@@ -95,9 +112,73 @@ pub(crate) fn stateful_set(
     }
 }
 
+/// The ordinal from which on Pods may be replaced by ones of the new template.
+fn partition(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+    stated: &TemplateHash,
+) -> i32 {
+    let Some(observed) = &observation.stateful_set else {
+        return 0;
+    };
+    if cluster.allows_unsafe_rollout {
+        return 0;
+    }
+    let is_written = stated.is_on(&observed.metadata);
+    let is_stale = observation.running.as_ref().is_none_or(Workload::is_stale);
+    if is_written && is_stale {
+        // The revision of the Pods is not known yet.
+        return observed_partition(observation);
+    }
+    let rolling = |(ordinal, pod): (&i32, &MemberPod)| {
+        let pod = RollingPod {
+            is_ready: pod.is_ready,
+            is_updated: is_written && is_updated(observation, pod),
+        };
+        (*ordinal, pod)
+    };
+    rollout::partition(
+        &record.members,
+        &observation.pods.iter().map(rolling).collect(),
+    )
+}
+
+/// Returns true if a Pod has the template of the observed StatefulSet.
+pub(crate) fn is_updated(observation: &Observation, pod: &MemberPod) -> bool {
+    let status = observation
+        .stateful_set
+        .as_ref()
+        .and_then(|it| it.status.as_ref());
+    let revision = status.and_then(|it| it.update_revision.as_ref());
+    revision.is_some() && pod.revision.as_ref() == revision
+}
+
+/// The ordinal from which on the StatefulSet replaces Pods.
+pub(crate) fn observed_partition(observation: &Observation) -> i32 {
+    let spec = observation
+        .stateful_set
+        .as_ref()
+        .and_then(|it| it.spec.as_ref());
+    let update = spec.and_then(|spec| spec.update_strategy.as_ref());
+    let rolling = update.and_then(|it| it.rolling_update.as_ref());
+    rolling.and_then(|it| it.partition).unwrap_or(0)
+}
+
+/// Returns true if the claims of a StatefulSet outlive it.
+pub(crate) fn keeps_claims(observed: &StatefulSet) -> bool {
+    let policy = observed
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+    policy
+        .and_then(|policy| policy.when_deleted.as_deref())
+        .is_none_or(|when| when == Keeping::Retain.as_str())
+}
+
 /// The hash of the desired Pod template.
-pub(crate) fn template_hash(cluster: &Cluster<'_>) -> TemplateHash {
-    TemplateHash::of(&template(cluster))
+pub(crate) fn template_hash(cluster: &Cluster<'_>, observation: &Observation) -> TemplateHash {
+    TemplateHash::of(&template(cluster, observation))
 }
 
 /// The claim template. It is immutable, so the size of the observed one is repeated.
@@ -116,16 +197,16 @@ fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> Pers
     declared.object(metadata("data", &cluster.labels("data")), None)
 }
 
-fn template(cluster: &Cluster<'_>) -> PodTemplateSpec {
+fn template(cluster: &Cluster<'_>, observation: &Observation) -> PodTemplateSpec {
     let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
     let trigger = cluster.restart_trigger.map(str::to_owned);
     PodTemplateSpec {
         metadata: Some(pod::metadata(None, labels, [(RESTART_TRIGGER, trigger)])),
-        spec: Some(pod_spec(cluster)),
+        spec: Some(pod_spec(cluster, observation)),
     }
 }
 
-fn pod_spec(cluster: &Cluster<'_>) -> PodSpec {
+fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let storage = &cluster.spec.storage;
     let data = (!cluster.is_persistent()).then(|| Volume {
         name: "data".to_owned(),
@@ -144,7 +225,7 @@ fn pod_spec(cluster: &Cluster<'_>) -> PodSpec {
             ..pod::security(Some(USER))
         }),
         init_containers: Some(vec![admit(cluster)]),
-        containers: vec![etcd(cluster)],
+        containers: vec![etcd(cluster, observation)],
         volumes: Some(data.into_iter().chain([state]).collect()),
         ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
@@ -209,14 +290,14 @@ fn admit(cluster: &Cluster<'_>) -> Container {
     }
 }
 
-fn etcd(cluster: &Cluster<'_>) -> Container {
+fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
     let (startup, liveness, readiness) = probes(cluster.version());
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(vec!["etcd".to_owned()]),
-        args: Some(arguments(cluster)),
+        args: Some(arguments(cluster, observation)),
         ports: Some(vec![
             pod::container_port("peer", 2380),
             pod::container_port("client", 2379),
@@ -287,7 +368,7 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
 }
 
 /// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
-pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
+pub(crate) fn arguments(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
     let headless = cluster.name;
     let mut arguments = vec![
         "--name=$(POD_NAME)".to_owned(),
@@ -301,9 +382,14 @@ pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
         format!("--advertise-client-urls=http://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2379"),
         "--peer-auto-tls".to_owned(),
     ];
-    let user = user_flags(cluster);
+    let user = user_flags(cluster, observation);
     if !user.contains_key("auto-compaction-retention") {
-        arguments.push("--auto-compaction-retention=5m".to_owned());
+        // As a number of revisions, etcd reads 5m as 300,000,000,000, and never compacts.
+        let is_by_revision = user
+            .get("auto-compaction-mode")
+            .is_some_and(|it| it == "revision");
+        let retention = if is_by_revision { "1000" } else { "5m" };
+        arguments.push(format!("--auto-compaction-retention={retention}"));
     }
     if !user.contains_key("snapshot-count") {
         arguments.push("--snapshot-count=10000".to_owned());
@@ -317,7 +403,7 @@ pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
 }
 
 /// The flags of the user, and the quota.
-fn user_flags(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<String, String> {
     let spec = cluster.spec;
     let mode = spec.auto_compaction_mode.map(|mode| match mode {
         CompactionMode::Periodic => "periodic".to_owned(),
@@ -342,12 +428,14 @@ fn user_flags(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
-    let default_quota = Amount::of(&spec.storage.size).and_then(Amount::floor);
-    if let (None, Some(bytes)) = (flags.get("quota-backend-bytes"), default_quota) {
-        flags.insert(
-            "quota-backend-bytes".to_owned(),
-            (bytes * 95 / 100).to_string(),
-        );
+    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
+    // A class that does not expand volumes leaves them smaller than the spec. Ones that are larger change nothing, so that
+    // the members do not start again when their volumes are bound.
+    let real = observation.smallest_volume().as_ref().and_then(bytes);
+    let size = bytes(&spec.storage.size).map(|wanted| real.map_or(wanted, |real| real.min(wanted)));
+    if let (None, Some(size)) = (flags.get("quota-backend-bytes"), size) {
+        let quota = (size * 95 / 100).min(QUOTA_BYTES_MAX);
+        flags.insert("quota-backend-bytes".to_owned(), quota.to_string());
     }
     flags
 }

@@ -1,9 +1,13 @@
 //! The observed state: the record, the StatefulSet, claims and Pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use innkeeper_sdk::{
     prelude::*,
+    quantity::Amount,
     references::{Found, References},
     workload::Workload,
 };
@@ -12,11 +16,12 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 
 use crate::{
     api::EtcdClusterStatus,
     cluster::{CLUSTER_UID_LABEL, Cluster},
+    members,
     record::Record,
     version::Version,
 };
@@ -36,6 +41,8 @@ pub(crate) struct Observation {
     pub(crate) pods: BTreeMap<i32, MemberPod>,
     /// The cluster is formed according to the stored status.
     pub(crate) was_formed: bool,
+    /// The reason of the stored condition `Available`; empty if there is none.
+    pub(crate) was_available: String,
     /// The StorageClass of the claims allows them to grow.
     pub(crate) can_grow: bool,
     /// The Secrets for pulling images.
@@ -52,6 +59,8 @@ pub(crate) struct Claim {
     pub(crate) is_ours: bool,
     /// The claim is being deleted.
     pub(crate) is_leaving: bool,
+    /// The size of the volume, once it is bound.
+    pub(crate) capacity: Option<Quantity>,
     pub(crate) metadata: ObjectMeta,
 }
 
@@ -59,6 +68,8 @@ pub(crate) struct Claim {
 pub(crate) struct MemberPod {
     pub(crate) is_ready: bool,
     pub(crate) version: Option<Version>,
+    /// The revision of the StatefulSet from which the Pod was made.
+    pub(crate) revision: Option<String>,
 }
 
 impl Observation {
@@ -79,14 +90,22 @@ impl Observation {
             BTreeMap::new()
         };
         let status = request.stored_status::<EtcdClusterStatus>();
+        let was_formed = status.is_some_and(|status| status.cluster_formed);
+        let mut record = record.and_then(|record| Record::parse(cluster, &record));
+        // A record that a user has edited must not start a second cluster.
+        if let Some(record) = &mut record {
+            record.formed |= was_formed;
+        }
+        let available = request.stored_condition("Available");
         Ok(Self {
-            record: record.and_then(|record| Record::parse(cluster, &record)),
+            record,
+            was_available: available.map(|it| it.reason).unwrap_or_default(),
             stateful_set,
             is_leaving,
             can_grow: can_grow(host, cluster, &claims)?,
             claims,
             pods: pods(host, cluster)?,
-            was_formed: status.is_some_and(|status| status.cluster_formed),
+            was_formed,
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
@@ -100,6 +119,19 @@ impl Observation {
         spec.map_or(0, |spec| spec.replicas.unwrap_or(1))
     }
 
+    /// Returns true if all Pods have the desired template.
+    pub(crate) fn is_rolled_out(&self, cluster: &Cluster<'_>) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|it| it.is_rolled_out(&members::template_hash(cluster, self)))
+    }
+
+    /// Returns true if the StatefulSet has the desired template.
+    pub(crate) fn is_written(&self, cluster: &Cluster<'_>) -> bool {
+        let hash = members::template_hash(cluster, self);
+        let observed = self.stateful_set.as_ref();
+        observed.is_some_and(|observed| hash.is_on(&observed.metadata))
+    }
+
     /// The ordinals of the members that are ready.
     pub(crate) fn ready(&self) -> BTreeSet<i32> {
         self.pods
@@ -109,32 +141,29 @@ impl Observation {
             .collect()
     }
 
-    /// The lowest version of the Pods, without Pods that of the StatefulSet.
+    /// The version of the data: the last one with which all members were ready, in a record without one the lowest of the
+    /// ready Pods. None before the cluster is formed: the images of Pods that never ran say nothing.
     pub(crate) fn current_version(&self) -> Option<Version> {
-        let running: Vec<Option<Version>> = self.pods.values().map(|pod| pod.version).collect();
-        if running.is_empty() {
-            return self
-                .stateful_set
-                .as_ref()
-                .and_then(image_of)
-                .and_then(|it| Version::of_image(&it));
-        }
-        // The lowest version is unknown if one version is.
-        running
-            .into_iter()
-            .collect::<Option<Vec<_>>>()?
-            .into_iter()
-            .min()
+        let record = self.record.as_ref().filter(|record| record.formed)?;
+        let ready = self.pods.values().filter(|pod| pod.is_ready);
+        let running = || ready.map(|pod| pod.version).collect::<Option<Vec<_>>>();
+        record.version.or_else(|| running()?.into_iter().min())
     }
-}
 
-fn image_of(stateful_set: &StatefulSet) -> Option<String> {
-    let pod = stateful_set.spec.as_ref()?.template.spec.as_ref()?;
-    pod.containers
-        .iter()
-        .find(|it| it.name == "etcd")?
-        .image
-        .clone()
+    /// The size of the smallest volume of the members; none if no claim is bound.
+    pub(crate) fn smallest_volume(&self) -> Option<Quantity> {
+        let sizes = self
+            .claims
+            .values()
+            .filter_map(|claim| claim.capacity.as_ref());
+        sizes
+            .min_by(|a, b| {
+                Amount::of(a)
+                    .partial_cmp(&Amount::of(b))
+                    .unwrap_or(Ordering::Equal)
+            })
+            .cloned()
+    }
 }
 
 fn claims(
@@ -159,6 +188,9 @@ fn claims(
                 child,
                 is_ours: uid.is_some_and(|uid| uid == cluster.uid),
                 is_leaving: found.metadata.deletion_timestamp.is_some(),
+                capacity: found
+                    .status
+                    .and_then(|status| status.capacity?.remove("storage")),
                 metadata: found.metadata,
             },
         );
@@ -218,8 +250,21 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
             .into_iter()
             .find(|it| it.name == "etcd")
             .and_then(|it| it.image);
-        let version = image.as_deref().and_then(Version::of_image);
-        Some((ordinal, MemberPod { is_ready, version }))
+        let stated = cluster.spec.version.as_deref().and_then(Version::parse);
+        let is_stated = image.as_deref() == Some(&*cluster.image);
+        let tagged = image.as_deref().and_then(Version::of_image);
+        let labels = pod.metadata.labels.as_ref();
+        Some((
+            ordinal,
+            MemberPod {
+                is_ready,
+                // The version in the spec is that of the image in the spec alone.
+                version: tagged.or(stated.filter(|_| is_stated)),
+                revision: labels
+                    .and_then(|it| it.get("controller-revision-hash"))
+                    .cloned(),
+            },
+        ))
     };
     Ok(host
         .list::<Pod>(cluster.namespace, &selector)?

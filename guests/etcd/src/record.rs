@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::cluster::Cluster;
+use crate::{cluster::Cluster, version::Version};
 
 const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
 const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
 const VOTERS: &str = "etcd.ydzs.io/voters";
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
+const VERSION: &str = "etcd.ydzs.io/version";
+/// The prefix of the keys that let a member of a formed cluster start without data; the init container reads them.
+const ADMIT: &str = "ADMIT_";
 
 /// The decisions about the membership of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,10 @@ pub(crate) struct Record {
     pub(crate) voters: Option<BTreeSet<i32>>,
     /// The number of operations that have ended.
     pub(crate) sequence: u64,
+    /// The ordinals of members that may start without data although the cluster is formed: they have never been ready.
+    pub(crate) admitted: BTreeSet<i32>,
+    /// The version that all members had last when they were ready; none while it is unknown.
+    pub(crate) version: Option<Version>,
 }
 
 impl Record {
@@ -36,6 +43,8 @@ impl Record {
             token: format!("{}-{}-{}", cluster.namespace, cluster.name, cluster.uid),
             voters: None,
             sequence: 0,
+            admitted: BTreeSet::new(),
+            version: None,
         }
     }
 
@@ -58,15 +67,21 @@ impl Record {
             members: members?,
             formed: data.get(STATE).is_some_and(|state| state == "existing"),
             token: data.get(TOKEN)?.clone(),
-            voters: annotations.get(VOTERS).map(|text| {
-                text.split(',')
-                    .filter_map(|ordinal| ordinal.parse().ok())
-                    .collect()
-            }),
+            // A text that is no list of ordinals says nothing about the voters.
+            voters: annotations
+                .get(VOTERS)
+                .and_then(|text| text.split(',').map(|it| it.parse().ok()).collect()),
             sequence: annotations
                 .get(SEQUENCE)
                 .and_then(|text| text.parse().ok())
                 .unwrap_or_default(),
+            admitted: data
+                .keys()
+                .filter_map(|key| key.strip_prefix(ADMIT)?.parse().ok())
+                .collect(),
+            version: annotations
+                .get(VERSION)
+                .and_then(|text| Version::parse(text)),
         })
     }
 
@@ -86,11 +101,14 @@ impl Record {
         };
         let members: Vec<String> = self.members.iter().map(entry).collect();
         let state = if self.formed { "existing" } else { "new" };
-        BTreeMap::from([
+        let admitted = self.admitted.iter();
+        let admitted = admitted.map(|ordinal| (format!("{ADMIT}{ordinal}"), "1".to_owned()));
+        let state = [
             (MEMBERS.to_owned(), members.join(",")),
             (STATE.to_owned(), state.to_owned()),
             (TOKEN.to_owned(), self.token.clone()),
-        ])
+        ];
+        state.into_iter().chain(admitted).collect()
     }
 
     /// The annotations of the ConfigMap, which only the guest reads.
@@ -99,6 +117,9 @@ impl Record {
         if let Some(voters) = &self.voters {
             let voters: Vec<String> = voters.iter().map(ToString::to_string).collect();
             annotations.insert(VOTERS.to_owned(), voters.join(","));
+        }
+        if let Some(version) = self.version {
+            annotations.insert(VERSION.to_owned(), version.to_string());
         }
         annotations
     }

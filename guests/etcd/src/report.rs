@@ -1,5 +1,7 @@
 //! Status, conditions and events, from the observed state.
 
+use std::collections::BTreeSet;
+
 use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
 
 use crate::{
@@ -7,8 +9,9 @@ use crate::{
     children::requested,
     cluster::{Cluster, quorum},
     members,
-    observe::{Claim, MemberPod, Observation},
+    observe::{Claim, Observation},
     step::{Stage, Step},
+    version::Version,
 };
 
 /// The report on the parent.
@@ -38,6 +41,10 @@ struct View<'a> {
     members: usize,
     /// The number of them whose Pods are ready.
     ready: usize,
+    /// All Pods have the desired template.
+    is_rolled_out: bool,
+    /// The StatefulSet has the desired template.
+    is_written: bool,
 }
 
 impl<'a> View<'a> {
@@ -48,9 +55,17 @@ impl<'a> View<'a> {
             cluster,
             observation,
             step,
-            members: members.map_or(0, std::collections::BTreeSet::len),
+            members: members.map_or(0, BTreeSet::len),
             ready: members.map_or(0, |members| members.intersection(&ready).count()),
+            is_rolled_out: observation.is_rolled_out(cluster),
+            is_written: observation.is_written(cluster),
         }
+    }
+
+    fn current_version(&self) -> Option<Version> {
+        let record = self.step.record.as_ref();
+        let recorded = record.and_then(|record| record.version);
+        recorded.or_else(|| self.observation.current_version())
     }
 
     fn is_formed(&self) -> bool {
@@ -60,20 +75,25 @@ impl<'a> View<'a> {
             .is_some_and(|record| record.formed)
     }
 
-    /// Returns true if all Pods have the desired template.
-    fn is_rolled_out(&self) -> bool {
-        let running = self.observation.running.as_ref();
-        running.is_some_and(|it| it.is_rolled_out(&members::template_hash(self.cluster)))
-    }
-
     fn status(&self, request: &Request) -> EtcdClusterStatus {
-        let member = |(ordinal, pod): (&i32, &MemberPod)| Member {
-            name: self.cluster.member(*ordinal),
-            ordinal: *ordinal,
-            ready: pod.is_ready,
-            version: pod.version.map(|version| version.to_string()),
+        let pods = &self.observation.pods;
+        // A member without a Pod is one as well.
+        let member = |ordinal: i32| Member {
+            name: self.cluster.member(ordinal),
+            ordinal,
+            ready: pods.get(&ordinal).is_some_and(|pod| pod.is_ready),
+            version: pods
+                .get(&ordinal)
+                .and_then(|pod| pod.version)
+                .map(|it| it.to_string()),
         };
         let members = self.step.record.as_ref().map(|record| &record.members);
+        let listed: BTreeSet<i32> = members
+            .into_iter()
+            .flatten()
+            .chain(pods.keys())
+            .copied()
+            .collect();
         let endpoints = Endpoints {
             client: format!(
                 "http://{}.{}.svc:2379",
@@ -93,8 +113,8 @@ impl<'a> View<'a> {
             ready_replicas: i32::try_from(self.ready).unwrap_or(i32::MAX),
             selector: labels::selector_text(&self.cluster.selector()),
             cluster_formed: self.is_formed() || self.observation.was_formed,
-            members: self.observation.pods.iter().map(member).collect(),
-            current_version: self.observation.current_version().map(|it| it.to_string()),
+            members: listed.into_iter().map(member).collect(),
+            current_version: self.current_version().map(|it| it.to_string()),
             target_version: self.cluster.version().map(|it| it.to_string()),
             endpoints: Some(endpoints),
             warnings: self.warnings(),
@@ -161,7 +181,7 @@ impl<'a> View<'a> {
             && size > 0
             && self.ready == self.members
             && self.members == size
-            && self.is_rolled_out();
+            && self.is_rolled_out;
         let ready = if is_ready {
             Condition::new("Ready", true, "Ready", available.message.clone())
         } else {
@@ -173,6 +193,29 @@ impl<'a> View<'a> {
             Condition::new("Ready", false, cause.reason.clone(), cause.message.clone())
         };
         vec![available, progressing, degraded, ready]
+    }
+
+    /// Returns true if the roll-out waits for a member that it does not replace itself.
+    fn is_held(&self) -> bool {
+        self.ready < self.members && !self.is_replacing()
+    }
+
+    /// Returns true if the only member that is not ready is one that the roll-out has just replaced.
+    fn is_replacing(&self) -> bool {
+        let Some(record) = self.step.record.as_ref() else {
+            return false;
+        };
+        if self.is_rolled_out || !self.is_written {
+            return false;
+        }
+        let ready = self.observation.ready();
+        let mut down = record.members.difference(&ready);
+        let (one, more) = (down.next(), down.next());
+        let is_replaced = |ordinal: &i32| match self.observation.pods.get(ordinal) {
+            Some(pod) => members::is_updated(self.observation, pod),
+            None => *ordinal >= members::observed_partition(self.observation),
+        };
+        one.is_some_and(is_replaced) && more.is_none()
     }
 
     fn counts(&self) -> String {
@@ -205,6 +248,8 @@ impl<'a> View<'a> {
                     claims.join(", ")
                 ),
             ),
+            Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::BootstrapFailed => (false, "BootstrapFailed", self.counts()),
             _ if !self.is_formed() => (false, "Bootstrapping", self.counts()),
             _ if self.ready == self.members => (true, "QuorumHealthy", self.counts()),
@@ -228,6 +273,8 @@ impl<'a> View<'a> {
                 "StaleClaims",
                 "waiting for the deletion of claims of an earlier cluster".into(),
             ),
+            Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::BootstrapFailed => (
                 false,
                 "DeadlineExceeded",
@@ -251,19 +298,27 @@ impl<'a> View<'a> {
                      the cluster keeps its {members} members; set size to {members}"
                 ),
             ),
+            Stage::Formed if !self.is_rolled_out && self.is_held() => (
+                false,
+                "RolloutHeld",
+                format!(
+                    "no member is replaced while another one is down: {}; annotate the EtcdCluster with \
+                     etcd.ydzs.io/allow-unsafe-rollout: \"true\" to go on",
+                    self.counts()
+                ),
+            ),
+            Stage::Formed if !self.is_rolled_out => (
+                true,
+                "RollingUpdate",
+                format!("members are replaced one by one: {}", self.counts()),
+            ),
             Stage::Formed if self.ready < members => (
                 false,
                 "WaitingForHealthyMembers",
                 format!("waiting for members: {}", self.counts()),
             ),
-            Stage::Formed if !self.is_rolled_out() => (
-                true,
-                "RollingUpdate",
-                "members are replaced one by one".into(),
-            ),
             Stage::Formed => {
                 let version = self
-                    .observation
                     .current_version()
                     .map_or_else(|| "unknown".to_owned(), |it| it.to_string());
                 (
@@ -279,15 +334,32 @@ impl<'a> View<'a> {
     fn degraded(&self) -> Condition {
         let (status, reason, message) = match &self.step.stage {
             Stage::Paused => (false, "Paused", self.paused()),
+            Stage::BootstrapFailed => (true, "BootstrapFailed", self.counts()),
             _ if !self.is_formed() || self.ready == self.members => {
                 (false, "NotDegraded", "no problem is known".to_owned())
             }
+            Stage::Formed if self.is_replacing() => (
+                false,
+                "RollingUpdate",
+                "a member is being replaced".to_owned(),
+            ),
             Stage::Resuming => (false, "NotDegraded", "members start again".to_owned()),
             _ if self.ready < quorum(self.members) => (true, "QuorumLost", self.counts()),
             _ => (true, "MembersUnhealthy", self.counts()),
         };
         Condition::new("Degraded", status, reason, message)
     }
+}
+
+/// The message for a parent of which nothing has been started.
+const NOT_STARTED: &str = "nothing is started before the spec is valid, see the condition Synced";
+
+fn missing(claims: &[String]) -> String {
+    format!(
+        "claims of the cluster to adopt are missing: {}; restore them, or delete the others and set storage.existingClaims to \
+         Refuse",
+        claims.join(", ")
+    )
 }
 
 /// The events of transitions, from a comparison with the stored conditions.

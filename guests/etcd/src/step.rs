@@ -9,7 +9,7 @@ use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::ExistingClaims,
-    cluster::{Cluster, quorum},
+    cluster::{Cluster, MEMBERS_LABEL, quorum},
     members,
     observe::{MEMBERS_MAX, Observation},
     record::Record,
@@ -35,15 +35,19 @@ pub(crate) struct Step {
 pub(crate) enum Stage {
     /// The size is 0. Next: bootstrap or resume when the size is raised.
     Paused,
+    /// The spec is invalid and nothing has been started. Next: bootstrap when the spec is valid.
+    Refused,
     /// Claims of an earlier cluster exist. Next: bootstrap when they are deleted or may be adopted.
     StaleClaims(Vec<String>),
+    /// Claims are to be adopted, but these ones of their cluster are missing. Next: bootstrap when all or none exist.
+    MissingClaims(Vec<String>),
     /// The first members start. Next: formed, or failed.
     Bootstrapping,
     /// The first members did not become ready within the deadline. Next: formed, when they do.
     BootstrapFailed,
     /// Formed and running.
     Formed,
-    /// All members start again after a pause. Next: formed.
+    /// All members start again after a pause, or with the data of an earlier cluster. Next: formed, when a quorum is ready.
     Resuming,
     /// Formed, with another number of members than the size.
     Resizing,
@@ -71,11 +75,13 @@ pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn 
 }
 
 /// The step that repeats the observed state, for a parent whose spec is invalid.
-pub(crate) fn rest(cluster: &Cluster<'_>, observation: &Observation) -> Step {
+pub(crate) fn rest(observation: &Observation) -> Step {
     let stage = match &observation.record {
-        Some(record) if record.formed && cluster.spec.size > 0 => Stage::Formed,
-        _ if cluster.spec.size == 0 => Stage::Paused,
-        _ => Stage::Bootstrapping,
+        None => Stage::Refused,
+        Some(_) if observation.replicas() == 0 => Stage::Paused,
+        Some(record) if !record.formed => Stage::Bootstrapping,
+        Some(_) if is_resuming(observation) => Stage::Resuming,
+        Some(_) => Stage::Formed,
     };
     Step {
         record: observation.record.clone(),
@@ -104,7 +110,7 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let record = match cluster.spec.storage.existing_claims {
         _ if stale.is_empty() => Record::founding(cluster, (0..size).collect()),
         ExistingClaims::Refuse => return Step::of(Stage::StaleClaims(stale)),
-        ExistingClaims::Adopt => adopted(cluster, observation),
+        ExistingClaims::Adopt => return adopted(cluster, observation),
     };
     Step {
         record: Some(record),
@@ -112,15 +118,32 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
-/// The record of a cluster that adopts the data of an earlier one: its members are those of the claims from ordinal 0 up
-/// to the first gap.
-fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Record {
-    let existing = (0..MEMBERS_MAX)
-        .take_while(|ordinal| observation.claims.contains_key(ordinal))
+/// The step of a cluster that adopts the data of an earlier one, whose members are those of the claims.
+///
+/// All of them must be there: a cluster without some of its members may have lost its quorum, and would wait for ever.
+fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
+    let existing = &observation.claims;
+    let stated = existing.values().filter_map(|claim| {
+        let labels = claim.metadata.labels.as_ref()?;
+        labels.get(MEMBERS_LABEL)?.parse().ok()
+    });
+    // Claims of earlier versions of this plugin have no number: they count up to the highest one.
+    let highest = existing.keys().next_back().map_or(0, |top| top + 1);
+    let members = stated.max().unwrap_or(highest).clamp(1, MEMBERS_MAX);
+    let missing: Vec<String> = (0..members)
+        .filter(|ordinal| !existing.contains_key(ordinal))
+        .map(|ordinal| cluster.claim(ordinal))
         .collect();
-    Record {
+    if !missing.is_empty() {
+        return Step::of(Stage::MissingClaims(missing));
+    }
+    let record = Record {
         formed: true,
-        ..Record::founding(cluster, existing)
+        ..Record::founding(cluster, (0..members).collect())
+    };
+    Step {
+        record: Some(record),
+        ..Step::of(Stage::Resuming)
     }
 }
 
@@ -183,8 +206,10 @@ fn form(
     let ready = observation.ready();
     // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
     // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
-    let is_outdated = !members::template_hash(cluster).is_on(&stateful_set.metadata);
-    if observation.is_leaving || (is_outdated && ready.is_empty()) {
+    let is_outdated = !members::template_hash(cluster, observation).is_on(&stateful_set.metadata);
+    // The cluster may have formed while the host was away: its claims must outlive the StatefulSet.
+    let keeps_claims = members::keeps_claims(stateful_set);
+    if observation.is_leaving || (is_outdated && ready.is_empty() && keeps_claims) {
         return Step {
             replicas: None,
             ..step
@@ -192,7 +217,7 @@ fn form(
     }
     let ready_founders = record.members.intersection(&ready).count();
     if ready_founders == record.members.len() {
-        return formed(step, record);
+        return formed(cluster, observation, step, record);
     }
     let deadline = i64::from(cluster.spec.progress_deadline_seconds) * 1000;
     let begin = stateful_set
@@ -207,7 +232,9 @@ fn form(
             requeue: Some(Duration::from_millis(left)),
             ..step
         },
-        _ if ready_founders >= quorum(record.members.len()) => formed(step, record),
+        _ if ready_founders >= quorum(record.members.len()) => {
+            formed(cluster, observation, step, record)
+        }
         _ => Step {
             stage: Stage::BootstrapFailed,
             ..step
@@ -215,32 +242,56 @@ fn form(
     }
 }
 
-fn formed(step: Step, record: &Record) -> Step {
-    let voters = Some(record.members.clone());
+/// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and may
+/// still start without data.
+fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: &Record) -> Step {
     let record = Record {
         formed: true,
-        voters,
+        voters: Some(record.members.clone()),
+        admitted: record.members.clone(),
         ..record.clone()
     };
     Step {
-        record: Some(record),
+        record: Some(confirmed(cluster, observation, record)),
         stage: Stage::Formed,
         ..step
     }
 }
 
+/// The record of a formed cluster with the facts that its ready members confirm.
+fn confirmed(cluster: &Cluster<'_>, observation: &Observation, mut record: Record) -> Record {
+    let ready = observation.ready();
+    record.admitted = &record.admitted - &ready;
+    if !record.members.is_subset(&ready) {
+        return record;
+    }
+    // The voters of an adopted cluster are unknown until all members of the record are ready at once.
+    if record.voters.is_none() {
+        record.voters = Some(record.members.clone());
+    }
+    if let Some(version) = cluster.version()
+        && observation.is_rolled_out(cluster)
+    {
+        record.version = Some(version);
+    }
+    record
+}
+
+/// Returns true if the last pass was one of a pause, or of a start after it that has no quorum yet.
+fn is_resuming(observation: &Observation) -> bool {
+    ["Paused", "Resuming"].contains(&&*observation.was_available)
+}
+
 /// The step of a formed cluster.
 fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Step {
     let size = cluster.spec.size;
-    let mut record = record.clone();
-    // The voters of an adopted cluster are unknown until all members of the record are ready at once.
-    if record.voters.is_none() && record.members.is_subset(&observation.ready()) {
-        record.voters = Some(record.members.clone());
-    }
+    let record = confirmed(cluster, observation, record.clone());
+    let ready = observation.ready();
+    let has_quorum = record.members.intersection(&ready).count() >= quorum(record.members.len());
     let members = i32::try_from(record.members.len()).unwrap_or(i32::MAX);
     let (replicas, stage) = if size == 0 {
         (0, Stage::Paused)
-    } else if observation.replicas() == 0 {
+    } else if !has_quorum && (observation.replicas() == 0 || is_resuming(observation)) {
         (record.replicas(), Stage::Resuming)
     } else if size == members {
         (record.replicas(), Stage::Formed)

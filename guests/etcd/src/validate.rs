@@ -6,7 +6,12 @@ use innkeeper_sdk::{
     tenants::{check_image, check_pull_secrets, check_reference},
 };
 
-use crate::{api::ExistingClaims, cluster::Cluster, observe::Observation, version::check_upgrade};
+use crate::{
+    api::ExistingClaims,
+    cluster::Cluster,
+    observe::Observation,
+    version::{Version, check_upgrade},
+};
 
 /// Checks the spec. The error names the field, the problem and the remedy.
 pub(crate) fn spec(
@@ -29,9 +34,49 @@ pub(crate) fn spec(
     if let Some(resources) = &cluster.spec.resources {
         check_resources("spec.resources", resources)?;
     }
-    match (observation.current_version(), cluster.version()) {
-        (Some(current), Some(target)) => check_upgrade(current, target),
-        _ => Ok(()),
+    medium(cluster)?;
+    version(cluster, observation)
+}
+
+/// A member that lost its data may not come back under its old identity, and a new one cannot join yet: the first deletion
+/// of a Pod would cost a member for good, and a roll-out would stop at its first member.
+fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
+    if cluster.is_persistent() {
+        return Ok(());
+    }
+    Err(format!(
+        "spec.storage.medium: {:?} loses the data of a member with its Pod, and such a member cannot be replaced yet: \
+         set it to Persistent",
+        cluster.spec.storage.medium
+    ))
+}
+
+/// Checks the version against the tag of the image, the running version and the flags.
+fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
+    let stated = cluster.spec.version.as_deref().and_then(Version::parse);
+    let tagged = cluster.spec.image.as_deref().and_then(Version::of_image);
+    if let (Some(stated), Some(tagged)) = (stated, tagged)
+        && stated != tagged
+    {
+        return Err(format!(
+            "spec.version: {stated} is not the version in the tag of spec.image, {tagged}: leave version out, or correct one \
+             of them"
+        ));
+    }
+    let Some(target) = cluster.version() else {
+        return Ok(());
+    };
+    let mut flags = cluster.spec.options.keys();
+    if target >= Version::new(3, 7, 0)
+        && let Some(flag) = flags.find(|flag| flag.starts_with("experimental-"))
+    {
+        return Err(format!(
+            "spec.options: {flag} was removed in etcd 3.7: use the flag without experimental-, or leave it out"
+        ));
+    }
+    match observation.current_version() {
+        Some(current) => check_upgrade(cluster.version_field(), current, target),
+        None => Ok(()),
     }
 }
 

@@ -61,19 +61,36 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Checks that one version may replace another. etcd supports an upgrade by one minor version, and no downgrade.
-pub(crate) fn check_upgrade(current: Version, target: Version) -> Result<(), String> {
+/// The versions from which upstream supports an upgrade to the next minor version, by the minor version of 3.
+///
+/// Members that were removed from a cluster of 3.5 before 3.5.26 come back in 3.6 and stop it.
+const UPGRADE_FROM: [Version; 2] = [Version::new(3, 5, 26), Version::new(3, 6, 11)];
+
+/// Checks that one version may replace another: etcd supports an upgrade by one minor version, and no downgrade.
+///
+/// `field` is the field that names the target.
+pub(crate) fn check_upgrade(field: &str, current: Version, target: Version) -> Result<(), String> {
     let is_same_line = current.major == target.major && current.minor == target.minor;
     let is_next_minor = current.major == target.major && target.minor == current.minor + 1;
     if target < current {
         return Err(format!(
-            "spec.image: downgrade from {current} to {target} is not allowed"
+            "{field}: downgrade from {current} to {target} is not allowed"
         ));
     }
-    if is_same_line || is_next_minor {
+    if is_next_minor {
+        let mut least = UPGRADE_FROM.iter();
+        let least = least.find(|it| (it.major, it.minor) == (current.major, current.minor));
+        return match least {
+            Some(least) if current < *least => Err(format!(
+                "{field}: upgrade from {current} to {target} is not allowed, go to {least} or later first"
+            )),
+            _ => Ok(()),
+        };
+    }
+    if is_same_line {
         return Ok(());
     }
     Err(format!(
-        "spec.image: upgrade from {current} to {target} is not allowed, go one minor version at a time"
+        "{field}: upgrade from {current} to {target} is not allowed, go one minor version at a time"
     ))
 }
