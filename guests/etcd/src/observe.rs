@@ -9,6 +9,7 @@ use innkeeper_sdk::{
     prelude::*,
     quantity::Amount,
     references::{Found, References},
+    rollout::TemplateHash,
     workload::Workload,
 };
 use k8s_openapi::api::{
@@ -21,7 +22,6 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 use crate::{
     api::EtcdClusterStatus,
     cluster::{CLUSTER_UID_LABEL, Cluster},
-    members,
     record::Record,
     version::Version,
 };
@@ -119,17 +119,16 @@ impl Observation {
         spec.map_or(0, |spec| spec.replicas.unwrap_or(1))
     }
 
-    /// Returns true if all Pods have the desired template.
-    pub(crate) fn is_rolled_out(&self, cluster: &Cluster<'_>) -> bool {
+    /// Returns true if all Pods have this template.
+    pub(crate) fn is_rolled_out(&self, stated: &TemplateHash) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|it| it.is_rolled_out(&members::template_hash(cluster, self)))
+        running.is_some_and(|it| it.is_rolled_out(stated))
     }
 
-    /// Returns true if the StatefulSet has the desired template.
-    pub(crate) fn is_written(&self, cluster: &Cluster<'_>) -> bool {
-        let hash = members::template_hash(cluster, self);
+    /// Returns true if the StatefulSet has this template.
+    pub(crate) fn is_written(&self, stated: &TemplateHash) -> bool {
         let observed = self.stateful_set.as_ref();
-        observed.is_some_and(|observed| hash.is_on(&observed.metadata))
+        observed.is_some_and(|observed| stated.is_on(&observed.metadata))
     }
 
     /// The ordinals of the members that are ready.

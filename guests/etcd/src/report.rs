@@ -50,6 +50,7 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn new(cluster: &'a Cluster<'a>, observation: &'a Observation, step: &'a Step) -> Self {
         let ready = observation.ready();
+        let stated = members::template_hash(cluster, observation);
         let members = step.record.as_ref().map(|record| &record.members);
         Self {
             cluster,
@@ -57,8 +58,8 @@ impl<'a> View<'a> {
             step,
             members: members.map_or(0, BTreeSet::len),
             ready: members.map_or(0, |members| members.intersection(&ready).count()),
-            is_rolled_out: observation.is_rolled_out(cluster),
-            is_written: observation.is_written(cluster),
+            is_rolled_out: observation.is_rolled_out(&stated),
+            is_written: observation.is_written(&stated),
         }
     }
 

@@ -77,8 +77,11 @@ pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn 
 /// The step that repeats the observed state, for a parent whose spec is invalid.
 pub(crate) fn rest(observation: &Observation) -> Step {
     let stage = match &observation.record {
-        None => Stage::Refused,
-        Some(_) if observation.replicas() == 0 => Stage::Paused,
+        None if observation.stateful_set.is_none() => Stage::Refused,
+        Some(_) if observation.stateful_set.is_some() && observation.replicas() == 0 => {
+            Stage::Paused
+        }
+        None => Stage::Bootstrapping,
         Some(record) if !record.formed => Stage::Bootstrapping,
         Some(_) if is_resuming(observation) => Stage::Resuming,
         Some(_) => Stage::Formed,
@@ -270,7 +273,7 @@ fn confirmed(cluster: &Cluster<'_>, observation: &Observation, mut record: Recor
         record.voters = Some(record.members.clone());
     }
     if let Some(version) = cluster.version()
-        && observation.is_rolled_out(cluster)
+        && observation.is_rolled_out(&members::template_hash(cluster, observation))
     {
         record.version = Some(version);
     }

@@ -1,5 +1,11 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
+mod bad_input;
+mod properties;
+
+use std::sync::LazyLock;
+
+use innkeeper_schema::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},
@@ -27,8 +33,22 @@ fn article() -> EtcdCluster {
     parent(json!({ "size": 3, "image": IMAGE }))
 }
 
+fn manifest() -> &'static Manifest {
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    &MANIFEST
+}
+
+/// The definition, as the API server applies it.
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let crd = manifest().crds[0].as_object().unwrap();
+        Schema::new(crd, "v1alpha1").unwrap()
+    });
+    &SCHEMA
+}
+
 fn host() -> FakeHost {
-    FakeHost::granting(&Plugin::describe())
+    FakeHost::granting(manifest())
 }
 
 fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
@@ -558,11 +578,11 @@ fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
 
 #[test]
 fn names_of_flags_are_plain() {
-    let schema = &Plugin::describe().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let with = |name: &str| parent(json!({ "size": 1, "options": { name: "1" } }));
     let broken = |name: &str| {
-        let verdict = kube_cel::Validator::new().validate(schema, &json!(with(name)), None);
-        verdict.is_err()
+        schema()
+            .admit(json!(with(name)).as_object().unwrap().clone())
+            .is_err()
     };
     let refused = |name: &str| {
         let answer = Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host());

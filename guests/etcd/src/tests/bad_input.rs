@@ -1,0 +1,239 @@
+//! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
+
+use expect_test::{Expect, expect};
+use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
+use serde_json::{Value, json};
+
+use super::{host, schema};
+use crate::Plugin;
+
+/// The verdict on a parent with this name and spec, in one line.
+fn verdict(name: &str, spec: &Value) -> String {
+    let object = json!({
+        "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
+        "metadata": { "name": name, "namespace": "default" }, "spec": spec,
+    });
+    let admitted = match schema().admit(object.as_object().unwrap().clone()) {
+        Ok(admitted) => admitted,
+        Err(rejection) => {
+            let causes = rejection.causes().iter().map(ToString::to_string);
+            // The note about skipped rules says nothing about the object.
+            let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
+            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
+        }
+    };
+    let request = TestRequest::new(&admitted.object).build();
+    let verdict = match Plugin::reconcile(&request, &host()) {
+        Ok(_) => "accepted".to_owned(),
+        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
+    };
+    match &admitted.unknown_fields[..] {
+        [] => verdict,
+        fields => format!("{verdict} without {}", fields.join(", ")),
+    }
+}
+
+/// Compares one line for each spec.
+#[track_caller]
+fn check(specs: &[Value], expected: &Expect) {
+    let lines = specs
+        .iter()
+        .map(|spec| format!("{spec}: {}\n", verdict("demo", spec)));
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn names_leave_room_for_those_of_children() {
+    let (longest, too_long) = ("a".repeat(44), "a".repeat(45));
+    let names = [&*longest, "a-1", &*too_long, "1a", "a.b", "a-"];
+    let lines = names.map(|name| format!("{name}: {}\n", verdict(name, &json!({}))));
+    expect![[r#"
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: accepted
+        a-1: accepted
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: rejected, the object: metadata.name must be a DNS label of at most 44 characters that starts with a letter
+        1a: rejected, the object: metadata.name must be a DNS label of at most 44 characters that starts with a letter
+        a.b: rejected, the object: metadata.name must be a DNS label of at most 44 characters that starts with a letter
+        a-: rejected, metadata.name: "a-" is not a valid DNS subdomain (RFC 1123); the object: metadata.name must be a DNS label of at most 44 characters that starts with a letter
+    "#]].assert_eq(&lines.concat());
+}
+
+#[test]
+fn sizes_and_numbers_have_ranges() {
+    check(
+        &[
+            json!({ "size": 0 }),
+            json!({ "size": 9 }),
+            json!({ "size": -1 }),
+            json!({ "size": 10 }),
+            json!({ "size": "3" }),
+            json!({ "replicas": 3 }),
+            json!({ "snapshotCount": 0 }),
+            json!({ "quotaBackendBytes": -1 }),
+            json!({ "progressDeadlineSeconds": 0 }),
+        ],
+        &expect![[r#"
+            {"size":0}: accepted
+            {"size":9}: accepted
+            {"size":-1}: rejected, spec.size: -1 is less than the minimum of 0
+            {"size":10}: rejected, spec.size: 10 is greater than the maximum of 9
+            {"size":"3"}: rejected, spec.size: "3" is not of type "integer"
+            {"replicas":3}: accepted without spec.replicas
+            {"snapshotCount":0}: rejected, spec.snapshotCount: 0 is less than the minimum of 1
+            {"quotaBackendBytes":-1}: rejected, spec.quotaBackendBytes: -1 is less than the minimum of 0
+            {"progressDeadlineSeconds":0}: rejected, spec.progressDeadlineSeconds: 0 is less than the minimum of 1
+        "#]],
+    );
+}
+
+#[test]
+fn versions_and_images_fit_together() {
+    check(
+        &[
+            json!({ "version": "v3.6.14" }),
+            json!({ "version": "3.6" }),
+            json!({ "image": "" }),
+            json!({ "image": "a b" }),
+            json!({ "image": "etcd:v3.6.14", "version": "3.6.14" }),
+            json!({ "image": "etcd:v3.6.14", "version": "3.6.13" }),
+            json!({ "image": "etcd@sha256:0", "version": "3.6.13" }),
+            json!({ "image": "etcd@sha256:0" }),
+            json!({ "version": "3.7.0", "options": { "experimental-x": "1" } }),
+            json!({ "version": "3.6.14", "options": { "experimental-x": "1" } }),
+        ],
+        &expect![[r#"
+            {"version":"v3.6.14"}: accepted
+            {"version":"3.6"}: rejected, spec.version: "3.6" does not match "^v?\d+\.\d+\.\d+$"
+            {"image":""}: rejected, spec.image: "" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"; spec.image: "" is shorter than 1 character
+            {"image":"a b"}: rejected, spec.image: "a b" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"
+            {"image":"etcd:v3.6.14","version":"3.6.14"}: accepted
+            {"image":"etcd:v3.6.14","version":"3.6.13"}: Invalid, spec.version: 3.6.13 is not the version in the tag of spec.image, 3.6.14: leave version out, or correct one of them
+            {"image":"etcd@sha256:0","version":"3.6.13"}: accepted
+            {"image":"etcd@sha256:0"}: accepted
+            {"options":{"experimental-x":"1"},"version":"3.7.0"}: Invalid, spec.options: experimental-x was removed in etcd 3.7: use the flag without experimental-, or leave it out
+            {"options":{"experimental-x":"1"},"version":"3.6.14"}: accepted
+        "#]],
+    );
+}
+
+#[test]
+fn storage_has_a_size_and_outlives_its_pod() {
+    let storage = |field: &str, value: Value| json!({ "storage": { field: value } });
+    check(
+        &[
+            storage("size", json!("2Gi")),
+            storage("size", json!(0)),
+            storage("size", json!("many")),
+            storage("medium", json!("Disk")),
+            storage("medium", json!("EmptyDir")),
+            storage("medium", json!("Memory")),
+            storage("accessModes", json!([])),
+            storage("existingClaims", json!("adopt")),
+            storage("whenDeleted", json!("Keep")),
+            json!({ "size": 0, "storage": { "medium": "Memory" } }),
+            json!({ "quotaBackendBytes": 1_073_741_824 }),
+            json!({ "quotaBackendBytes": 1_073_741_825 }),
+        ],
+        &expect![[r#"
+            {"storage":{"size":"2Gi"}}: accepted
+            {"storage":{"size":0}}: rejected, spec.storage: storage.size must be greater than 0
+            {"storage":{"size":"many"}}: rejected, spec.storage: failed to evaluate the rule "storage.size must be greater than 0": Error executing function 'quantity': no numeric value in 'many'
+            {"storage":{"medium":"Disk"}}: rejected, spec.storage.medium: "Disk" is not one of "Persistent", "EmptyDir" or "Memory"
+            {"storage":{"medium":"EmptyDir"}}: Invalid, spec.storage.medium: EmptyDir loses the data of a member with its Pod, and such a member cannot be replaced yet: set it to Persistent
+            {"storage":{"medium":"Memory"}}: Invalid, spec.storage.medium: Memory loses the data of a member with its Pod, and such a member cannot be replaced yet: set it to Persistent
+            {"storage":{"accessModes":[]}}: rejected, spec.storage.accessModes: [] has less than 1 item
+            {"storage":{"existingClaims":"adopt"}}: rejected, spec.storage.existingClaims: "adopt" is not one of "Refuse" or "Adopt"
+            {"storage":{"whenDeleted":"Keep"}}: rejected, spec.storage.whenDeleted: "Keep" is not one of "Retain" or "Delete"
+            {"size":0,"storage":{"medium":"Memory"}}: rejected, spec: size 0 needs persistent storage: an emptyDir loses its data when the Pod stops
+            {"quotaBackendBytes":1073741824}: accepted
+            {"quotaBackendBytes":1073741825}: rejected, spec: quotaBackendBytes must not be larger than storage.size: the disk would be full before etcd rejects writes
+        "#]],
+    );
+}
+
+#[test]
+fn a_retention_fits_its_mode() {
+    check(
+        &[
+            json!({ "autoCompactionRetention": "1h" }),
+            json!({ "autoCompactionMode": "periodic", "autoCompactionRetention": "1h" }),
+            json!({ "autoCompactionMode": "revision", "autoCompactionRetention": "1000" }),
+            json!({ "autoCompactionMode": "revision", "autoCompactionRetention": "5m" }),
+            json!({ "autoCompactionMode": "revision", "autoCompactionRetention": "0" }),
+            json!({ "autoCompactionMode": "Revision" }),
+        ],
+        &expect![[r#"
+            {"autoCompactionRetention":"1h"}: accepted
+            {"autoCompactionMode":"periodic","autoCompactionRetention":"1h"}: accepted
+            {"autoCompactionMode":"revision","autoCompactionRetention":"1000"}: accepted
+            {"autoCompactionMode":"revision","autoCompactionRetention":"5m"}: rejected, spec: autoCompactionRetention must be a whole number of revisions with autoCompactionMode revision
+            {"autoCompactionMode":"revision","autoCompactionRetention":"0"}: rejected, spec: autoCompactionRetention must be a whole number of revisions with autoCompactionMode revision
+            {"autoCompactionMode":"Revision"}: rejected, spec.autoCompactionMode: "Revision" is not one of "periodic" or "revision"
+        "#]],
+    );
+}
+
+#[test]
+fn flags_of_the_plugin_and_given_twice_are_refused() {
+    check(
+        &[
+            json!({ "options": { "heartbeat-interval": "100" } }),
+            json!({ "options": { "--pre-vote": "" } }),
+            json!({ "options": { "A": "" } }),
+            json!({ "options": { "data-dir": "/x" } }),
+            json!({ "options": { "initial-cluster": "a" } }),
+            json!({ "options": { "quota-backend-bytes": "1" }, "quotaBackendBytes": 1 }),
+            json!({ "options": { "snapshot-count": "1" }, "snapshotCount": 1 }),
+        ],
+        &expect![[r#"
+            {"options":{"heartbeat-interval":"100"}}: accepted
+            {"options":{"--pre-vote":""}}: rejected, spec.options: options: give flag names without dashes at either end
+            {"options":{"A":""}}: rejected, spec.options: options: flag names have lower-case letters, digits and dashes only
+            {"options":{"data-dir":"/x"}}: rejected, spec.options: options: data-dir is set by the guest
+            {"options":{"initial-cluster":"a"}}: rejected, spec.options: options: initial-cluster is set by the guest
+            {"options":{"quota-backend-bytes":"1"},"quotaBackendBytes":1}: rejected, spec: quota-backend-bytes is given twice
+            {"options":{"snapshot-count":"1"},"snapshotCount":1}: rejected, spec: snapshot-count is given twice
+        "#]],
+    );
+}
+
+#[test]
+fn a_disruption_budget_has_one_number_or_percentage() {
+    let budget = |budget: Value| json!({ "podDisruptionBudget": budget });
+    check(
+        &[
+            budget(json!({ "minAvailable": 2 })),
+            budget(json!({ "minAvailable": "50%" })),
+            budget(json!({ "minAvailable": "half" })),
+            budget(json!({ "maxUnavailable": "1" })),
+            budget(json!({ "maxUnavailable": -1 })),
+            budget(json!({ "minAvailable": 4 })),
+            budget(json!({ "minAvailable": 1, "maxUnavailable": 1 })),
+        ],
+        &expect![[r#"
+            {"podDisruptionBudget":{"minAvailable":2}}: accepted
+            {"podDisruptionBudget":{"minAvailable":"50%"}}: accepted
+            {"podDisruptionBudget":{"minAvailable":"half"}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
+            {"podDisruptionBudget":{"maxUnavailable":"1"}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
+            {"podDisruptionBudget":{"maxUnavailable":-1}}: rejected, spec: podDisruptionBudget.maxUnavailable must be between 0 and size
+            {"podDisruptionBudget":{"minAvailable":4}}: rejected, spec: podDisruptionBudget.minAvailable must be between 0 and size
+            {"podDisruptionBudget":{"maxUnavailable":1,"minAvailable":1}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other
+        "#]],
+    );
+}
+
+#[test]
+fn resources_are_quantities() {
+    let limit = |value: Value| json!({ "resources": { "limits": { "memory": value } } });
+    check(
+        &[
+            limit(json!("512Mi")),
+            limit(json!("512Mo")),
+            limit(json!(-1)),
+        ],
+        &expect![[r#"
+            {"resources":{"limits":{"memory":"512Mi"}}}: accepted
+            {"resources":{"limits":{"memory":"512Mo"}}}: Invalid, spec.resources.limits.memory: "512Mo" is not a quantity
+            {"resources":{"limits":{"memory":-1}}}: accepted
+        "#]],
+    );
+}

@@ -1,0 +1,249 @@
+//! Properties of every parent that the definition admits.
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{Backwards, FakeHost, TestRequest, backwards, complete},
+};
+use proptest::{prelude::*, sample::select, string::string_regex};
+use serde_json::{Value, json};
+
+use super::{host, manifest, pod, schema};
+use crate::Plugin;
+
+/// Texts that are quantities, percentages, keys and names, or nearly so.
+const TEXTS: [&str; 12] = [
+    "",
+    "0",
+    "1",
+    "1.5",
+    "100m",
+    "128Mi",
+    "1e3",
+    "-1Ki",
+    "50%",
+    "100%",
+    "cpu",
+    "a/b\u{0}\u{1d11e}",
+];
+
+/// Any value of a schema's type, also one that its rules refuse.
+fn value(schema: &Value) -> BoxedStrategy<Value> {
+    let text = || prop_oneof![select(&TEXTS[..]).prop_map(str::to_owned), ".{0,8}"];
+    if let Some(values) = schema["enum"].as_array() {
+        return select(values.clone()).boxed();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return prop_oneof![
+            any::<i32>().prop_map(Value::from),
+            text().prop_map(Value::from)
+        ]
+        .boxed();
+    }
+    match schema["type"].as_str().unwrap_or_default() {
+        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+        "integer" => {
+            let bound =
+                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
+            let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
+            prop_oneof![Just(least), Just(most), least..=most]
+                .prop_map(Value::from)
+                .boxed()
+        }
+        "string" => match schema["pattern"].as_str() {
+            // The generator makes whole texts, and knows no anchors.
+            Some(pattern) => {
+                let inner = pattern.trim_start_matches('^').trim_end_matches('$');
+                string_regex(inner).unwrap().prop_map(Value::from).boxed()
+            }
+            None => text().prop_map(Value::from).boxed(),
+        },
+        "array" => prop::collection::vec(value(&schema["items"]), 0..4)
+            .prop_map(Value::from)
+            .boxed(),
+        _ if schema.get("additionalProperties").is_some() => {
+            let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
+            let members =
+                prop::collection::btree_map(key, value(&schema["additionalProperties"]), 0..3);
+            members.prop_map(|it| json!(it)).boxed()
+        }
+        _ => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let required = schema["required"].as_array().cloned().unwrap_or_default();
+            let members = properties.map(|(name, schema)| {
+                let (name, is_required) = (name.clone(), required.contains(&json!(name)));
+                (value(schema), any::<bool>()).prop_map(move |(value, is_given)| {
+                    (is_required || is_given).then(|| (name.clone(), value))
+                })
+            });
+            let members: Vec<_> = members.collect();
+            let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
+            members.prop_map(object).boxed()
+        }
+    }
+}
+
+/// A parent as the API server stores it. Each field of the spec that it would reject is left out.
+fn admitted() -> impl Strategy<Value = Value> {
+    let crd = &manifest().crds[0];
+    let spec =
+        value(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+    spec.prop_map(|mut spec| {
+        loop {
+            let object = json!({
+                "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
+                "metadata": { "name": "demo", "namespace": "default", "uid": "u1", "generation": 1 },
+                "spec": spec,
+            });
+            let rejection = match schema().admit(object.as_object().unwrap().clone()) {
+                Ok(admitted) => return Value::Object(admitted.object),
+                Err(rejection) => rejection,
+            };
+            let fields = spec.as_object_mut().unwrap();
+            for cause in rejection.causes() {
+                let field = cause.path.split(['.', '[']).nth(1).unwrap_or_default();
+                if fields.remove(field).is_none() {
+                    // A rule over several fields.
+                    for field in ["storage", "options", "quotaBackendBytes", "podDisruptionBudget"] {
+                        fields.remove(field);
+                    }
+                    fields.remove("autoCompactionRetention");
+                }
+            }
+        }
+    })
+}
+
+/// A request with the settings that let the plugin accept most parents.
+fn request(parent: &Value) -> TestRequest {
+    TestRequest::new(parent).config(&json!({ "tenants": { "references": "namespace" } }))
+}
+
+/// A host with a ready Pod for each member, and a Secret for each name above.
+fn cluster(parent: &Value) -> FakeHost {
+    let size = parent["spec"]["size"].as_i64().unwrap_or_default();
+    let image = parent["spec"]["image"].as_str().unwrap_or("etcd:v3.6.14");
+    let pods = (0..size).map(|ordinal| pod(i32::try_from(ordinal).unwrap(), true, image));
+    let secrets = TEXTS.iter().map(|name| {
+        let metadata = json!({ "name": name, "namespace": "default" });
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })
+    });
+    host().objects(pods).objects(secrets)
+}
+
+/// A child as the API server stores it: with its defaults and metadata.
+fn stored(child: &Child) -> Value {
+    let probe = json!({ "successThreshold": 1 });
+    let container = json!({
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+        "livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
+    });
+    let spec = match child.kind() {
+        "StatefulSet" => json!({
+            "template": { "spec": {
+                "containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+            } },
+        }),
+        "PersistentVolumeClaim" => json!({ "volumeMode": "Filesystem" }),
+        "Service" => json!({ "internalTrafficPolicy": "Cluster", "sessionAffinity": "None" }),
+        _ => json!({}),
+    };
+    let mut object = Value::from(child.object.clone());
+    let metadata = json!({
+        "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": { "innkeeper.dev/key": child.key },
+    });
+    complete(&mut object, &json!({ "metadata": metadata, "spec": spec }));
+    if child.kind() == "StatefulSet" {
+        let replicas = object["spec"]["replicas"].clone();
+        object["status"] = json!({
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": replicas, "updateRevision": "r1",
+        });
+    }
+    object
+}
+
+/// The next pass after an answer, with the report as the stored status.
+fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+    let mut status = answer.report().status.clone().unwrap_or_default();
+    let conditions = answer.report().conditions.iter().map(|it| {
+        let mut condition = json!(it);
+        condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+        condition
+    });
+    status["conditions"] = conditions.collect();
+    let children = answer.children().iter();
+    let request = children.fold(request(parent), |request, child| {
+        let retained = child.removal == RemovalPolicy::Retain;
+        if retained {
+            request.retained(&child.key, &stored(child))
+        } else {
+            request.child(&child.key, &stored(child))
+        }
+    });
+    request.status(&status)
+}
+
+fn pass(parent: &Value, request: TestRequest) -> Result<Outcome, Fault> {
+    Plugin::reconcile(&request.build(), &cluster(parent))
+}
+
+/// The answer of the cluster's last pass: after the bootstrap, none is different.
+fn settled(parent: &Value) -> Option<Outcome> {
+    let first = pass(parent, request(parent)).ok()?;
+    Some((0..4).fold(first, |answer, _| {
+        pass(parent, next(parent, &answer)).unwrap()
+    }))
+}
+
+proptest! {
+    #[test]
+    fn an_answer_is_a_fixed_point(parent in admitted()) {
+        let Some(last) = settled(&parent) else {
+            return Ok(());
+        };
+        let again = pass(&parent, next(&parent, &last)).unwrap();
+        prop_assert_eq!(last.children(), again.children());
+        prop_assert_eq!(last.report().status.as_ref(), again.report().status.as_ref());
+        prop_assert_eq!(&last.report().conditions, &again.report().conditions);
+        prop_assert_eq!(&again.report().events, &[]);
+    }
+
+    #[test]
+    fn the_order_of_members_and_lists_does_not_matter(parent in admitted()) {
+        let first = request(&parent);
+        let second = settled(&parent).map(|answer| next(&parent, &answer));
+        for request in [Some(first), second].into_iter().flatten() {
+            let request = request.build();
+            let forwards = Plugin::reconcile(&request, &cluster(&parent));
+            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster(&parent)));
+            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+        }
+    }
+
+    #[test]
+    fn every_admitted_parent_has_an_answer(parent in admitted()) {
+        match pass(&parent, request(&parent)) {
+            Ok(answer) => prop_assert!(answer.children().len() >= 2),
+            Err(fault) => {
+                prop_assert_eq!(fault.kind, FaultKind::Invalid);
+                prop_assert!(fault.message.starts_with("spec."), "{}", fault.message);
+            }
+        }
+    }
+
+    /// The pass after an edit that is taken back before it has any effect on Pods.
+    #[test]
+    fn a_reverted_edit_restores_the_children(parent in admitted(), other in admitted()) {
+        let is_formed = |answer: &Outcome| answer.report().status.as_ref().unwrap()["clusterFormed"] == true;
+        let Some(last) = settled(&parent).filter(is_formed) else {
+            return Ok(());
+        };
+        if let Ok(edited) = Plugin::reconcile(&next(&other, &last).build(), &cluster(&parent)) {
+            let back = pass(&parent, next(&parent, &edited)).unwrap();
+            let again = pass(&parent, next(&parent, &back)).unwrap();
+            prop_assert_eq!(last.children(), again.children());
+        }
+    }
+}
