@@ -564,16 +564,6 @@ fn rejects_generate() {
             r#"OutputRejected: child "s": `generate` has an alphabet for "a" that is not valid: use at least two printable ASCII characters, each once"#
         ]],
     );
-    for token in [String::new(), "\n".to_owned(), "x".repeat(254)] {
-        let mut child = generating("a", 8, "ab");
-        child.generate[0].token = Some(token);
-        check_refused(
-            vec![child],
-            expect![[
-                r#"OutputRejected: child "s": `generate` has a token for "a" that is not valid: use 1 to 253 printable ASCII characters"#
-            ]],
-        );
-    }
     let mut twice = generating("a", 8, "ab");
     twice.generate.push(twice.generate[0].clone());
     check_refused(
@@ -601,6 +591,20 @@ fn rejects_generate() {
         vec![many],
         expect![[r#"OutputRejected: child "s": `generate` has 65 entries, 64 are allowed"#]],
     );
+}
+
+#[test]
+fn rejects_generate_with_a_token_that_is_no_short_text() {
+    for token in [String::new(), "\n".to_owned(), "x".repeat(254)] {
+        let mut child = generating("a", 8, "ab");
+        child.generate[0].token = Some(token);
+        check_refused(
+            vec![child],
+            expect![[
+                r#"OutputRejected: child "s": `generate` has a token for "a" that is not valid: use 1 to 253 printable ASCII characters"#
+            ]],
+        );
+    }
 }
 
 #[test]
