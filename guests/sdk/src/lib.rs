@@ -63,7 +63,7 @@ pub mod bindings {
     //! The contract as wit-bindgen generates it; guests never name it.
     wit_bindgen::generate!({
         world: "plugin",
-        path: "../../wit",
+        path: "wit",
         pub_export_macro: true,
         export_macro_name: "__export_plugin",
         default_bindings_module: "innkeeper_sdk::bindings",
@@ -72,6 +72,8 @@ pub mod bindings {
 }
 
 pub use reconciler::Reconciler;
+// The versions that this crate's own interfaces have.
+pub use {k8s_openapi, kube, schemars};
 
 /// The example of the repository's README is compiled like any other.
 #[cfg(doctest)]
