@@ -144,7 +144,7 @@ pub enum CallFault {
     Trapped {
         /// The guest's last error lines if it wrote any, or else the trap.
         message: String,
-        /// Functions on the guest's stack, innermost first; at most ten.
+        /// Functions with a name on the guest's stack, innermost first; at most ten.
         backtrace: Vec<String>,
     },
     /// It used up its time.

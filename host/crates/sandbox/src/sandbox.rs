@@ -163,10 +163,8 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
     let backtrace = frames
         .into_iter()
         .flat_map(WasmBacktrace::frames)
-        .map(|frame| match frame.func_name() {
-            Some(name) => name.to_owned(),
-            None => format!("function {}", frame.func_index()),
-        })
+        // A number without a name tells its reader nothing.
+        .filter_map(|frame| frame.func_name().map(str::to_owned))
         .collect();
     CallFault::Trapped { message, backtrace }
 }

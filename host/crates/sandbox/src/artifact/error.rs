@@ -54,6 +54,9 @@ pub enum Error {
         /// 0 for modules, 1 for components.
         layer: u16,
     },
+    /// It ends within one of its parts.
+    #[error("the file is truncated: copy it or build it again")]
+    Truncated,
     /// It is damaged.
     #[error("the component is damaged or uses a feature that is switched off")]
     Malformed(#[source] wasmparser::BinaryReaderError),

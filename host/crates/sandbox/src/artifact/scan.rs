@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use wasmparser::{FunctionBody, Parser, Payload, ValidPayload, Validator, WasmFeatures};
+use wasmparser::{
+    BinaryReaderError, FunctionBody, Parser, Payload, ValidPayload, Validator, WasmFeatures,
+};
 
 use super::{Error, Limits};
 
@@ -14,12 +16,22 @@ fn features() -> WasmFeatures {
     WasmFeatures::default() - off
 }
 
+/// Returns the error of a component that cannot be divided into its parts.
+fn damaged(error: BinaryReaderError) -> Error {
+    // The parser names the end of the file by this text alone.
+    if error.message().starts_with("unexpected end-of-file") {
+        Error::Truncated
+    } else {
+        Error::Malformed(error)
+    }
+}
+
 /// Validates a component; takes some milliseconds per megabyte.
 pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
     let mut validator = Validator::new_with_features(features());
     let mut allocations = wasmparser::FuncValidatorAllocations::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(Error::Malformed)?;
+        let payload = payload.map_err(damaged)?;
         if let ValidPayload::Func(function, body) =
             validator.payload(&payload).map_err(Error::Malformed)?
         {
@@ -35,7 +47,7 @@ pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
 pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     let mut counts = BTreeMap::new();
     for payload in Parser::new(0).parse_all(bytes) {
-        let (what, count, max) = match payload.map_err(Error::Malformed)? {
+        let (what, count, max) = match payload.map_err(damaged)? {
             Payload::Version { .. } => ("modules", 1, limits.modules_max),
             Payload::FunctionSection(part) => ("functions", part.count(), limits.functions_max),
             Payload::MemorySection(part) => ("memories", part.count(), limits.memories_max),

@@ -103,7 +103,18 @@ fn rejects_unknown_encodings() {
 fn rejects_damaged_components() {
     let mut bytes = guest().build();
     bytes.truncate(bytes.len() / 2);
-    assert!(matches!(refusal(&bytes), artifact::Error::Malformed { .. }));
+    assert!(matches!(refusal(&bytes), artifact::Error::Truncated));
+    let last = guest().build().len() - 1;
+    assert!(matches!(
+        refusal(&guest().build()[..last]),
+        artifact::Error::Truncated
+    ));
+    let mut bytes = guest().build();
+    bytes.insert(8, 0xff);
+    assert!(matches!(
+        refusal(&bytes),
+        artifact::Error::Malformed { .. } | artifact::Error::Truncated
+    ));
 }
 
 #[test]
