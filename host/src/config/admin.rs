@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+/// The name of this machine, without a request to a name server.
+const LOCALHOST: &str = "localhost:";
+
 /// Flags of health, metrics and debugging.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Health, metrics and debugging")]
@@ -12,6 +15,7 @@ pub struct AdminArgs {
     #[arg(
         long = "admin-address",
         value_name = "ADDRESS",
+        value_parser = address,
         env = "INNKEEPER_ADMIN_ADDRESS"
     )]
     pub address: Option<SocketAddr>,
@@ -19,4 +23,15 @@ pub struct AdminArgs {
     /// machine.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text
+        .strip_prefix(LOCALHOST)
+        .map(|port| format!("127.0.0.1:{port}"));
+    let parsed = numeric.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| {
+        "write it as ADDRESS:PORT with an IP address or localhost, for example localhost:8080"
+            .to_owned()
+    })
 }

@@ -106,7 +106,7 @@ pub struct PluginArgs {
     /// Call the guest in every pass, even if no input of the pass has changed; keep no memory of passes.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     pub forget_passes: bool,
-    /// Resync interval per parent, in seconds, 1 to 2592000, with 10 % jitter; a resync writes nothing if there is
+    /// Resync interval per parent, in seconds, 1 to 2592000, or as 10h, with 10 % jitter; a resync writes nothing if there is
     /// nothing to repair.
     #[arg(
         long,
@@ -238,7 +238,7 @@ fn cache_dir(path: OsString) -> Result<PathBuf, &'static str> {
     clippy::disallowed_methods,
     reason = "config is the only reader of the environment"
 )]
-fn usual_cache_dir() -> PathBuf {
+pub(super) fn usual_cache_dir() -> PathBuf {
     let named = |name| {
         env::var_os(name)
             .map(PathBuf::from)

@@ -186,7 +186,10 @@ fn rejects_what_it_does_not_understand() {
         ),
         (&["run", "--plugin", "a", "--unknown"], "--unknown"),
         (&["run", "--workers", "1"], "not in 2..=1024"),
-        (&["run", "--drain-timeout", "3601"], "not in 0..=3600"),
+        (
+            &["run", "--drain-timeout", "3601"],
+            "give 0 to 3600 seconds",
+        ),
         (&["run", "--guest-memory", "15"], "--guest-memory <MIB>"),
         (&["run", "--cache-size", "15"], "--cache-size <MIB>"),
         (
@@ -468,6 +471,54 @@ fn keys_and_digests_are_read_before_a_registry_is_asked() {
     let given = parse(&["sign", reference, "--key", &private]).unwrap();
     let content = P256_KEY.lines().nth(1).unwrap();
     assert!(!format!("{given:?}").contains(content), "{given:?}");
+}
+
+#[test]
+fn times_may_have_a_unit() {
+    for (given, expected) in [
+        ("90", Duration::from_secs(90)),
+        ("90s", Duration::from_secs(90)),
+        ("15m", Duration::from_mins(15)),
+        ("10h", Duration::from_hours(10)),
+        ("2d", Duration::from_hours(48)),
+    ] {
+        let args = run(&["--plugin", "a", "--resync-period", given]);
+        assert_eq!(args.plugins.resync_period, expected, "{given}");
+    }
+    for wrong in [
+        "",
+        "0",
+        "h",
+        "1w",
+        "1.5h",
+        "31d",
+        "10hh",
+        "-1",
+        "99999999999999999999d",
+    ] {
+        let flag = format!("--resync-period={wrong}");
+        let message = rejection(&["run", "--plugin", "a", &flag]);
+        assert!(
+            message.contains("give 1 to 2592000 seconds, also with a unit") || wrong.is_empty(),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_admin_address_may_be_localhost() {
+    let address = |text: &str| {
+        run(&["--plugin", "a", "--admin-address", text])
+            .admin
+            .address
+            .unwrap()
+    };
+    assert_eq!(address("localhost:8080").to_string(), "127.0.0.1:8080");
+    assert_eq!(address("[::1]:80").to_string(), "[::1]:80");
+    for wrong in ["localhost", "localhost:x", "example.com:80"] {
+        let message = rejection(&["run", "--plugin", "a", "--admin-address", wrong]);
+        assert!(message.contains("for example localhost:8080"), "{message}");
+    }
 }
 
 /// The default is empty where `HOME` is not set, as in a Pod without a home directory.

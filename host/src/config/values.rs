@@ -10,18 +10,33 @@ use std::{
     time::Duration,
 };
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
 use innkeeper_model::{Selector, error_chain, is_dns_label, parse_selector};
 use innkeeper_source::{PublicKey, SigningKey};
 
 /// A text in PEM form.
 pub(super) type Pem = Vec<u8>;
 
-/// Parses a number of whole seconds within the range.
+/// Parses whole seconds within the range, with the unit s, m, h or d if it is not a plain number.
 pub(super) fn seconds(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = Duration> {
-    clap::value_parser!(u64)
-        .range(range)
-        .map(Duration::from_secs)
+    StringValueParser::new().try_map(move |text| {
+        let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
+        let unit = match text.strip_prefix(number) {
+            Some("" | "s") => Some(1),
+            Some("m") => Some(60),
+            Some("h") => Some(3_600),
+            Some("d") => Some(86_400),
+            _ => None,
+        };
+        let seconds = unit.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
+        let within = seconds.filter(|seconds| range.contains(seconds));
+        within.map(Duration::from_secs).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!(
+                "give {least} to {most} seconds, also with a unit, for example 90s, 15m, 10h or 2d"
+            )
+        })
+    })
 }
 
 /// Parses the name of a namespace, an account, or a Service: a DNS label.
