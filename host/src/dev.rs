@@ -62,7 +62,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         Some(program) => {
             let starting = show.step("starting the control plane")?;
             let started = tokio::select! {
-                started = ControlPlane::start(program, args.dir.as_deref()) => started?,
+                started = ControlPlane::start(program, args.dir.as_deref(), args.keep) => started?,
                 () = stop.first() => return stopped(args.once),
             };
             host.cluster.connection = ConnectionArgs {
@@ -87,7 +87,9 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     show.clear();
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
-        control_plane.end().await;
+        if let Some(runs_on) = control_plane.end().await {
+            show.say(&runs_on)?;
+        }
     }
     ended
 }

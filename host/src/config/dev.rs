@@ -41,6 +41,9 @@ pub struct DevArgs {
     /// [default: a new directory, removed at the end].
     #[arg(long, value_name = "DIR", requires = "controlplane")]
     pub dir: Option<PathBuf>,
+    /// Leave the control plane running at the end, without a host; its directory and its process are printed.
+    #[arg(long, requires = "controlplane")]
+    pub keep: bool,
     /// Apply the objects of these YAML or JSON files, and wait until the parents among them are Ready.
     #[arg(long = "example", value_name = "FILE", num_args = 1..)]
     pub examples: Vec<PathBuf>,

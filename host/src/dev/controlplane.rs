@@ -32,18 +32,23 @@ const LINES_KEPT: usize = 10;
 /// The failure to prepare the directory.
 const MAKE_DIR: &str = "failed to create a directory for the control plane";
 
-/// A running control plane; it stops with this process, even if this process is killed.
+/// A running control plane. It stops with this process, even if this process is killed, unless it is kept.
 pub(super) struct ControlPlane {
     program: PathBuf,
     process: Child,
     dir: PathBuf,
     /// Removes the directory on drop; none if the user named the directory.
     temporary: Option<TempDir>,
+    keep: bool,
 }
 
 impl ControlPlane {
     /// Starts the control plane and waits until it is ready.
-    pub(super) async fn start(program: &Path, dir: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) async fn start(
+        program: &Path,
+        dir: Option<&Path>,
+        keep: bool,
+    ) -> Result<Self, Failure> {
         let (dir, temporary) = if let Some(dir) = dir {
             (dir.to_owned(), None)
         } else {
@@ -61,18 +66,20 @@ impl ControlPlane {
         let output = File::create(dir.join(OUTPUT)).or_fail(Exit::Failure, MAKE_DIR)?;
         let errors = output.try_clone().or_fail(Exit::Failure, MAKE_DIR)?;
         let failed = || format!("failed to start the control plane {}", program.display());
-        let mut process = Command::new(program)
-            .arg("up")
-            .arg("--dir")
-            .arg(&dir)
+        let mut command = Command::new(program);
+        command.arg("up").arg("--dir").arg(&dir);
+        if keep {
+            command.stdin(Stdio::null());
+        } else {
             // The pipe of standard input closes when this process ends, for whatever reason.
-            .arg("--until-stdin-closes")
-            .stdin(Stdio::piped())
+            command.arg("--until-stdin-closes").stdin(Stdio::piped());
+        }
+        let mut process = command
             .stdout(output)
             .stderr(errors)
             // An own process group, so that Ctrl-C reaches only the host: it drains while the API server still runs.
             .process_group(0)
-            .kill_on_drop(true)
+            .kill_on_drop(!keep)
             .spawn()
             .or_fail(Exit::Usage, failed())?;
         let said = wait_until_ready(&mut process, &dir).await;
@@ -86,6 +93,7 @@ impl ControlPlane {
             process,
             dir,
             temporary,
+            keep,
         })
     }
 
@@ -114,13 +122,26 @@ impl ControlPlane {
         debug!(?restarted, "restarted the controller manager");
     }
 
-    /// Stops the control plane, and removes its directory unless the user named it.
-    pub(super) async fn end(self) {
+    /// Stops the control plane, and removes its directory unless the user named it. One that is kept runs on, and the
+    /// user is told how to stop it.
+    pub(super) async fn end(self) -> Option<String> {
         let Self {
             mut process,
+            dir,
             temporary,
+            keep,
             ..
         } = self;
+        if keep {
+            drop(temporary.map(TempDir::keep));
+            let pid = process.id().unwrap_or_default();
+            let kubeconfig = dir.join("kubeconfig");
+            return Some(format!(
+                "the control plane runs on: KUBECONFIG={}; stop it with: kill {pid}; its data is in {}",
+                kubeconfig.display(),
+                dir.display()
+            ));
+        }
         drop(process.stdin.take());
         match timeout(ENDS_WITHIN, process.wait()).await {
             Ok(Ok(status)) => debug!(%status, "the control plane ended"),
@@ -135,6 +156,7 @@ impl ControlPlane {
         if let Some(Err(error)) = temporary.map(TempDir::close) {
             warn!(%error, "failed to remove the directory of the control plane");
         }
+        None
     }
 }
 

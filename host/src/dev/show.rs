@@ -163,7 +163,7 @@ impl Show {
         }
     }
 
-    fn say(&self, line: &str) -> Result<(), Failure> {
+    pub(super) fn say(&self, line: &str) -> Result<(), Failure> {
         match &self.terminal {
             Some(terminal) => terminal.bars.println(line).or_fail(Exit::Failure, PRINT),
             None => print(format_args!("{line}")),
