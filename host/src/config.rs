@@ -7,6 +7,7 @@
 
 mod admin;
 mod build;
+mod cache;
 mod cluster;
 mod compile;
 mod dev;
@@ -22,6 +23,7 @@ mod run;
 mod scope;
 mod sources;
 mod survey;
+mod test;
 mod values;
 
 use std::ffi::OsString;
@@ -32,6 +34,7 @@ use crate::{failure::Failure, streams};
 
 pub use admin::AdminArgs;
 pub use build::BuildArgs;
+pub use cache::CacheArgs;
 pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
@@ -50,6 +53,7 @@ pub use scope::{Definitions, Namespaces, ScopeArgs};
 pub use sources::SourceArgs;
 pub use streams::{Exit, Streams};
 pub use survey::StatusArgs;
+pub use test::{TestArgs, TestFormat};
 
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +105,8 @@ pub enum Command {
     Compile(CompileArgs),
     /// Build plugins from source with an embedded description; the same source gives the same digest.
     Build(BuildArgs),
+    /// Test a plugin offline: its cases, and the properties of a good reconciler over generated parents.
+    Test(TestArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.

@@ -20,7 +20,7 @@ pub(crate) struct Document {
 
 impl Document {
     /// Checks that a value has the fields of an object; the error names the first missing one.
-    fn new(value: Value) -> Result<Self, String> {
+    pub(crate) fn new(value: Value) -> Result<Self, String> {
         let Value::Object(mut object) = value else {
             return Err("it is not a map".to_owned());
         };

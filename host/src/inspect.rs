@@ -12,30 +12,21 @@ use innkeeper_sandbox::{
     artifact::{self, Inspection, What},
     description,
 };
-use innkeeper_source::{Expectation, RegistryArtifact};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Exit, InspectArgs, Inspected, ResultFormat, Streams},
+    config::{Exit, InspectArgs, ResultFormat, Streams},
     failure::{Failure, OrFail as _},
-    plugin_file, runtime,
+    plugin_file,
 };
 
 /// Prints the description of a file or an artifact.
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
 pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let bytes = match &args.target {
-        Inspected::File(file) => {
-            plugin_file::read(file).or_fail(Exit::Usage, "failed to read the file")?
-        }
-        Inspected::Artifact(reference) => {
-            let artifact = RegistryArtifact::open(reference, &args.registry.settings())?;
-            runtime::block_on(artifact.fetch(&Expectation::default()))?.bytes
-        }
-    };
+    let bytes = plugin_file::bytes(&args.target, &args.registry)?;
     let inspection = artifact::inspect(&bytes);
-    let described = plugin_file::describe(&bytes);
+    let described = plugin_file::describe(&bytes, args.cache.open()?.as_ref());
     let manifest = described.as_ref().ok().map(Described::manifest);
     let text = match args.output {
         ResultFormat::Text => text(&inspection, manifest),

@@ -19,6 +19,7 @@ pub mod registry;
 pub mod render;
 pub mod run;
 pub mod survey;
+pub mod testing;
 
 pub mod runtime;
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use innkeeper_model::{Gvk, LABEL_PLUGIN, Manifest, yaml};
 use innkeeper_plugin_controller as plugins;
 use innkeeper_policy::{Assessment, Grants};
-use innkeeper_sandbox::Described;
+use innkeeper_sandbox::{Described, artifact};
 use innkeeper_schema::Kinds;
 use innkeeper_source::{Expectation, RegistryArtifact};
 use serde_json::{Map, Value, json};
@@ -58,9 +58,10 @@ struct Loaded {
 }
 
 fn load(args: &ManifestsArgs) -> Result<Vec<Loaded>, Failure> {
+    let cache = args.cache.open()?;
     let mut loaded = Vec::with_capacity(args.plugins.len());
     for plugin in &args.plugins {
-        loaded.push(load_one(plugin, args)?);
+        loaded.push(load_one(plugin, args, cache.as_ref())?);
     }
     // The output must not depend on the order of the arguments.
     loaded.sort_by(|left, right| {
@@ -79,10 +80,15 @@ fn load(args: &ManifestsArgs) -> Result<Vec<Loaded>, Failure> {
 }
 
 /// Loads a file, or an artifact that the Plugin will name by the digest of its manifest.
-fn load_one(plugin: &Inspected, args: &ManifestsArgs) -> Result<Loaded, Failure> {
+fn load_one(
+    plugin: &Inspected,
+    args: &ManifestsArgs,
+    cache: Option<&artifact::Cache>,
+) -> Result<Loaded, Failure> {
     let (described, source, name) = match plugin {
         Inspected::File(path) => {
-            let described = plugin_file::load(path).map(|(_, described)| described);
+            let described =
+                plugin_file::read(path).and_then(|bytes| plugin_file::describe(&bytes, cache));
             let file = path.file_name().unwrap_or_default().to_string_lossy();
             let source = json!({"file": {"path": file}});
             (described, source, path.display().to_string())
@@ -95,7 +101,7 @@ fn load_one(plugin: &Inspected, args: &ManifestsArgs) -> Result<Loaded, Failure>
             if args.registry.insecure {
                 source["insecure"] = true.into();
             }
-            let described = plugin_file::describe(&fetched.bytes);
+            let described = plugin_file::describe(&fetched.bytes, cache);
             (described, json!({"oci": source}), reference.clone())
         }
     };

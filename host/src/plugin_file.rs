@@ -10,8 +10,13 @@ use std::{
 
 use innkeeper_model::Limits;
 use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
+use innkeeper_source::{Expectation, RegistryArtifact};
 
-use crate::config::Exit;
+use crate::{
+    config::{Exit, Inspected, RegistryArgs},
+    failure::{Failure, OrFail as _},
+    runtime,
+};
 
 /// A failure to load a plugin; the command names the file.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +39,24 @@ impl Error {
     }
 }
 
+/// Reads a file, or fetches an artifact.
+pub(crate) fn bytes(target: &Inspected, registry: &RegistryArgs) -> Result<Vec<u8>, Failure> {
+    match target {
+        Inspected::File(file) => {
+            let message = format!("failed to read {}", file.display());
+            read(file).or_fail(Exit::Usage, message)
+        }
+        Inspected::Artifact(reference) => {
+            let artifact = RegistryArtifact::open(reference, &registry.settings())?;
+            Ok(runtime::block_on(artifact.fetch(&Expectation::default()))?.bytes)
+        }
+    }
+}
+
 /// Reads and describes a file.
 pub fn load(path: &Path) -> Result<(Vec<u8>, Described), Error> {
     let bytes = read(path)?;
-    let described = describe(&bytes)?;
+    let described = describe(&bytes, None)?;
     Ok((bytes, described))
 }
 
@@ -48,9 +67,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Checks, compiles and describes a component as the host does, so that a command rejects each file that no host can run.
-pub fn describe(bytes: &[u8]) -> Result<Described, Error> {
+pub fn describe(bytes: &[u8], cache: Option<&artifact::Cache>) -> Result<Described, Error> {
     // One plugin is called at a time.
-    describe_with(&EngineSettings::new(NonZeroU32::MIN), bytes, None)
+    describe_with(&EngineSettings::new(NonZeroU32::MIN), bytes, cache)
 }
 
 /// Describes a component, as [`describe`] does, with an engine of its own and a cache.

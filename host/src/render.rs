@@ -20,31 +20,35 @@ mod reads;
 mod replay;
 mod seed;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod yaml_output;
 
 use std::path::Path;
 
 use innkeeper_model::{HashKey, Limits, Manifest, Phase};
 use innkeeper_policy::{self as policy, Grants};
-use innkeeper_sandbox::{self as plugin, CallReport, Request, Said};
+use innkeeper_sandbox::{self as plugin, CallReport, LogLine, Request, Said};
 use innkeeper_schema::Kinds;
 
 use crate::{
-    config::{Exit, HOST_NAMESPACE, OutputFormat, RenderArgs, RenderPhase, Streams},
+    config::{Exit, HOST_NAMESPACE, Inspected, OutputFormat, RenderArgs, RenderPhase, Streams},
+    document::Document,
     failure::Failure,
 };
+pub(crate) use guest::described;
+pub(crate) use input::{Files, Paths, given, grants_in, one_object};
 use observed::ObservedObjects;
-use reads::OfflineReads;
+pub(crate) use parent::UID;
+pub(crate) use reads::{OfflineReads, World};
 
 /// The failure to encode the result.
 const ENCODE: &str = "failed to encode the result";
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
-const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
+pub(crate) const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
 
 /// The guest's part of a pass, which tests replace.
-type Call<'a> = dyn Fn(
+pub(crate) type Call<'a> = dyn Fn(
         &Request<'_>,
         OfflineReads,
         &plugin::Context,
@@ -55,11 +59,14 @@ type Call<'a> = dyn Fn(
 ///
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    match (&args.recording, &args.parent) {
+    match (
+        &args.recording,
+        args.parent.as_ref().or(args.parent_file.as_ref()),
+    ) {
         (Some(recording), _) => replay::run(args, recording, streams),
         (None, Some(parent)) => from_files(args, parent, now_ms, streams),
         (None, None) => {
-            let message = "nothing to render: set --parent FILE or --recording FILE";
+            let message = "nothing to render: give PARENT or --recording FILE";
             Err(Failure::new(Exit::Usage, message))
         }
     }
@@ -71,75 +78,150 @@ fn from_files(
     now_ms: u64,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    let config = input::config(args.config.as_ref(), streams)?;
-    let guest = guest::load(args, &config)?;
+    // First all files: a mistake in one is reported before the plugin is compiled, which takes seconds.
+    let given = Files::read(&paths(args, parent), streams)?;
+    let guest = guest::load(args, &given.config)?;
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| guest.call(request, reads, context, &limits);
-    pass(guest.manifest(), call, args, parent, now_ms, streams)
+    pass(guest.manifest(), call, args, given, now_ms, streams)
 }
 
 fn pass(
     manifest: &Manifest,
     call: &Call<'_>,
     args: &RenderArgs,
-    parent: &Path,
+    files: Files,
     now_ms: u64,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    let grants = granted(args, manifest, streams)?;
+    let grants = granted(files.grants.as_ref(), manifest)?;
     let now_ms = args.now.map_or(now_ms, |now| {
         u64::try_from(now.as_millisecond()).unwrap_or_default()
     });
     let phase = phase(args, manifest, streams);
-    let hash_key = match &args.hash_key {
-        Some(path) => input::hash_key(path, streams)?,
-        None => HashKey::new(HASH_KEY),
-    };
-    let kinds = Kinds::of([manifest]);
-
-    let given = input::given(args, parent, manifest, &kinds, streams)?;
-    let parent = parent::complete(given.parent, manifest, phase, now_ms);
-    let observed = ObservedObjects::new(parent, given.others, &grants, &hash_key)?;
-    let reads = OfflineReads::new(&observed, manifest, &grants, &kinds, &hash_key);
-    let request = Request {
-        parent: &observed.parent.json,
-        children: &observed.children,
-        phase,
-    };
-    let context = plugin::Context {
-        now_ms,
-        seed: seed::of_pass(args.seed),
-    };
-    let (report, reads) = guest::started(call(&request, reads, &context), &args.plugin)?;
-
-    let limits = Limits::default();
-    let rules = policy::Rules {
+    let hash_key = files.hash_key.clone();
+    let hash_key = hash_key.unwrap_or_else(|| HashKey::new(HASH_KEY));
+    let offline = Offline {
         manifest,
-        grants: &grants,
-        limits: &limits,
-        resources: &kinds,
-        host_namespace: HOST_NAMESPACE,
-        parent: &observed.parent.id(),
-        depth: observed.parent.depth(),
+        grants,
+        hash_key,
+        kinds: Kinds::of([manifest]),
+        from: &args.plugin,
+        call,
+    };
+    let given = given(files, args.seed, manifest, &offline.kinds, streams)?;
+    let turn = Turn {
         phase,
+        now_ms,
+        seed: args.seed,
+        world: World::default(),
     };
-    guest::note_log(&report, streams);
-    let CallReport { end, fuel, .. } = report;
-    let said = outcome::checked(end, &rules);
+    let passed = offline.pass(given.parent, given.others, turn)?;
+    guest::note_log(&passed.log, streams);
+    let said = &passed.said;
     let text = match args.output {
-        OutputFormat::Json => outcome::json(&said, reads.made(), fuel),
-        OutputFormat::Yaml => yaml_output::children(&said, &observed, args.seed)?,
+        OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel),
+        OutputFormat::Yaml => yaml_output::children(said, &passed.observed, args.seed)?,
     };
-    print(&said, &text, args.output, streams)
+    print(said, &text, args.output, streams)
+}
+
+fn paths(args: &RenderArgs, parent: &Path) -> Paths {
+    Paths {
+        parent: parent.to_owned(),
+        observed: args.observed.clone(),
+        config: args.config.clone(),
+        grants: args.grants.clone(),
+        hash_key: args.hash_key.clone(),
+    }
+}
+
+/// A plugin, and the rules of its passes without a cluster.
+pub(crate) struct Offline<'a> {
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) grants: Grants,
+    pub(crate) hash_key: HashKey,
+    pub(crate) kinds: Kinds,
+    /// The origin of the plugin, in messages.
+    pub(crate) from: &'a Inspected,
+    pub(crate) call: &'a Call<'a>,
+}
+
+/// The circumstances of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) phase: Phase,
+    pub(crate) now_ms: u64,
+    pub(crate) seed: u64,
+    pub(crate) world: World,
+}
+
+/// A pass and its answer.
+pub(crate) struct Passed {
+    pub(crate) said: Said,
+    pub(crate) fuel: Option<u64>,
+    pub(crate) memory_peak_bytes: usize,
+    log: Vec<LogLine>,
+    reads: OfflineReads,
+    observed: ObservedObjects,
+}
+
+impl Offline<'_> {
+    /// Calls the plugin for a parent, which need not have the fields that an API server sets, and checks the answer.
+    pub(crate) fn pass(
+        &self,
+        parent: Document,
+        others: Vec<Document>,
+        turn: Turn,
+    ) -> Result<Passed, Failure> {
+        let Turn {
+            phase,
+            now_ms,
+            seed,
+            world,
+        } = turn;
+        let (manifest, grants) = (self.manifest, &self.grants);
+        let parent = parent::complete(parent, manifest, phase, now_ms);
+        let mut observed = ObservedObjects::new(parent, others, grants, &self.hash_key)?;
+        if world.backwards {
+            observed.children.reverse();
+        }
+        let reads = OfflineReads::new(&observed, self, world);
+        let request = Request {
+            parent: &observed.parent.json,
+            children: &observed.children,
+            phase,
+        };
+        let context = plugin::Context {
+            now_ms,
+            seed: seed::of_pass(seed),
+        };
+        let (report, reads) = guest::started((self.call)(&request, reads, &context), self.from)?;
+        let rules = policy::Rules {
+            manifest,
+            grants,
+            limits: &Limits::default(),
+            resources: &self.kinds,
+            host_namespace: HOST_NAMESPACE,
+            parent: &observed.parent.id(),
+            depth: observed.parent.depth(),
+            phase,
+        };
+        Ok(Passed {
+            said: outcome::checked(report.end, &rules),
+            fuel: report.fuel,
+            memory_peak_bytes: report.memory_peak_bytes,
+            log: report.log,
+            reads,
+            observed,
+        })
+    }
 }
 
 /// Returns the grants of the plugin; fails if they do not cover its requirements.
-fn granted(
-    args: &RenderArgs,
-    manifest: &Manifest,
-    streams: &mut Streams<'_>,
-) -> Result<Grants, Failure> {
-    let grants = input::grants(args.grants.as_ref(), manifest, streams)?;
+pub(crate) fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
+    // Nothing is at risk offline: without a file, the plugin gets the grants that `manifests` proposes.
+    let grants = given.cloned().unwrap_or_else(|| Grants::proposed(manifest));
     let assessment = grants.assess(manifest);
     if assessment.serves() {
         return Ok(grants);

@@ -15,4 +15,5 @@ mod files;
 mod kubeconfigs;
 mod memory;
 mod registries;
+mod testing;
 mod wasip2;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::{
-    RegistryArgs, ResultFormat,
+    CacheArgs, RegistryArgs, ResultFormat,
     streams::{examples, exit_codes},
 };
 
@@ -22,18 +22,30 @@ pub struct InspectArgs {
     /// The registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
 }
 
-/// A file or an artifact.
+/// A file, or an artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inspected {
     /// A file.
     File(PathBuf),
     /// An artifact, by its reference.
     Artifact(String),
+}
+
+impl std::fmt::Display for Inspected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Artifact(reference) => write!(f, "{SCHEME}{reference}"),
+        }
+    }
 }
 
 impl From<PathBuf> for Inspected {

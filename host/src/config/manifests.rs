@@ -4,7 +4,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use innkeeper_model::is_dns_label;
 
 use super::{
-    Definitions, Exit, HOST_NAMESPACE, Inspected, Namespaces, PluginObject, RegistryArgs,
+    CacheArgs, Definitions, Exit, HOST_NAMESPACE, Inspected, Namespaces, PluginObject,
+    RegistryArgs,
     plugins::{OfPlugin, plugin_object},
     scope::namespaces,
     streams::{examples, exit_codes},
@@ -54,6 +55,9 @@ pub struct ManifestsArgs {
     /// The registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 impl ManifestsArgs {

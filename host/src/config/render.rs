@@ -2,17 +2,25 @@
 
 use std::path::PathBuf;
 
-use super::streams::{examples, exit_codes};
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
+
+use super::{
+    CacheArgs, Inspected, RegistryArgs,
+    streams::{examples, exit_codes},
+};
 
 /// Flags of `render`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper render --plugin plugin.wasm --parent parent.yaml", "innkeeper render --plugin plugin.wasm --parent parent.yaml --observed children/ --output json", "innkeeper render --plugin plugin.wasm --recording recording.json"), exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one")))]
 pub struct RenderArgs {
-    /// Plugin in this .wasm file, which gets the default limits
-    #[arg(long, value_name = "FILE")]
-    pub plugin: PathBuf,
+    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub plugin: Inspected,
     /// Parent: a file with one object as YAML or JSON; - reads standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "recording")]
+    #[arg(value_name = "PARENT", required_unless_present_any = ["parent", "recording"])]
+    pub parent_file: Option<PathBuf>,
+    /// Parent, as the argument PARENT
+    #[arg(long, value_name = "FILE", conflicts_with = "parent_file")]
     pub parent: Option<PathBuf>,
     /// Repeat the pass of this recording, and report the first difference; - reads standard input
     ///
@@ -21,7 +29,7 @@ pub struct RenderArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["parent", "observed", "config", "grants", "phase", "now", "seed", "hash_key"]
+        conflicts_with_all = ["parent_file", "parent", "observed", "config", "grants", "phase", "now", "seed", "hash_key"]
     )]
     pub recording: Option<PathBuf>,
     /// Existing objects: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
@@ -48,9 +56,12 @@ pub struct RenderArgs {
     /// Key for the hashes of Secrets and ConfigMaps: the bytes of this file [default: a fixed key]
     #[arg(long, value_name = "FILE")]
     pub hash_key: Option<PathBuf>,
-    /// Directory of compiled plugins, for a faster start of the next call [default: none]
-    #[arg(long, value_name = "DIR")]
-    pub cache_dir: Option<PathBuf>,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = OutputFormat::Yaml)]
     pub output: OutputFormat,

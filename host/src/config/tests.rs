@@ -521,6 +521,21 @@ fn the_admin_address_may_be_localhost() {
     }
 }
 
+#[test]
+fn the_parent_of_render_is_an_argument_or_a_flag() {
+    let render =
+        |more: &[&str]| parse(&[&["render", "--plugin", "oci://r.example/a:1"], more].concat());
+    let Command::Render(args) = render(&["a.yaml"]).unwrap().command else {
+        panic!("it is another command");
+    };
+    assert_eq!(args.parent_file.as_deref(), Some(Path::new("a.yaml")));
+    assert_eq!(args.plugin, Inspected::Artifact("r.example/a:1".to_owned()));
+    assert!(render(&["--parent", "a.yaml"]).is_ok());
+    assert!(render(&["a.yaml", "--parent", "b.yaml"]).is_err());
+    assert!(render(&["a.yaml", "--recording", "b.json"]).is_err());
+    assert!(render(&[]).is_err());
+}
+
 /// The default is empty where `HOME` is not set, as in a Pod without a home directory.
 #[test]
 fn a_missing_cache_directory_is_reported_with_a_remedy() {

@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use expect_test::expect;
 use innkeeper_model::Digest;
 use innkeeper_sandbox::testing::{Description, guest};
-use innkeeper_source::{Package, tests::shared::TestRegistry};
+use innkeeper_source::{Package, RegistryArtifact, tests::shared::TestRegistry};
 
 use super::*;
-use crate::config::RegistryArgs;
+use crate::config::{CacheArgs, Inspected, RegistryArgs};
 
 fn inspect(bytes: &[u8], output: ResultFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -28,6 +28,7 @@ fn look_at_in(
     let args = InspectArgs {
         target,
         registry,
+        cache: CacheArgs::default(),
         output,
     };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());

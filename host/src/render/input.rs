@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::seed;
 use crate::{
-    config::{Exit, RenderArgs, Streams},
+    config::{Exit, Streams},
     document::{self, Document},
     failure::{Failure, OrFail as _},
     run::HASH_KEY_SECRET,
@@ -34,15 +34,62 @@ const NAMESPACE: &str = "default";
 const SCHEMA: &str = "failed to compile a CustomResourceDefinition of the plugin";
 
 /// The objects that are given to a pass.
-pub(super) struct GivenObjects {
-    pub(super) parent: Document,
-    pub(super) others: Vec<Document>,
+pub(crate) struct GivenObjects {
+    pub(crate) parent: Document,
+    pub(crate) others: Vec<Document>,
 }
 
-/// Reads the parent and the observed objects.
-pub(super) fn given(
-    args: &RenderArgs,
-    parent: &Path,
+/// The paths of the files of a pass.
+pub(crate) struct Paths {
+    pub(crate) parent: PathBuf,
+    pub(crate) observed: Vec<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) grants: Option<PathBuf>,
+    pub(crate) hash_key: Option<PathBuf>,
+}
+
+/// All files of a pass, read and parsed.
+pub(crate) struct Files {
+    pub(crate) config: Map<String, Value>,
+    pub(crate) grants: Option<Grants>,
+    pub(crate) hash_key: Option<HashKey>,
+    /// The name of the parent's file in messages.
+    parent: String,
+    /// The objects of the parent's file.
+    with_parent: Vec<Document>,
+    observed: Vec<Document>,
+}
+
+impl Files {
+    /// Reads the files.
+    pub(crate) fn read(paths: &Paths, streams: &mut Streams<'_>) -> Result<Self, Failure> {
+        let config = one_object(paths.config.as_deref(), streams)?;
+        let grants = paths.grants.as_deref();
+        let grants = grants.map(|path| grants_in(path, streams)).transpose()?;
+        let key = paths.hash_key.as_deref();
+        let hash_key = key.map(|path| hash_key(path, streams)).transpose()?;
+        let with_parent = documents(&paths.parent, streams)?;
+        let mut observed = Vec::new();
+        for path in &paths.observed {
+            for file in files(path)? {
+                observed.extend(documents(&file, streams)?);
+            }
+        }
+        Ok(Self {
+            config,
+            grants,
+            hash_key,
+            parent: named(&paths.parent),
+            with_parent,
+            observed,
+        })
+    }
+}
+
+/// Finds the parent and admits all objects.
+pub(crate) fn given(
+    files: Files,
+    seed: u64,
     manifest: &Manifest,
     kinds: &Kinds,
     streams: &mut Streams<'_>,
@@ -54,7 +101,7 @@ pub(super) fn given(
             .any(|parent| parent.kind.group_kind() == document.group_kind())
     };
     let (mut parents, mut others): (Vec<Document>, Vec<Document>) =
-        documents(parent, streams)?.into_iter().partition(is_parent);
+        files.with_parent.into_iter().partition(is_parent);
     let found = parents.len();
     let (Some(mut parent), true) = (parents.pop(), found == 1) else {
         let kinds: Vec<String> = manifest
@@ -62,16 +109,12 @@ pub(super) fn given(
             .iter()
             .map(|parent| parent.kind.to_string())
             .collect();
-        let (from, kinds) = (named(parent), kinds.join(" or "));
+        let (from, kinds) = (files.parent, kinds.join(" or "));
         return Err(unusable(format!(
             "{from} contains {found} parents of kind {kinds}: the plugin needs exactly one"
         )));
     };
-    for path in &args.observed {
-        for file in files(path)? {
-            others.extend(documents(&file, streams)?);
-        }
-    }
+    others.extend(files.observed);
 
     let mut spoken = manifest.parents.iter().map(|parent| &parent.kind);
     let speaks = spoken.find(|kind| kind.group_kind() == parent.group_kind());
@@ -83,7 +126,7 @@ pub(super) fn given(
             parent.kind
         )));
     }
-    name_and_place(&mut parent, kinds, NAMESPACE, args.seed);
+    name_and_place(&mut parent, kinds, NAMESPACE, seed);
     let namespace = parent
         .namespace
         .clone()
@@ -92,7 +135,7 @@ pub(super) fn given(
     let parent = schemas.admit(parent, streams)?;
     let mut admitted = Vec::with_capacity(others.len());
     for mut other in others {
-        name_and_place(&mut other, kinds, &namespace, args.seed);
+        name_and_place(&mut other, kinds, &namespace, seed);
         admitted.push(schemas.admit(other, streams)?);
     }
     Ok(GivenObjects {
@@ -166,32 +209,23 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// The configuration; `{}` if none is given.
-pub(super) fn config(
-    path: Option<&PathBuf>,
-    streams: &mut Streams<'_>,
-) -> Result<Map<String, Value>, Failure> {
-    path.map_or_else(|| Ok(Map::new()), |path| one_object(path, streams))
-}
-
-/// Reads the grants; without a file, the plugin gets those that `manifests` proposes, because nothing is at risk offline.
-pub(super) fn grants(
-    path: Option<&PathBuf>,
-    manifest: &Manifest,
-    streams: &mut Streams<'_>,
-) -> Result<Grants, Failure> {
-    let Some(path) = path else {
-        return Ok(Grants::proposed(manifest));
-    };
-    let given = one_object(path, streams)?;
+/// Reads a file of grants.
+pub(crate) fn grants_in(path: &Path, streams: &mut Streams<'_>) -> Result<Grants, Failure> {
+    let given = one_object(Some(path), streams)?;
     grants_of_file(&given).or_fail(
         Exit::Usage,
         format!("failed to parse the grants in {}", named(path)),
     )
 }
 
-/// Reads the single object of a file; an empty file counts as an empty object.
-fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Failure> {
+/// Reads the single object of a file; an empty file and no file count as an empty object.
+pub(crate) fn one_object(
+    path: Option<&Path>,
+    streams: &mut Streams<'_>,
+) -> Result<Map<String, Value>, Failure> {
+    let Some(path) = path else {
+        return Ok(Map::new());
+    };
     let mut values = yaml::read(&text(path, streams)?)
         .or_fail(Exit::Usage, format!("failed to parse {}", named(path)))?;
     match (values.pop(), values.is_empty()) {
@@ -217,7 +251,7 @@ fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Failure> {
 }
 
 /// Reads the key for hash reads.
-pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Failure> {
+fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Failure> {
     let key = bytes(path, streams)?;
     if key.is_empty() {
         return Err(unusable(format!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::document::Document;
 
 /// The UID of a parent that was never in a cluster.
-pub(super) const UID: &str = "00000000-0000-4000-8000-000000000000";
+pub(crate) const UID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A parent with all fields that an API server sets.
 pub(super) struct Parent {

@@ -6,14 +6,17 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, HashKey, ListSelector, Manifest, ObjectRef, Reach, ReadFailure, ReadKey, ReadKind,
-    Reads, Scope, Selector, SelectorExt, ZoneTime, parse_selector,
+    Access, Gvk, HashKey, ListSelector, ObjectRef, Reach, ReadFailure, ReadKey, ReadKind, Reads,
+    Scope, Selector, SelectorExt, ZoneTime, parse_selector,
 };
-use innkeeper_policy::Grants;
 use innkeeper_schema::Kinds;
 use serde::Deserialize as _;
+use serde_json::json;
 
-use super::observed::{ObservedObjects, present};
+use super::{
+    Offline,
+    observed::{ObservedObjects, present},
+};
 use crate::document::Document;
 
 /// The source of the reads of one pass.
@@ -21,13 +24,23 @@ use crate::document::Document;
 /// The access rules are those of the cache: a kind is readable only in exactly the declared version, and only in the
 /// namespaces that the scope of a grant covers.
 #[derive(Debug)]
-pub(super) struct OfflineReads {
+pub(crate) struct OfflineReads {
+    world: World,
     objects: Vec<Document>,
     granted: Vec<ReadKind>,
     own_namespace: Option<Arc<str>>,
     kinds: Kinds,
     hash_key: HashKey,
     made: Vec<ReadKey>,
+}
+
+/// The part of the cluster that is not given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct World {
+    /// Lists and children come in the opposite order.
+    pub(crate) backwards: bool,
+    /// Each object that the plugin reads exists, with no more than its metadata.
+    pub(crate) exists: bool,
 }
 
 /// A grant that covers a read.
@@ -49,19 +62,14 @@ impl Covering<'_> {
 }
 
 impl OfflineReads {
-    pub(super) fn new(
-        observed: &ObservedObjects,
-        manifest: &Manifest,
-        grants: &Grants,
-        kinds: &Kinds,
-        hash_key: &HashKey,
-    ) -> Self {
+    pub(super) fn new(observed: &ObservedObjects, plugin: &Offline<'_>, world: World) -> Self {
         Self {
+            world,
             objects: observed.objects.clone(),
-            granted: grants.reads_for(manifest),
+            granted: plugin.grants.reads_for(plugin.manifest),
             own_namespace: observed.parent.namespace.clone(),
-            kinds: kinds.clone(),
-            hash_key: hash_key.clone(),
+            kinds: plugin.kinds.clone(),
+            hash_key: plugin.hash_key.clone(),
             made: Vec::new(),
         }
     }
@@ -137,6 +145,30 @@ impl OfflineReads {
         Ok(found.into_values().collect())
     }
 
+    /// Returns an object that is not given, with the labels of an equality-based selector.
+    fn imagined(
+        &self,
+        kind: &Gvk,
+        namespace: Option<Arc<str>>,
+        name: &str,
+        labels: &str,
+    ) -> Arc<str> {
+        let labels: BTreeMap<&str, &str> = labels
+            .split(',')
+            .filter_map(|label| label.split_once('='))
+            .map(|(key, value)| (key.trim_end_matches('!'), value.trim_start_matches('=')))
+            .collect();
+        let mut metadata = json!({"name": name, "uid": name, "labels": labels});
+        let is_namespaced = self.kinds.resource_of(kind).scope == Scope::Namespaced;
+        let namespace = namespace.or_else(|| self.own_namespace.clone());
+        if let Some(namespace) = namespace.filter(|_| is_namespaced) {
+            metadata["namespace"] = json!(&*namespace);
+        }
+        let (api_version, kind) = (kind.api_version(), &*kind.kind);
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+        object.to_string().into()
+    }
+
     fn show(
         &self,
         document: &Document,
@@ -164,6 +196,9 @@ impl Reads for OfflineReads {
         } = reference;
         let all = Selector::default();
         let found = self.answer(kind, namespace.clone(), Some(name), &all)?;
+        if found.is_empty() && self.world.exists {
+            return Ok(Some(self.imagined(kind, namespace.clone(), name, "")));
+        }
         Ok(found.into_iter().next())
     }
 
@@ -173,7 +208,15 @@ impl Reads for OfflineReads {
         let chosen = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
             selector: text.to_owned(),
         })?;
-        self.answer(&selector.kind, selector.namespace.clone(), None, &chosen)
+        let (kind, namespace) = (&selector.kind, selector.namespace.clone());
+        let mut found = self.answer(kind, namespace.clone(), None, &chosen)?;
+        if found.is_empty() && self.world.exists {
+            found.push(self.imagined(kind, namespace, "example", text));
+        }
+        if self.world.backwards {
+            found.reverse();
+        }
+        Ok(found)
     }
 
     fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {

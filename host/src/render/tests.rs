@@ -13,18 +13,19 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{reads::OfflineReads, *};
+use crate::config::{CacheArgs, RegistryArgs};
 
-type Answer = fn(&Request<'_>, &mut OfflineReads, &Context) -> End;
+pub(crate) type Answer = fn(&Request<'_>, &mut OfflineReads, &Context) -> End;
 
 use innkeeper_sandbox::End;
 
-struct Pond {
-    manifest: Manifest,
+pub(crate) struct Pond {
+    pub(crate) manifest: Manifest,
     answer: Answer,
 }
 
 impl Pond {
-    fn call(
+    pub(crate) fn call(
         &self,
         request: &Request<'_>,
         mut reads: OfflineReads,
@@ -57,7 +58,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-fn pond(answer: Answer) -> Pond {
+pub(crate) fn pond(answer: Answer) -> Pond {
     let read = |kind: &str, access| ReadKind {
         kind: Gvk::new("", "v1", kind),
         access,
@@ -116,7 +117,7 @@ fn pond(answer: Answer) -> Pond {
     }
 }
 
-fn child(key: &str, value: Value) -> Child {
+pub(crate) fn child(key: &str, value: Value) -> Child {
     let object = object(value);
     let text = |name: &str| object[name].as_str().unwrap().to_owned();
     Child {
@@ -133,7 +134,7 @@ fn child(key: &str, value: Value) -> Child {
     }
 }
 
-fn desired(children: Vec<Child>) -> End {
+pub(crate) fn desired(children: Vec<Child>) -> End {
     End::Answered(Outcome::Desired(Desired {
         children,
         report: Report::default(),
@@ -152,7 +153,8 @@ fn given(parent: &str) -> Given {
     let path = directory.path().join("parent.yaml");
     fs::write(&path, parent).unwrap();
     let args = RenderArgs {
-        plugin: PathBuf::from("pond.wasm"),
+        plugin: PathBuf::from("pond.wasm").into(),
+        parent_file: None,
         parent: Some(path),
         recording: None,
         observed: Vec::new(),
@@ -162,7 +164,8 @@ fn given(parent: &str) -> Given {
         now: Some("2024-05-06T07:08:09Z".parse().unwrap()),
         seed: 0,
         hash_key: None,
-        cache_dir: None,
+        registry: RegistryArgs::default(),
+        cache: CacheArgs::default(),
         output: OutputFormat::Yaml,
     };
     Given {
@@ -196,7 +199,8 @@ impl Given {
         };
         let parent = self.args.parent.as_deref().unwrap();
         let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
-        let done = pass(&guest.manifest, call, &self.args, parent, 0, &mut streams);
+        let done = Files::read(&paths(&self.args, parent), &mut streams)
+            .and_then(|files| pass(&guest.manifest, call, &self.args, files, 0, &mut streams));
         let exit = streams.end(done);
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (exit, text(stdout), text(stderr))

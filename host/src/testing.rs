@@ -1,0 +1,301 @@
+//! Tests of a plugin without a cluster: `innkeeper test`.
+//!
+//! Cases are passes with an expected answer; properties hold for every parent, and are checked for those of the cases and
+//! for parents that are generated from the schema.
+//! A parent that breaks a property is made smaller before it is printed.
+
+mod cases;
+pub(crate) mod diff;
+mod properties;
+mod show;
+mod typed;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use innkeeper_model::{HashKey, Limits, Manifest, ParentKind, yaml};
+use innkeeper_schema::{Choices, Kinds, Schema, generate, kind_of_crd};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    config::{Exit, Inspected, RegistryArgs, Streams, TestArgs},
+    document::Document,
+    failure::{Failure, OrFail as _},
+    render::{self, Offline},
+};
+use cases::Case;
+use properties::{Cost, Finding, Property, Stop};
+
+/// The most tries to make a failing parent smaller.
+const SHRINKS_MAX: usize = 400;
+
+/// The most numbers that decide about a parent.
+const NUMBERS_MAX: u32 = 60;
+
+/// The part by which a cost may exceed its budget: one tenth.
+const TOLERANCE: u64 = 10;
+
+/// The result of one test; `problem` is none if it passed.
+#[derive(Debug, PartialEq, Eq)]
+struct TestResult {
+    name: String,
+    problem: Option<String>,
+}
+
+/// Runs the cases and the properties and prints the results.
+pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let (file, usual_cases) = find(&args.plugin)?;
+    let cases = match args.cases.as_ref().or(usual_cases.as_ref()) {
+        Some(directory) => Case::all(directory)?,
+        None => Vec::new(),
+    };
+    let config = render::one_object(args.config.as_deref(), streams)?;
+    let given = args.grants.as_deref();
+    let given = given
+        .map(|path| render::grants_in(path, streams))
+        .transpose()?;
+    let from = Inspected::File(file);
+    let loaded = render::described(&from, &RegistryArgs::default(), &args.cache)?;
+    let mut results = Vec::new();
+    let mut parents = Vec::new();
+    for case in &cases {
+        let (result, parent) = case.run(&loaded, args.update, streams)?;
+        results.push(result);
+        parents.extend(parent);
+    }
+    let plugin = loaded
+        .configure(&config)
+        .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
+    let manifest = plugin.manifest();
+    let limits = Limits::default();
+    let offline = Offline {
+        manifest,
+        grants: render::granted(given.as_ref(), manifest)?,
+        hash_key: HashKey::new(render::HASH_KEY),
+        kinds: Kinds::of([manifest]),
+        from: &from,
+        call: &|request, reads, context| plugin.call(request, reads, context, &limits),
+    };
+    let mut cost = Cost::default();
+    let found = properties(&offline, &parents, args.parents, &mut cost)?;
+    let budget = args.cases.as_ref().or(usual_cases.as_ref());
+    let over =
+        budget.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
+    let over = over.transpose()?.flatten();
+    results.extend(Property::ALL.map(|property| {
+        let problem = found
+            .iter()
+            .find(|it| it.property == property)
+            .map(show::finding);
+        TestResult {
+            name: format!("property {}", <&str>::from(property)),
+            problem: problem.or_else(|| over.clone().filter(|_| property == Property::Cheap)),
+        }
+    }));
+    streams.print(&show::all(&results, cost, args.output))?;
+    let failed = results.iter().any(|result| result.problem.is_some());
+    Ok(if failed { Exit::Finding } else { Exit::Success })
+}
+
+/// Returns the plugin's file, and the usual directory of its cases.
+fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
+    if !given.is_dir() {
+        return Ok((given.to_owned(), None));
+    }
+    let directory = given.join("target/plugins");
+    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "wasm"))
+        .collect();
+    match (files.pop(), files.is_empty()) {
+        (Some(file), true) => {
+            let cases = given.join("tests");
+            Ok((file, cases.is_dir().then_some(cases)))
+        }
+        (None, _) => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "found no plugin in {}: run innkeeper build, or give a .wasm file",
+                directory.display()
+            ),
+        )),
+        (Some(_), false) => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "found several plugins in {}: give one of them",
+                directory.display()
+            ),
+        )),
+    }
+}
+
+/// Checks the properties for the parents of the cases and for generated ones; returns the smallest findings.
+fn properties(
+    plugin: &Offline<'_>,
+    cases: &[(Document, Vec<Document>)],
+    count: u32,
+    cost: &mut Cost,
+) -> Result<Vec<Finding>, Failure> {
+    let mut found: Vec<Finding> = Vec::new();
+    for (parent, others) in cases {
+        match properties::check(plugin, parent, others, cost) {
+            Err(Stop::Finding(finding)) => keep(&mut found, *finding),
+            Err(Stop::Failure(failure)) => return Err(failure),
+            Ok(()) => {}
+        }
+    }
+    for parent in &plugin.manifest.parents {
+        let Some(kind) = Generator::of(plugin.manifest, parent)? else {
+            continue;
+        };
+        for seed in 0..count {
+            // Small parents first.
+            let choices = Choices::random(seed.into(), seed % NUMBERS_MAX);
+            let Some(finding) = kind.check(plugin, &choices, cost)? else {
+                continue;
+            };
+            if !found.iter().any(|it| it.property == finding.property) {
+                let smallest = kind.shrink(plugin, choices, finding)?;
+                keep(&mut found, smallest);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Keeps the first finding of each property.
+fn keep(found: &mut Vec<Finding>, finding: Finding) {
+    if !found.iter().any(|it| it.property == finding.property) {
+        found.push(finding);
+    }
+}
+
+/// The source of the parents of one kind.
+struct Generator<'a> {
+    kind: &'a ParentKind,
+    schema: &'a Value,
+    compiled: Schema,
+}
+
+impl<'a> Generator<'a> {
+    /// Returns none if the plugin does not bring the definition of the kind.
+    fn of(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
+        let group_kind = kind.kind.group_kind();
+        let mut crds = manifest.crds.iter();
+        let Some(crd) = crds.find(|crd| kind_of_crd(crd).as_ref() == Some(&group_kind)) else {
+            return Ok(None);
+        };
+        let versions = crd["spec"]["versions"].as_array();
+        let version = versions
+            .into_iter()
+            .flatten()
+            .find(|version| version["name"] == *kind.kind.version);
+        let Some(version) = version else {
+            return Ok(None);
+        };
+        let compiled = Schema::new(crd, &kind.kind.version).or_fail(
+            Exit::Finding,
+            "failed to compile a CustomResourceDefinition of the plugin",
+        )?;
+        Ok(Some(Self {
+            kind,
+            schema: &version["schema"]["openAPIV3Schema"],
+            compiled,
+        }))
+    }
+
+    /// Returns a parent as the API server would store it; none if it would be rejected.
+    fn parent(&self, choices: &Choices) -> Option<Document> {
+        let mut choices = choices.clone();
+        let mut object = Map::new();
+        for (name, schema) in self.schema["properties"].as_object().into_iter().flatten() {
+            if !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()) {
+                object.insert(name.clone(), generate(schema, &mut choices));
+            }
+        }
+        let kind = &self.kind.kind;
+        object.insert("apiVersion".to_owned(), kind.api_version().into());
+        object.insert("kind".to_owned(), (*kind.kind).into());
+        let mut metadata = json!({"name": "a"});
+        if self.kind.scope == innkeeper_model::Scope::Namespaced {
+            metadata["namespace"] = json!("default");
+        }
+        object.insert("metadata".to_owned(), metadata);
+        let admitted = self.compiled.admit(object).ok()?;
+        Document::new(Value::Object(admitted.object)).ok()
+    }
+
+    fn check(
+        &self,
+        plugin: &Offline<'_>,
+        choices: &Choices,
+        cost: &mut Cost,
+    ) -> Result<Option<Finding>, Failure> {
+        let Some(parent) = self.parent(choices) else {
+            return Ok(None);
+        };
+        match properties::check(plugin, &parent, &[], cost) {
+            Ok(()) => Ok(None),
+            Err(Stop::Finding(finding)) => Ok(Some(*finding)),
+            Err(Stop::Failure(failure)) => Err(failure),
+        }
+    }
+
+    /// Makes the parent smaller while it breaks the same property.
+    fn shrink(
+        &self,
+        plugin: &Offline<'_>,
+        mut choices: Choices,
+        mut smallest: Finding,
+    ) -> Result<Finding, Failure> {
+        let mut tries = 0;
+        'again: loop {
+            for smaller in choices.smaller() {
+                tries += 1;
+                if tries > SHRINKS_MAX {
+                    return Ok(smallest);
+                }
+                if let Some(finding) = self.check(plugin, &smaller, &mut Cost::default())?
+                    && finding.property == smallest.property
+                {
+                    (choices, smallest) = (smaller, finding);
+                    continue 'again;
+                }
+            }
+            return Ok(smallest);
+        }
+    }
+}
+
+/// Compares the cost with the budget of a file; writes the file if the user asked for it.
+fn over_budget(path: &Path, cost: Cost, update: bool) -> Result<Option<String>, Failure> {
+    let at = path.display();
+    if update {
+        let budget = json!({"fuel": cost.fuel, "memoryBytes": cost.memory_bytes});
+        let text = yaml::write(&[budget]).or_fail(Exit::Failure, "failed to encode the budget")?;
+        fs::write(path, text).or_fail(Exit::Failure, format!("failed to write {at}"))?;
+        return Ok(None);
+    }
+    let Ok(text) = fs::read_to_string(path) else {
+        return Ok(None);
+    };
+    let budget = yaml::read(&text).or_fail(Exit::Usage, format!("failed to parse {at}"))?;
+    let used = [
+        ("fuel", cost.fuel),
+        (
+            "memoryBytes",
+            u64::try_from(cost.memory_bytes).unwrap_or(u64::MAX),
+        ),
+    ];
+    Ok(used.into_iter().find_map(|(name, used)| {
+        let budget = budget.first()?[name].as_u64()?;
+        let over = used > budget.saturating_add(budget / TOLERANCE);
+        over.then(|| format!("{name} is {used}, and the budget in {at} is {budget}: if this is right, run again with --update"))
+    }))
+}

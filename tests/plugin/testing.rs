@@ -1,0 +1,136 @@
+//! `innkeeper test` on real plugins.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use innkeeper_tests::{manifest::root, process::path_from_env};
+use serde_json::Value;
+
+const SUCCESS: i32 = 0;
+const BAD_USE: i32 = 2;
+const FINDING: i32 = 3;
+
+fn test(arguments: &[&str]) -> Output {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
+    command.arg("test").args(arguments);
+    command.output().expect("the host can be started")
+}
+
+fn guest(name: &str) -> PathBuf {
+    path_from_env("INNKEEPER_GUESTS").unwrap().join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths are text")
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32, part: &str) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    let said = [out, err]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(part), "{said}");
+    said
+}
+
+#[test]
+fn the_shipped_plugins_have_the_properties_of_good_reconcilers() {
+    for name in ["backup", "etcd", "memcached", "wordpress"] {
+        let file = guest(&format!("{name}.wasm"));
+        check(
+            &test(&[text(&file), "--parents", "30"]),
+            SUCCESS,
+            "9 passed, 0 failed",
+        );
+    }
+}
+
+/// Makes a directory with one case, whose parent is that of an example.
+fn a_case(directory: &Path) -> PathBuf {
+    let case = directory.join("first");
+    fs::create_dir(&case).unwrap();
+    let example = root().join("examples/memcached/01-article.yaml");
+    fs::copy(example, case.join("parent.yaml")).unwrap();
+    case
+}
+
+#[test]
+fn a_case_is_written_compared_and_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let case = a_case(directory.path());
+    let file = guest("memcached.wasm");
+    let arguments = [
+        text(&file),
+        "--parents",
+        "0",
+        "--cases",
+        text(directory.path()),
+    ];
+    let with = |more: &[&str]| test(&[&arguments[..], more].concat());
+    check(
+        &with(&[]),
+        FINDING,
+        "there is no expected answer: run again with --update",
+    );
+    check(&with(&["--update"]), SUCCESS, "ok      case first");
+    check(&with(&[]), SUCCESS, "ok      case first");
+    let expected = case.join("expect.yaml");
+    let changed = fs::read_to_string(&expected)
+        .unwrap()
+        .replace("outcome: desired", "outcome: keep");
+    fs::write(&expected, changed).unwrap();
+    let part = "outcome is \"desired\", and was \"keep\"";
+    check(&with(&[]), FINDING, part);
+    let json = with(&["-o", "json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["results"][0]["name"], "case first");
+    assert!(json["cost"]["fuel"].as_u64().unwrap() > 1000);
+    check(
+        &with(&["-o", "junit"]),
+        FINDING,
+        "<testcase name=\"case first\"><failure>",
+    );
+    // No pass is as cheap as this.
+    let budget = directory.path().join("budget.yaml");
+    fs::write(&budget, "fuel: 10\n").unwrap();
+    check(&with(&[]), FINDING, "and the budget in");
+}
+
+#[test]
+fn bad_input_is_refused_with_its_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = text(directory.path());
+    let file = guest("memcached.wasm");
+    let file = text(&file);
+    check(&test(&[empty]), BAD_USE, "found no plugin in");
+    check(&test(&["/nowhere.wasm"]), BAD_USE, "/nowhere.wasm");
+    check(
+        &test(&[file, "--cases", "/nowhere"]),
+        BAD_USE,
+        "failed to read the cases in /nowhere",
+    );
+    check(
+        &test(&[file, "--config", "/nowhere"]),
+        BAD_USE,
+        "failed to read /nowhere",
+    );
+    check(&test(&[file, "--parents=x"]), BAD_USE, "--parents");
+    let case = a_case(directory.path());
+    fs::write(case.join("parent.yaml"), "kind: [").unwrap();
+    check(&test(&[file, "--cases", empty]), BAD_USE, "failed to parse");
+    fs::write(
+        case.join("parent.yaml"),
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
+    )
+    .unwrap();
+    check(
+        &test(&[file, "--cases", empty]),
+        BAD_USE,
+        "contains 0 parents of kind",
+    );
+}
