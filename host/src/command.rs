@@ -12,7 +12,7 @@ use crate::{
     config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
     dev, documents,
     failure::Failure,
-    inspect, manifests, registry, render, run, survey, testing,
+    inspect, manifests, new, registry, render, run, survey, testing,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
@@ -44,6 +44,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         }
         Command::Inspect(args) => inspect::run(&args, streams),
         Command::Manifests(args) => manifests::run(&args, streams),
+        Command::New(args) => new::run(&args, streams),
         Command::Build(args) => build::run(&args, streams),
         Command::Test(args) => testing::run(&args, streams),
         Command::Push(args) => registry::push(&args, streams),

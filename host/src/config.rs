@@ -16,6 +16,7 @@ mod inspect;
 mod lease;
 mod log;
 mod manifests;
+mod new;
 mod plugins;
 mod registry;
 mod render;
@@ -43,6 +44,7 @@ pub use inspect::{InspectArgs, Inspected};
 pub use lease::{LeaseArgs, lease_name};
 pub use log::{LogArgs, LogControl, LogFormat, start_log};
 pub use manifests::{ManifestsArgs, PluginAccount};
+pub use new::{NewArgs, ParentKind, Sdk};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
@@ -103,6 +105,8 @@ pub enum Command {
     /// Compile one plugin from standard input to standard output; `run` and `dev` start it themselves.
     #[command(hide = true)]
     Compile(CompileArgs),
+    /// Create a plugin project that builds, tests and runs at once.
+    New(NewArgs),
     /// Build plugins from source with an embedded description; the same source gives the same digest.
     Build(BuildArgs),
     /// Test a plugin offline: its cases, and the properties of a good reconciler over generated parents.

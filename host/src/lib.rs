@@ -14,6 +14,7 @@ pub mod dev;
 pub mod documents;
 pub mod inspect;
 pub mod manifests;
+pub mod new;
 pub mod plugin_file;
 pub mod registry;
 pub mod render;

@@ -14,6 +14,7 @@ mod cosign;
 mod files;
 mod kubeconfigs;
 mod memory;
+mod projects;
 mod registries;
 mod testing;
 mod wasip2;

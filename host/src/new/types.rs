@@ -1,0 +1,168 @@
+//! Rust types from the schema of a CustomResourceDefinition.
+//!
+//! By the rules of kopium, which is no dependency: its release is bound to another version of the Kubernetes types, and
+//! two versions do not build together.
+
+use std::collections::BTreeSet;
+
+use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
+use serde_json::Value;
+
+/// The keywords of Rust that may not be names of fields.
+const KEYWORDS: &str = " abstract as async await become box break const continue crate do dyn else enum extern false final \
+fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
+type typeof unsafe unsized use virtual where while yield ";
+
+/// The derives of each type.
+const DERIVES: &str = "#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]\n";
+
+/// Returns true for a keyword of Rust.
+pub(super) fn is_keyword(name: &str) -> bool {
+    KEYWORDS.contains(&format!(" {name} "))
+}
+
+/// Returns the types of a kind: one struct for the object, and one for each object and enumeration below.
+pub(super) fn of(kind: &str, schema: &Value) -> String {
+    let mut types = Types::default();
+    types.names.insert(kind.to_owned());
+    let mut fields = String::from(
+        "    /// The metadata.\n    pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,\n",
+    );
+    for name in ["spec", "status"] {
+        if let Some(property) = schema["properties"].get(name) {
+            // Without a spec there is nothing to reconcile.
+            types.field(&mut fields, kind, name, property, name == "spec");
+        }
+    }
+    let description = comment(&schema["description"], "", kind);
+    let root = format!("\n{description}{DERIVES}pub struct {kind} {{\n{fields}}}\n");
+    root + &types.text
+}
+
+#[derive(Default)]
+struct Types {
+    names: BTreeSet<String>,
+    text: String,
+}
+
+impl Types {
+    /// Appends a field to the text of a struct.
+    fn field(
+        &mut self,
+        fields: &mut String,
+        owner: &str,
+        name: &str,
+        schema: &Value,
+        required: bool,
+    ) {
+        let path = format!("{owner}{}", name.to_upper_camel_case());
+        let mut found = self.of(&path, schema);
+        let mut attributes = format!("    #[serde(rename = {name:?}");
+        if !required || schema["nullable"] == true {
+            found = format!("Option<{found}>");
+            attributes.push_str(", default, skip_serializing_if = \"Option::is_none\"");
+        }
+        fields.push_str(&comment(&schema["description"], "    ", name));
+        fields.push_str(&format!(
+            "{attributes})]\n    pub {}: {found},\n",
+            identifier(&name.to_snake_case())
+        ));
+    }
+
+    /// Returns the type of a schema, and writes the types that it needs.
+    fn of(&mut self, path: &str, schema: &Value) -> String {
+        if schema["x-kubernetes-int-or-string"] == true {
+            return "k8s_openapi::apimachinery::pkg::util::intstr::IntOrString".to_owned();
+        }
+        match schema["type"].as_str() {
+            Some("string") => match schema["enum"].as_array() {
+                Some(all) => self.enumeration(path, all),
+                None => "String".to_owned(),
+            },
+            Some("boolean") => "bool".to_owned(),
+            Some("integer") if schema["format"] == "int32" => "i32".to_owned(),
+            Some("integer") => "i64".to_owned(),
+            Some("number") => "f64".to_owned(),
+            Some("array") => format!("Vec<{}>", self.of(path, &schema["items"])),
+            Some("object") if schema["properties"].is_object() => self.object(path, schema),
+            Some("object") if schema["additionalProperties"].is_object() => {
+                let value = self.of(path, &schema["additionalProperties"]);
+                format!("std::collections::BTreeMap<String, {value}>")
+            }
+            _ => "serde_json::Value".to_owned(),
+        }
+    }
+
+    fn object(&mut self, path: &str, schema: &Value) -> String {
+        let name = self.unique(path);
+        let required = schema["required"].as_array();
+        let mut fields = String::new();
+        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+            let required = required.is_some_and(|all| all.iter().any(|it| it == field));
+            self.field(&mut fields, &name, field, property, required);
+        }
+        let description = comment(&schema["description"], "", path);
+        self.text.push_str(&format!(
+            "\n{description}{DERIVES}pub struct {name} {{\n{fields}}}\n"
+        ));
+        name
+    }
+
+    fn enumeration(&mut self, path: &str, all: &[Value]) -> String {
+        let name = self.unique(path);
+        let mut taken = BTreeSet::new();
+        let mut variants = String::new();
+        for text in all.iter().filter_map(Value::as_str) {
+            let mut variant = identifier(&text.to_upper_camel_case());
+            while !taken.insert(variant.clone()) {
+                variant.push('_');
+            }
+            variants.push_str(&format!(
+                "    /// The text `{text}`.\n    #[serde(rename = {text:?})]\n    {variant},\n"
+            ));
+        }
+        self.text.push_str(&format!(
+            "\n/// The values of {path}.\n{DERIVES}pub enum {name} {{\n{variants}}}\n"
+        ));
+        name
+    }
+
+    /// Returns the name of a type that no other has.
+    fn unique(&mut self, path: &str) -> String {
+        let mut name = path.to_owned();
+        while !self.names.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+}
+
+/// Returns a description as a comment; every public item of a project has one.
+fn comment(description: &Value, indent: &str, usual: &str) -> String {
+    let text = description.as_str().filter(|text| !text.trim().is_empty());
+    // Four spaces and brackets mean code and links in the documentation of Rust.
+    let text = text.map_or_else(
+        || format!("The {usual}."),
+        |text| text.replace(['[', ']', '<', '>'], "|"),
+    );
+    text.lines()
+        .map(|line| format!("{indent}/// {}", line.trim()).trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// Returns a valid name of Rust that is close to a text.
+fn identifier(text: &str) -> String {
+    let plain: String = text
+        .chars()
+        .filter(|it| it.is_ascii_alphanumeric() || *it == '_')
+        .collect();
+    if plain.is_empty() || plain.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("_{plain}")
+    } else if ["self", "Self", "super", "crate"].contains(&plain.as_str()) {
+        format!("{plain}_")
+    } else if is_keyword(&plain) {
+        format!("r#{plain}")
+    } else {
+        plain
+    }
+}
