@@ -38,7 +38,7 @@ fn carried(root: &Path, out: &Path) -> String {
         for name in ["README.md", "src", "wit"] {
             collect(&mut files, &sdk, Path::new(name));
         }
-        lock = format!("include_str!({:?})", root.join("Cargo.lock"));
+        lock = format!("include_str!({:?})", text(&root.join("Cargo.lock")));
     }
     format!("const FILES: &[(&str, &str)] = &[{files}];\nconst LOCK: &str = {lock};\n")
 }
@@ -60,7 +60,12 @@ fn collect(files: &mut String, sdk: &Path, name: &Path) {
     }
 }
 
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the paths of a checkout are UTF-8")
+}
+
 fn include(files: &mut String, name: &Path, path: &Path) {
+    let (name, path) = (text(name), text(path));
     writeln!(files, "({name:?}, include_str!({path:?})),").expect("a text takes all");
 }
 
@@ -90,9 +95,7 @@ fn stand_alone(root: &Path, sdk: &Path) -> String {
 fn inherited(item: &Item, given: Option<&Item>) -> Option<Item> {
     let own = item.as_table_like()?;
     own.get("workspace")?;
-    let mut value = given
-        .expect("the workspace has what a member inherits")
-        .clone();
+    let mut value = given?.clone();
     let Some(more) = own.get("features").and_then(Item::as_array) else {
         return Some(value);
     };
@@ -101,11 +104,11 @@ fn inherited(item: &Item, given: Option<&Item>) -> Option<Item> {
         table.insert("version", version.into());
         value = Item::Value(Value::InlineTable(table));
     }
-    let table: &mut dyn TableLike = value.as_table_like_mut().expect("a dependency is a table");
+    let table: &mut dyn TableLike = value.as_table_like_mut()?;
     let features = table
         .entry("features")
         .or_insert_with(|| Item::Value(Value::Array(toml_edit::Array::new())));
-    let features = features.as_array_mut().expect("features are a list");
+    let features = features.as_array_mut()?;
     features.extend(more.iter().cloned());
     Some(value)
 }

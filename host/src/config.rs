@@ -87,10 +87,6 @@ pub struct Cli {
 
 /// A command with its settings.
 #[derive(Debug, clap::Subcommand)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one value per process, and clap knows no boxes"
-)]
 pub enum Command {
     /// Reconcile a cluster until stopped: with the given plugin files, or with the cluster's Plugin resources, or both.
     Run(RunArgs),

@@ -167,8 +167,8 @@ fn sdk(given: Option<&Sdk>) -> Result<String, Failure> {
         Some(Sdk::Path(path)) => {
             let message = format!("failed to open the directory {}", path.display());
             let path = path.canonicalize().or_fail(Exit::Usage, message)?;
-            // A basic string of TOML is also a debug string of Rust, for every path that is UTF-8.
-            format!("path = {path:?}")
+            // A debug string of Rust is also a basic string of TOML.
+            format!("path = {:?}", path.to_string_lossy())
         }
         None if FILES.is_empty() => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
         None => format!("path = \"{SDK_DIRECTORY}\""),

@@ -138,13 +138,13 @@ fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
 /// Checks the properties for the parents of the cases and for generated ones; returns the smallest findings.
 fn properties(
     plugin: &Offline<'_>,
-    cases: &[(Document, Vec<Document>)],
+    cases: &[Document],
     count: u32,
     cost: &mut Cost,
 ) -> Result<Vec<Finding>, Failure> {
     let mut found: Vec<Finding> = Vec::new();
-    for (parent, others) in cases {
-        match properties::check(plugin, parent, others, cost) {
+    for parent in cases {
+        match properties::check(plugin, parent, cost) {
             Err(Stop::Finding(finding)) => keep(&mut found, *finding),
             Err(Stop::Failure(failure)) => return Err(failure),
             Ok(()) => {}
@@ -240,7 +240,7 @@ impl<'a> Generator<'a> {
         let Some(parent) = self.parent(choices) else {
             return Ok(None);
         };
-        match properties::check(plugin, &parent, &[], cost) {
+        match properties::check(plugin, &parent, cost) {
             Ok(()) => Ok(None),
             Err(Stop::Finding(finding)) => Ok(Some(*finding)),
             Err(Stop::Failure(failure)) => Err(failure),

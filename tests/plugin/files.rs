@@ -219,7 +219,7 @@ fn refuses_a_truncated_plugin() {
     let bytes = fs::read(test_guest("garbage.wasm")).unwrap();
     Case::of(&bytes[..bytes.len() / 2]).refused(
         Some("what          plugin"),
-        "the component is damaged or uses a feature that is switched off",
+        "the file is truncated: copy it or build it again",
     );
 }
 

@@ -74,7 +74,8 @@ impl Definition {
             "metadata": {"name": object["metadata"]["name"]},
             "spec": spec,
         });
-        let compiled = Schema::new(object.as_object().unwrap_or(&Map::new()), &version)?;
+        let empty = Map::new();
+        let compiled = Schema::new(object.as_object().unwrap_or(&empty), &version)?;
         let schema = versions
             .iter()
             .find(|served| served["name"] == *version)

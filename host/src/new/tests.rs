@@ -207,7 +207,7 @@ fn types_and_an_example_come_from_a_definition() {
         }
     "#]]
     .assert_eq(types.split_once("\n}\n").unwrap().1);
-    expect![[r#"
+    expect![[r"
         apiVersion: example.com/v2
         kind: Lake
         metadata:
@@ -217,7 +217,7 @@ fn types_and_an_example_come_from_a_definition() {
           maxDepth: 2
           port: 80
           type: fresh-water
-    "#]]
+    "]]
     .assert_eq(&read("tests/example/parent.yaml"));
     assert!(!read("src/definition.json").contains("uid"));
 }

@@ -3,7 +3,7 @@
 //! By the rules of kopium, which is no dependency: its release is bound to another version of the Kubernetes types, and
 //! two versions do not build together.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use serde_json::Value;
@@ -63,10 +63,12 @@ impl Types {
             attributes.push_str(", default, skip_serializing_if = \"Option::is_none\"");
         }
         fields.push_str(&comment(&schema["description"], "    ", name));
-        fields.push_str(&format!(
+        write!(
+            fields,
             "{attributes})]\n    pub {}: {found},\n",
             identifier(&name.to_snake_case())
-        ));
+        )
+        .expect("a text takes all");
     }
 
     /// Returns the type of a schema, and writes the types that it needs.
@@ -102,9 +104,11 @@ impl Types {
             self.field(&mut fields, &name, field, property, required);
         }
         let description = comment(&schema["description"], "", path);
-        self.text.push_str(&format!(
+        write!(
+            self.text,
             "\n{description}{DERIVES}pub struct {name} {{\n{fields}}}\n"
-        ));
+        )
+        .expect("a text takes all");
         name
     }
 
@@ -117,13 +121,17 @@ impl Types {
             while !taken.insert(variant.clone()) {
                 variant.push('_');
             }
-            variants.push_str(&format!(
+            write!(
+                variants,
                 "    /// The text `{text}`.\n    #[serde(rename = {text:?})]\n    {variant},\n"
-            ));
+            )
+            .expect("a text takes all");
         }
-        self.text.push_str(&format!(
+        write!(
+            self.text,
             "\n/// The values of {path}.\n{DERIVES}pub enum {name} {{\n{variants}}}\n"
-        ));
+        )
+        .expect("a text takes all");
         name
     }
 

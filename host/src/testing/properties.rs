@@ -103,17 +103,8 @@ struct Cluster {
 }
 
 /// Checks all properties for one parent.
-pub(super) fn check(
-    plugin: &Offline<'_>,
-    parent: &Document,
-    others: &[Document],
-    cost: &mut Cost,
-) -> Result<(), Stop> {
-    let mut checker = Checker {
-        plugin,
-        others,
-        cost,
-    };
+pub(super) fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
+    let mut checker = Checker { plugin, cost };
     let alone = World::default();
     // The objects that the plugin reads are missing at first, and exist in the second run.
     for world in [
@@ -143,13 +134,12 @@ pub(super) fn check(
 
 struct Checker<'a> {
     plugin: &'a Offline<'a>,
-    others: &'a [Document],
     cost: &'a mut Cost,
 }
 
 impl Checker<'_> {
     fn pass(&mut self, cluster: &Cluster, turn: Turn) -> Result<Passed, Stop> {
-        let others = cluster.children.values().chain(self.others).cloned();
+        let others = cluster.children.values().cloned();
         let passed = self
             .plugin
             .pass(cluster.parent.clone(), others.collect(), turn)?;
@@ -257,7 +247,7 @@ impl Checker<'_> {
                 continue;
             }
             let other = self.pass(&smaller, turn(world))?.said;
-            self.keeps(&smaller, &other)?;
+            keeps(&smaller, &other)?;
             let is_again = other.children.iter().any(|child| self::id(child) == id);
             if other.outcome == Some("desired") && !is_again {
                 let problem = format!("{id} is deleted, and the answer does not contain it");
@@ -270,27 +260,7 @@ impl Checker<'_> {
     /// The objects that the plugin reads are gone for a while.
     fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
         let said = self.pass(cluster, turn(World::default()))?.said;
-        self.keeps(cluster, &said)
-    }
-
-    fn keeps(&self, cluster: &Cluster, said: &Said) -> Result<(), Stop> {
-        if said.outcome != Some("desired") {
-            return Ok(());
-        }
-        let stated: Vec<ObjectId> = said.children.iter().map(id).collect();
-        let mut pruned = cluster
-            .children
-            .iter()
-            .filter(|(_, child)| !is_retained(child));
-        match pruned.find(|(id, _)| !stated.contains(id)) {
-            None => Ok(()),
-            Some((lost, _)) => {
-                let problem = format!(
-                    "{lost} is deleted while an object is missing: answer keep, retry, or with the child on hold"
-                );
-                Err(finding(Property::KeepsChildren, problem, cluster))
-            }
-        }
+        keeps(cluster, &said)
     }
 
     fn finalize(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
@@ -302,6 +272,27 @@ impl Checker<'_> {
             self.pass(cluster, turn)?;
         }
         Ok(())
+    }
+}
+
+/// Checks that an answer deletes no child.
+fn keeps(cluster: &Cluster, said: &Said) -> Result<(), Stop> {
+    if said.outcome != Some("desired") {
+        return Ok(());
+    }
+    let stated: Vec<ObjectId> = said.children.iter().map(id).collect();
+    let mut pruned = cluster
+        .children
+        .iter()
+        .filter(|(_, child)| !is_retained(child));
+    match pruned.find(|(id, _)| !stated.contains(id)) {
+        None => Ok(()),
+        Some((lost, _)) => {
+            let problem = format!(
+                "{lost} is deleted while an object is missing: answer keep, retry, or with the child on hold"
+            );
+            Err(finding(Property::KeepsChildren, problem, cluster))
+        }
     }
 }
 

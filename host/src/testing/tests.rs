@@ -219,13 +219,13 @@ fn results_are_shown_as_text_json_and_junit() {
         memory_bytes: 6,
     };
     let show = |format| show::all(&results, cost, format);
-    expect![[r#"
+    expect![[r"
         ok      case a
         FAILED  property total
           a < b
           c
         1 passed, 1 failed; the largest pass took 5 fuel and 6 bytes of memory
-    "#]]
+    "]]
     .assert_eq(&show(crate::config::TestFormat::Text));
     expect![[r#"
         <?xml version="1.0" encoding="UTF-8"?>

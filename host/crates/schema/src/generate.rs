@@ -99,8 +99,7 @@ fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
     }
     match schema["type"].as_str() {
         Some("boolean") => json!(choices.below(2) == 1),
-        Some("integer") => json!(integer(schema, choices)),
-        Some("number") => json!(integer(schema, choices)),
+        Some("integer" | "number") => json!(integer(schema, choices)),
         Some("string") => json!(text(schema, choices)),
         Some("array") => {
             let length = length(schema, "minItems", "maxItems", choices);
