@@ -79,14 +79,14 @@ impl Publisher {
     }
 }
 
-fn key_file(name: &str) -> String {
+pub(crate) fn key_file(name: &str) -> String {
     let path = root()
         .join("host/crates/source/src/tests/fixtures")
         .join(name);
     path.to_str().unwrap().to_owned()
 }
 
-fn public_key(name: &str) -> String {
+pub(crate) fn public_key(name: &str) -> String {
     fs::read_to_string(key_file(name)).unwrap()
 }
 

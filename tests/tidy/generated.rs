@@ -1,5 +1,7 @@
 //! Generated files in version control are up to date, and the manifests of the host fit together.
 
+use std::fs;
+
 use expect_test::expect_file;
 use innkeeper_model::yaml;
 use innkeeper_plugin_controller::resource;
@@ -40,23 +42,49 @@ fn the_definition_of_plugins_is_that_of_the_host() {
     }
 }
 
+/// The objects that `manifests` prints for a guest, without its definitions.
+fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
+    let file = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let file = file.join(format!("{guest}.wasm"));
+    let mut printed = manifests(&[file], arguments).unwrap();
+    printed.retain(|object| object["kind"] != "CustomResourceDefinition");
+    printed
+}
+
 /// The Plugins of the examples have exactly the role and the grants that the plugins ask for.
 #[test]
 fn the_examples_of_plugins_match_the_output_of_manifests() {
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     for guest in GUESTS {
-        let file = guests.join(format!("{guest}.wasm"));
-        let mut printed = manifests(&[file], &[]).unwrap();
-        printed.retain(|object| object["kind"] != "CustomResourceDefinition");
         let example = manifest::load(&format!("examples/plugins/{guest}.yaml")).unwrap();
         let mut asked = example.clone();
         let spec = asked.last_mut().unwrap()["spec"].as_object_mut().unwrap();
         for more in ["limits", "rollout", "config"] {
             spec.remove(more);
         }
-        assert_eq!(asked, printed, "examples/plugins/{guest}.yaml");
+        assert_eq!(asked, printed(guest, &[]), "examples/plugins/{guest}.yaml");
         let spec = &example.last().unwrap()["spec"];
         assert!(spec["limits"].is_object() && spec["rollout"].is_object());
+    }
+}
+
+/// So do the variants of the Plugin memcached.
+#[test]
+fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
+    let directory = "examples/plugins/variants";
+    let asked = &printed("memcached", &[])[1]["spec"]["grants"];
+    for file in fs::read_dir(root().join(directory)).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let objects = manifest::load(&format!("{directory}/{name}")).unwrap();
+        if name == "account.yaml" {
+            let account = "memcached=innkeeper-system/memcached-writer";
+            let printed = printed("memcached", &["--account", account]);
+            assert_eq!(objects, printed, "{name}");
+        } else {
+            let [plugin] = &objects[..] else {
+                panic!("{name} has more than a Plugin");
+            };
+            assert_eq!(&plugin["spec"]["grants"], asked, "{name}");
+        }
     }
 }
 
