@@ -314,3 +314,25 @@ fn the_claims_outlive_the_parent_and_are_reused() {
         ]
     );
 }
+
+// The status records the value when the Job is observed, so the deleted Job is not made again.
+#[test]
+fn a_suspended_schedule_runs_when_asked_and_once_for_each_value() {
+    const BACKUP: Target<'static> = (API, "Backup", "on-demand");
+    let site = Site::new("backup-now");
+    site.apply_example("examples/backup/05-run-now.yaml");
+    let ran = |parent: &Value| parent["status"]["successCount"] == 1;
+    let parent = site.wait("the first run succeeds", BACKUP, ran);
+    assert_eq!(parent["status"]["lastRunRequest"], "before-the-upgrade");
+    let first = parent["status"]["lastRun"]["jobName"].clone();
+    let mark = site.settle();
+    site.delete(("batch/v1", "Job", first.as_str().unwrap()));
+    site.settle();
+    assert!(site.child_writes_since(mark).is_empty());
+    let again = json!({ "metadata": { "annotations": { "gobackup.io/run-now": "again" } } });
+    site.merge(BACKUP, &again);
+    let ran = |parent: &Value| parent["status"]["successCount"] == 2;
+    let parent = site.wait("the second run succeeds", BACKUP, ran);
+    assert_ne!(parent["status"]["lastRun"]["jobName"], first);
+    site.wait_ready(BACKUP);
+}

@@ -24,7 +24,8 @@ mod blocks;
 mod volumes;
 
 pub(crate) use blocks::{
-    Archive, ArchiveSettings, Compression, Encryption, OldSchedule, Schedule, SecretKey,
+    Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, OldSchedule, Schedule,
+    SecretKey,
 };
 pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
 

@@ -30,13 +30,15 @@ use crate::{
     runs::History,
 };
 
+pub(crate) mod requested;
+
 /// The default maximum duration of a run in seconds: 6 hours.
 const DEADLINE_SECONDS: i64 = 21600;
 
 /// The default maximum number of retries of a failed run.
 const BACKOFF_LIMIT: i32 = 2;
 
-/// The annotation with the hash of the configuration, on the Job of a `Backup` that runs once.
+/// The annotation with the hash of the configuration, on each Job that the plugin itself makes.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Every child.
@@ -47,14 +49,17 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         "state" => "state",
         _ => "local",
     }));
-    let job = job(plan, history).map(|job| match job.apply {
+    let jobs = job(plan, history)
+        .into_iter()
+        .chain(requested::jobs(plan, history));
+    let jobs = jobs.map(|job| match job.apply {
         ApplyPolicy::Hold => job,
-        _ => job.after(needed),
+        _ => job.after(needed.iter().copied()),
     });
     let schedule = cron_job(plan).map(|schedule| Child::new("schedule", &schedule));
     std::iter::once(Child::new("config", &secret(plan)))
         .chain(schedule.map(|schedule| schedule.after(["config"])))
-        .chain(job)
+        .chain(jobs)
         .chain(claims)
         .collect()
 }
@@ -118,6 +123,11 @@ fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
     if !is_observed && !is_wanted {
         return None;
     }
+    Some(run_once(plan, "run", name))
+}
+
+/// The child for a Job that the plugin itself makes, with the hash of its configuration.
+fn run_once(plan: &Plan<'_>, key: &str, name: &str) -> Child {
     let annotations = BTreeMap::from([(CONFIG_HASH.to_owned(), plan.config_hash())]);
     let job = Job {
         metadata: ObjectMeta {
@@ -127,7 +137,7 @@ fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
         spec: Some(job_spec(plan)),
         ..Default::default()
     };
-    Some(job::once("run", &job, &plan.request.children))
+    job::once(key, &job, &plan.request.children)
 }
 
 /// The spec of the Job, and of the Jobs that the CronJob creates.

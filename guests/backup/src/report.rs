@@ -87,6 +87,7 @@ impl Reporter<'_> {
             success_count: history.success_count,
             counted_jobs: history.counted.clone(),
             active_job: history.active.clone(),
+            last_run_request: history.last_request.clone(),
             effective_schedule: match plan {
                 Some(plan) => effective(plan),
                 None => self.stored.effective_schedule.clone(),
@@ -107,10 +108,11 @@ impl Reporter<'_> {
     fn warnings(&self, plan: &Plan<'_>) -> Vec<Warning> {
         const CODE: &str = "SpecChangedAfterRun";
         let mut warnings = plan.rendered.warnings.clone();
-        let job = self
-            .request
-            .children
-            .find_as("batch/v1", "Job", self.request.name());
+        let newest = self.history.recent.first();
+        let job = newest.and_then(|run| {
+            let children = &self.request.children;
+            children.find_as("batch/v1", "Job", &run.job_name)
+        });
         let ran_with = job.and_then(|job| {
             let annotations = job.object().pointer("/metadata/annotations")?;
             annotations.get(children::CONFIG_HASH)?.as_str()
@@ -122,8 +124,8 @@ impl Reporter<'_> {
         if plan.schedule.is_none() && self.history.has_runs() && has_changed {
             warnings.push(Warning::new(
                 CODE,
-                "the configuration has changed since the run; a Backup without schedule runs once: \
-                 create another one to run it again",
+                "the configuration has changed since the run; a Backup without schedule runs once: set \
+                 the annotation gobackup.io/run-now to a new value to run it again",
             ));
         }
         warnings

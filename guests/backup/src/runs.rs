@@ -16,6 +16,7 @@ use k8s_openapi::{
 
 use crate::{
     api::Kind,
+    children::requested,
     plan,
     status::{ActiveJob, BackupStatus, Phase, Run},
 };
@@ -42,6 +43,10 @@ pub(crate) struct History {
     pub(crate) counted: Vec<String>,
     pub(crate) last_success: Option<String>,
     pub(crate) events: Vec<Event>,
+    /// The runs whose Jobs exist, newest first.
+    pub(crate) observed: Vec<Run>,
+    /// The last value of the annotation that asks for a run for which a Job was made.
+    pub(crate) last_request: Option<String>,
     /// The CronJob, if it is observed.
     pub(crate) cron_job: Option<CronJob>,
 }
@@ -63,10 +68,12 @@ impl History {
             observed.insert(run.run.job_uid.clone(), run);
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
+        let last_request = requested::acted_on(request, stored.last_run_request.clone());
         let status = cron_job.as_ref().and_then(|it| it.status.as_ref());
         let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
         let mut history = Self::merge(stored, observed, succeeded.map(text));
         history.cron_job = cron_job;
+        history.last_request = last_request;
         Ok(history)
     }
 
@@ -129,6 +136,8 @@ impl History {
                 name: run.job_name.clone(),
                 uid: run.job_uid.clone(),
             });
+        let is_observed = |run: &&Run| observed.contains_key(&run.job_uid);
+        history.observed = recent.iter().filter(is_observed).cloned().collect();
         recent.truncate(RECENT_MAX);
         history.recent = recent;
         history

@@ -32,6 +32,9 @@ pub(crate) struct BackupStatus {
     /// The newest run that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) active_job: Option<ActiveJob>,
+    /// Last value of the annotation gobackup.io/run-now for which a run was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_run_request: Option<String>,
     /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,

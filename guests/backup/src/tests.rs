@@ -16,6 +16,7 @@ mod inputs;
 pub(crate) mod outcomes;
 mod parents;
 mod properties;
+mod requested;
 mod script;
 mod tenants;
 

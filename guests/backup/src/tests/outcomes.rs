@@ -106,6 +106,7 @@ fn every_example_makes_children() {
     const CRON: &str = include_str!("../../../../examples/backup/02-article-cron.yaml");
     const SCHEDULED: &str = include_str!("../../../../examples/backup/03-scheduled.yaml");
     const FILES: &str = include_str!("../../../../examples/backup/04-files.yaml");
+    const NOW: &str = include_str!("../../../../examples/backup/05-run-now.yaml");
     let table = [
         (
             CRON,
@@ -122,6 +123,14 @@ fn every_example_makes_children() {
                 "CronJob/uploads",
                 "PersistentVolumeClaim/uploads-gobackup-state",
                 "PersistentVolumeClaim/uploads-gobackup-local",
+            ],
+        ),
+        (
+            NOW,
+            &[
+                "Secret/on-demand-gobackup",
+                "CronJob/on-demand",
+                "Job/on-demand-run-2161954e",
             ],
         ),
     ];

@@ -1,0 +1,149 @@
+//! Runs that the annotation `gobackup.io/run-now` asks for.
+
+use innkeeper_sdk::testing::TestRequest;
+
+use super::{
+    outcomes::{complete, failed, job},
+    *,
+};
+
+const OWNER: &str = "00000000-0000-4000-8000-000000000001";
+
+/// The Job for the value `one`.
+const FIRST: &str = "nightly-run-7692c3ad";
+
+/// A parent with a schedule, unless it is null, that asks for a run.
+fn asking(token: &str, schedule: Value) -> Value {
+    let mut parent = backup(json!({ "schedule": schedule }));
+    parent["metadata"]["annotations"] = json!({ "gobackup.io/run-now": token });
+    parent
+}
+
+fn daily() -> Value {
+    json!({ "cron": "0 2 * * *" })
+}
+
+fn running() -> Value {
+    json!({ "active": 1, "startTime": "2026-08-20T02:00:01Z" })
+}
+
+/// The Jobs of an answer with their keys and decisions.
+fn jobs(outcome: &Outcome) -> Vec<String> {
+    let jobs = outcome.children().iter().filter(|it| it.kind() == "Job");
+    let line = |it: &Child| format!("{} {} {:?}", it.key, it.name(), it.apply);
+    jobs.map(line).collect()
+}
+
+/// The answer for a parent with these Jobs and this status.
+fn pass(parent: &Value, observed: &[Value], status: &Value) -> Outcome {
+    let request = TestRequest::new(parent).status(status);
+    let request = observed.iter().fold(request, |request, job| {
+        request.child(job["metadata"]["name"].as_str().unwrap(), job)
+    });
+    Plugin::reconcile(&request.build(), &host(&around())).unwrap()
+}
+
+#[test]
+fn each_new_value_is_one_run_also_of_a_suspended_schedule() {
+    let suspended = json!({ "cron": "0 2 * * *", "suspend": true });
+    for schedule in [daily(), suspended] {
+        let parent = asking("one", schedule);
+        let first = pass(&parent, &[], &json!({}));
+        assert_eq!(jobs(&first), [format!("run-7692c3ad {FIRST} Always")]);
+        assert_eq!(first.child("run-7692c3ad").unwrap().after, ["config"]);
+        let template = |child: &str, path: &str| {
+            let object = Value::from(first.child(child).unwrap().object.clone());
+            object.pointer(path).unwrap().clone()
+        };
+        assert_eq!(
+            template("run-7692c3ad", "/spec"),
+            template("schedule", "/spec/jobTemplate/spec")
+        );
+        let status = first.report().status.clone().unwrap();
+        assert_eq!(status.get("lastRunRequest"), None);
+
+        let seen = pass(&parent, &[job(FIRST, "a", OWNER, running())], &status);
+        assert_eq!(jobs(&seen), [format!("run-7692c3ad {FIRST} Hold")]);
+        let status = seen.report().status.clone().unwrap();
+        assert_eq!(status["lastRunRequest"], "one");
+        assert_eq!(status["activeJob"]["name"], FIRST);
+
+        let gone = pass(&parent, &[], &status);
+        assert_eq!(jobs(&gone), [String::new(); 0]);
+        assert_eq!(
+            gone.report().status.as_ref().unwrap()["lastRunRequest"],
+            "one"
+        );
+    }
+    let parent = asking("", daily());
+    assert_eq!(jobs(&pass(&parent, &[], &json!({}))), [String::new(); 0]);
+}
+
+#[test]
+fn a_requested_run_waits_for_an_active_one_unless_both_may_run() {
+    let active = [job(FIRST, "a", OWNER, running())];
+    let status = json!({ "lastRunRequest": "one" });
+    let held = format!("run-7692c3ad {FIRST} Hold");
+    let parent = asking("two", daily());
+    assert_eq!(
+        jobs(&pass(&parent, &active, &status)),
+        std::slice::from_ref(&held)
+    );
+    let parent = asking(
+        "two",
+        json!({ "cron": "0 2 * * *", "concurrencyPolicy": "Allow" }),
+    );
+    assert_eq!(
+        jobs(&pass(&parent, &active, &status)),
+        [
+            held.clone(),
+            "run-3fc4ccfe nightly-run-3fc4ccfe Always".to_owned()
+        ]
+    );
+    let ended = [job(FIRST, "a", OWNER, complete())];
+    let parent = asking("two", daily());
+    assert_eq!(
+        jobs(&pass(&parent, &ended, &status)),
+        [held, "run-3fc4ccfe nightly-run-3fc4ccfe Always".to_owned()]
+    );
+}
+
+#[test]
+fn a_backup_without_schedule_runs_again() {
+    let parent = asking("one", Value::Null);
+    let first = pass(&parent, &[], &json!({}));
+    assert_eq!(jobs(&first), ["run nightly Always"]);
+    let ended = job("nightly", "a", OWNER, complete());
+    let second = pass(&parent, &[ended], &json!({}));
+    assert_eq!(
+        jobs(&second),
+        [
+            "run nightly Hold".to_owned(),
+            format!("run-7692c3ad {FIRST} Always")
+        ]
+    );
+}
+
+#[test]
+fn requested_runs_stay_within_the_limits_of_the_history() {
+    let at = |hour: u32, mut status: Value| {
+        status["startTime"] = json!(format!("2026-08-20T{hour:02}:00:00Z"));
+        status
+    };
+    let name = |number: u32| format!("nightly-run-0000000{number}");
+    let mut observed: Vec<Value> = (1..=5)
+        .map(|it| job(&name(it), &name(it), OWNER, at(it, complete())))
+        .collect();
+    observed.push(job(&name(6), "f", OWNER, at(6, failed())));
+    observed.push(job(&name(7), "g", OWNER, at(7, failed())));
+    observed.push(job(&name(8), "h", OWNER, at(0, json!({ "active": 1 }))));
+    let answer = pass(
+        &backup(json!({ "schedule": daily() })),
+        &observed,
+        &json!({}),
+    );
+    let mut kept = jobs(&answer);
+    kept.sort();
+    let line = |it: u32| format!("run-0000000{it} {} Hold", name(it));
+    assert_eq!(kept, [3, 4, 5, 7, 8].map(line));
+}
