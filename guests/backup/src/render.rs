@@ -134,6 +134,19 @@ pub(crate) fn render(
         ..Default::default()
     };
     let mut model = head(settings, &mut rendered);
+    let type_ = settings
+        .compress_with
+        .as_ref()
+        .and_then(|it| it.type_.as_deref());
+    if let Some(type_ @ ("Z" | "taZ" | "tar.Z")) = type_.filter(|_| parent.spec.image.is_none()) {
+        rendered.warnings.push(Warning::new(
+            "TypeNotInImage",
+            format!(
+                "compressWith.type: the image of gobackup has no program for {type_}; use tgz, or set \
+                 spec.image to one that has compress"
+            ),
+        ));
+    }
     let mut databases = Vec::new();
     let mut taken = BTreeSet::new();
     for (index, source) in related.databases.iter().enumerate() {

@@ -58,6 +58,18 @@ pub(super) fn storage(
         rendered
             .warnings
             .push(Warning::new("RetentionNotKept", message));
+    } else if keep > 0
+        && matches!(source.type_.name, "us3" | "kodo")
+        && !config.contains_key("storage_class")
+    {
+        let message = format!(
+            "{}: gobackup stores its list of archives in a class from which it cannot read it back; set \
+             config.storage_class to one that can be read at once",
+            source.path("keep")
+        );
+        rendered
+            .warnings
+            .push(Warning::new("RetentionNotKept", message));
     } else if keep > 0 && !source.type_.keeps_its_state() {
         rendered.forgetful.push(source.name.clone());
     }

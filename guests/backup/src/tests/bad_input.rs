@@ -201,6 +201,7 @@ fn settings_of_archives_are_those_of_gobackup() {
         &[
             json!({ "compressWith": { "type": "rar" } }),
             json!({ "compressWith": { "type": "gzip" } }),
+            json!({ "compressWith": { "type": "taZ" } }),
             json!({ "encodeWith": { "password": "x" } }),
             json!({ "encodeWith": { "type": "gpg", "password": "x" } }),
             json!({ "encodeWith": { "type": "openssl" } }),
@@ -216,6 +217,7 @@ fn settings_of_archives_are_those_of_gobackup() {
         &expect![[r#"
             {"compressWith":{"type":"rar"}}: Invalid, compressWith.type: rar is not known to gobackup
             {"compressWith":{"type":"gzip"}}: accepted
+            {"compressWith":{"type":"taZ"}}: accepted, TypeNotInImage
             {"encodeWith":{"password":"x"}}: Invalid, encodeWith: without type openssl nothing would be encrypted
             {"encodeWith":{"password":"x","type":"gpg"}}: Invalid, encodeWith.type: gpg is not known to gobackup
             {"encodeWith":{"type":"openssl"}}: Invalid, encodeWith: password or passwordRef is required
@@ -326,6 +328,11 @@ fn databases_are_checked_before_a_run() {
             ("etcd", json!({})),
             ("sqlite", json!({ "path": "/v/a b.db" })),
             ("firebird", json!({})),
+            ("firebird", json!({ "database": "d" })),
+            (
+                "postgresql",
+                json!({ "all_databases": true, "compress": "gzip" }),
+            ),
         ],
         &expect![[r#"
             postgres {"database":"d"}: rejected, spec.type: "postgres" is not one of "postgresql", "mysql" or 9 other candidates
@@ -349,6 +356,8 @@ fn databases_are_checked_before_a_run() {
             etcd {}: kept, InvalidReference: Database pg: config.endpoint is required
             sqlite {"path":"/v/a b.db"}: kept, InvalidReference: Database pg: config.path contains white space, which gobackup cannot pass on
             firebird {}: kept, InvalidReference: Database pg: config.database is required
+            firebird {"database":"d"}: accepted, TypeNotInImage
+            postgresql {"all_databases":true,"compress":"gzip"}: accepted, FieldIgnored
         "#]],
     );
 }
@@ -376,6 +385,11 @@ fn storages_are_checked_before_a_run() {
                 with(json!({ "bucket": "b", "access_key_id_ref": { "name": "k", "key": "i" } })),
             ),
             ("r2", with(json!({ "bucket": "b" }))),
+            ("kodo", with(json!({ "bucket": "b", "keep": 5 }))),
+            (
+                "kodo",
+                with(json!({ "bucket": "b", "keep": 5, "storage_class": "STANDARD" })),
+            ),
             (
                 "gcs",
                 json!({ "bucket": "b", "credentials": "{}", "keep": 5 }),
@@ -399,6 +413,8 @@ fn storages_are_checked_before_a_run() {
             s3 {"access_key_id":"a","bucket":"b","keep":-1,"secret_access_key":"b"}: rejected, spec.config.keep: -1 is less than the minimum of 0
             s3 {"access_key_id":"a","access_key_id_ref":{"key":"i","name":"k"},"bucket":"b","secret_access_key":"b"}: rejected, spec.config: set either config.access_key_id or config.access_key_id_ref
             r2 {"access_key_id":"a","bucket":"b","secret_access_key":"b"}: kept, InvalidReference: Storage s: config.account_id is required unless config.endpoint is given
+            kodo {"access_key_id":"a","bucket":"b","keep":5,"secret_access_key":"b"}: accepted, ClearTextCredential, ClearTextCredential, RetentionNotKept
+            kodo {"access_key_id":"a","bucket":"b","keep":5,"secret_access_key":"b","storage_class":"STANDARD"}: accepted, ClearTextCredential, ClearTextCredential
             gcs {"bucket":"b","credentials":"{}","keep":5}: accepted, ClearTextCredential, RetentionNotKept
             azure {"account":"a"}: kept, InvalidReference: Storage s: config.tenant_id is required
             ftp {"host":"h","username":"u"}: kept, InvalidReference: Storage s: config.password is required

@@ -11,6 +11,14 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
         "redis" => redis(source, &mut config, parent, warnings),
         "influxdb" | "influxdb2" => influxdb(&mut config),
         "etcd" => etcd(&mut config),
+        "postgresql" => postgresql(source, &mut config, warnings),
+        "firebird" if parent.spec.image.is_none() => warnings.push(Warning::new(
+            "TypeNotInImage",
+            format!(
+                "Database {}: the image of gobackup has no gbak; set spec.image to one that has it",
+                source.name
+            ),
+        )),
         "mariadb" => warnings.push(Warning::new(
             "MariaDBNeedsDataDir",
             format!(
@@ -22,6 +30,15 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
         _ => {}
     }
     config
+}
+
+/// pg_dumpall does not compress, and gobackup would give the plain dump the name of a compressed one.
+fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
+    if flag(config, "all_databases") && config.remove("compress").is_some() {
+        let field = source.path("compress");
+        let message = format!("{field} is left out: pg_dumpall does not compress");
+        warnings.push(Warning::new("FieldIgnored", message));
+    }
 }
 
 fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
