@@ -336,3 +336,68 @@ fn a_suspended_schedule_runs_when_asked_and_once_for_each_value() {
     assert_ne!(parent["status"]["lastRun"]["jobName"], first);
     site.wait_ready(BACKUP);
 }
+
+const RESTORE: Target<'static> = (API, "Restore", "on-demand-check");
+
+/// A site with the objects of the example of a Restore, and the Restore with this patch of its spec.
+fn restoring(prefix: &str, edit: &Value) -> Site {
+    let site = Site::new(prefix);
+    site.apply_example("examples/backup/05-run-now.yaml");
+    let objects = innkeeper_tests::manifest::load("examples/backup/06-restore.yaml").unwrap();
+    for mut object in objects {
+        object["metadata"]["namespace"] = site.namespace.clone().into();
+        if object["kind"] == "Restore" {
+            for (key, value) in edit.as_object().unwrap() {
+                object["spec"][key] = value.clone();
+            }
+        }
+        site.plane.user().apply(&object).unwrap();
+    }
+    site
+}
+
+#[test]
+fn a_restore_is_one_job_whose_end_stays() {
+    let site = restoring("backup-restore", &json!({}));
+    let parent = site.wait_ready(RESTORE);
+    assert_eq!(reason(&parent, "Ready"), "Restored");
+    assert_eq!(parent["status"]["restored"], json!(["on-demand-check"]));
+    let job = ("batch/v1", "Job", "on-demand-check-restore");
+    let owner = &site.get(job)["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["uid"], parent["metadata"]["uid"]);
+    let user = site.plane.user();
+    let edit = json!({ "spec": { "file": "other.tar" } });
+    let refused = user.merge(site.kind(API, "Restore"), "on-demand-check", &edit);
+    let refused = format!("{:#}", refused.unwrap_err());
+    assert!(
+        refused.contains("spec is immutable: create another Restore"),
+        "{refused}"
+    );
+    let mark = site.settle();
+    site.delete(job);
+    site.wait_gone(job);
+    site.settle();
+    assert!(site.child_writes_since(mark).is_empty());
+    site.wait_ready(RESTORE);
+}
+
+#[test]
+fn a_failed_restore_is_reported_and_not_retried() {
+    let exit = json!({ "controlplane.test/exit-code": "3" });
+    let template = json!({ "metadata": { "annotations": exit } });
+    let site = restoring("backup-restore-fails", &json!({ "podTemplate": template }));
+    let parent = site.wait("the failure is reported", RESTORE, |parent| {
+        reason(parent, "Ready") == "RestoreFailed"
+    });
+    assert_eq!(parent["status"]["phase"], "Failed");
+}
+
+#[test]
+fn a_restore_waits_for_the_first_archive() {
+    let site = restoring("backup-restore-waits", &json!({ "file": "latest" }));
+    site.wait("the missing archive is reported", RESTORE, |parent| {
+        reason(parent, "Ready") == "FileNotFound"
+    });
+    let job = ("batch/v1", "Job", "on-demand-check-restore");
+    assert!(site.find(job).is_none());
+}

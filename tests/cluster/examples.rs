@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use crate::suite::{GUESTS, Site, is_ready, reason};
 
 /// The kinds that are reconciled; the examples' other objects are referenced by these.
-const PARENTS: [&str; 5] = [
+const PARENTS: [&str; 6] = [
     "Memcached",
     "Wordpress",
     "EtcdCluster",
     "Backup",
     "CronBackup",
+    "Restore",
 ];
 
 /// The parents that do not become Ready: kind, name and the reason that they report.

@@ -261,11 +261,12 @@ fn the_chart_passes_the_checks_of_helm() {
 }
 
 /// The definitions of the parents of the shipped plugins.
-const PARENTS: [&str; 5] = [
+const PARENTS: [&str; 6] = [
     "backups.gobackup.io",
     "cronbackups.gobackup.io",
     "etcdclusters.etcd.ydzs.io",
     "memcacheds.cache.example.com",
+    "restores.gobackup.io",
     "wordpresses.example.com",
 ];
 

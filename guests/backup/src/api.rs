@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::status::BackupStatus;
+use crate::{restore::Restore, status::BackupStatus};
 
 mod blocks;
 mod volumes;
@@ -204,12 +204,13 @@ pub(crate) struct PodTemplate {
 pub(crate) enum Kind {
     Backup,
     CronBackup,
+    Restore,
 }
 
 /// A stored parent of either generation.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Root {
+pub(crate) struct Root {
     #[serde(default)]
     spec: Option<BackupSpec>,
     #[serde(default)]
@@ -231,7 +232,15 @@ pub(crate) struct Parent {
 
 impl Parent {
     pub(crate) fn read(request: &Request) -> Result<Self, Fault> {
-        let root: Root = request.parent()?;
+        let kind = match request.parent_kind() {
+            "CronBackup" => Kind::CronBackup,
+            _ => Kind::Backup,
+        };
+        Ok(Self::of(kind, request.parent()?))
+    }
+
+    /// The parent of a stored object.
+    pub(crate) fn of(kind: Kind, root: Root) -> Self {
         let mut spec = root.spec.unwrap_or_default();
         // A CEL rule rejects a reference in both places, so the order does not matter.
         spec.backup_model_ref = spec.backup_model_ref.or(root.backup_model_ref);
@@ -242,15 +251,11 @@ impl Parent {
             .as_ref()
             .and_then(|model| model.schedule.as_ref());
         let schedule = spec.schedule.clone().or_else(|| old.map(Schedule::from));
-        let kind = match request.parent_kind() {
-            "CronBackup" => Kind::CronBackup,
-            _ => Kind::Backup,
-        };
-        Ok(Self {
+        Self {
             kind,
             spec,
             schedule,
-        })
+        }
     }
 
     /// The databases to dump.
@@ -363,4 +368,5 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
             scope: Scope::Namespaced,
         })
         .crd(cron_backup)
+        .parent_with::<Restore>(|crd| crd.remove("spec.resources", "claims").short_descriptions(7))
 }

@@ -48,12 +48,15 @@ pub(crate) struct Tenants {
 pub(crate) struct Images {
     /// Image with gobackup and the client programs of the databases.
     pub(crate) gobackup: String,
+    /// Image with rclone and a shell, which fetches archives for a Restore.
+    pub(crate) transfer: String,
 }
 
 impl Default for Images {
     fn default() -> Self {
         Self {
             gobackup: "huacnlee/gobackup:latest".to_owned(),
+            transfer: "rclone/rclone:1.70".to_owned(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod references;
 mod related;
 mod render;
 mod report;
+mod restore;
 mod runs;
 mod schedule;
 mod status;
@@ -31,11 +32,12 @@ use k8s_openapi::api::{
 };
 
 use crate::{
-    api::Parent,
+    api::{Backup, Parent},
     config::Config,
     plan::Plan,
     related::{BackupModel, Database, PostgreSQL, S3, Storage},
     report::{Blocked, Reporter},
+    restore::Restore,
     runs::History,
     stop::Stop,
 };
@@ -65,6 +67,14 @@ impl Reconciler for Plugin {
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)
             .read::<PostgreSQL>(Access::Full, ReadScope::ParentNamespace)
             .read::<S3>(Access::Full, ReadScope::ParentNamespace)
+            // A Restore reads the parent whose archive it restores.
+            .read::<Backup>(Access::Full, ReadScope::ParentNamespace)
+            .read_kind(
+                "gobackup.io/v1",
+                "CronBackup",
+                Access::Full,
+                ReadScope::ParentNamespace,
+            )
             // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             // The ConfigMaps of variables, so that a change of them is seen.
@@ -80,6 +90,9 @@ impl Reconciler for Plugin {
     }
 
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+        if request.is_parent::<Restore>() {
+            return restore::reconcile(request, host);
+        }
         let parent = Parent::read(request)?;
         let config: Config = request.config()?;
         let reporter = Reporter {

@@ -38,6 +38,7 @@ pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap
     let kind = match kind {
         Kind::Backup => "backup",
         Kind::CronBackup => "cronbackup",
+        Kind::Restore => "restore",
     };
     labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
     labels
@@ -50,6 +51,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
     pub(crate) schedule: Option<Effective>,
     pub(crate) rendered: Rendered,
+    /// The claim with the local archives, if it is that of another parent.
+    pub(crate) local_claim: Option<String>,
 }
 
 impl<'a> Plan<'a> {
@@ -81,6 +84,7 @@ impl<'a> Plan<'a> {
             config,
             schedule,
             rendered,
+            local_claim: None,
         };
         tenants::check_local(plan.claimed_locals(), limits)?;
         plan.warn_about_retention();
@@ -99,6 +103,7 @@ impl<'a> Plan<'a> {
         match self.parent.kind {
             Kind::Backup => format!("{}-gobackup", self.request.name()),
             Kind::CronBackup => format!("{}-cron-gobackup", self.request.name()),
+            Kind::Restore => format!("{}-restore-gobackup", self.request.name()),
         }
     }
 
@@ -141,6 +146,7 @@ impl<'a> Plan<'a> {
         self.claimed_locals().next()?;
         let given = self.parent.spec.local_volume.as_ref();
         let name = given.and_then(|given| given.claim_name.clone());
+        let name = name.or_else(|| self.local_claim.clone());
         Some(name.unwrap_or_else(|| self.local_claim_made()))
     }
 

@@ -4,7 +4,8 @@
 
 use innkeeper_sdk::{json, pod as block};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, PodSecurityContext, PodSpec, PodTemplateSpec, SecurityContext,
+    Container, EnvVar, LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec,
+    SecurityContext,
 };
 
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
     render::{Credential, KEYS, Origin},
 };
 
-mod script;
-mod volumes;
+pub(crate) mod script;
+pub(crate) mod volumes;
 
 /// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
 /// does not need.
@@ -40,23 +41,28 @@ pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
 
 fn pod(plan: &Plan<'_>) -> PodSpec {
     let spec = &plan.parent.spec;
-    let secrets = if spec.image_pull_secrets.is_empty() {
-        &plan.config.image_pull_secrets
-    } else {
-        &spec.image_pull_secrets
-    };
     PodSpec {
         restart_policy: Some("Never".to_owned()),
         service_account_name: spec.service_account_name.clone(),
         containers: vec![container(plan)],
         volumes: Some(volumes::volumes(plan)),
         security_context: Some(security(plan)),
-        ..block::restricted(None, secrets)
+        ..block::restricted(None, pull_secrets(plan))
+    }
+}
+
+/// The Secrets for pulling images.
+pub(crate) fn pull_secrets<'a>(plan: &'a Plan<'_>) -> &'a [LocalObjectReference] {
+    let given = &plan.parent.spec.image_pull_secrets;
+    if given.is_empty() {
+        &plan.config.image_pull_secrets
+    } else {
+        given
     }
 }
 
 /// The user and groups of a run.
-fn security(plan: &Plan<'_>) -> PodSecurityContext {
+pub(crate) fn security(plan: &Plan<'_>) -> PodSecurityContext {
     let given = plan
         .parent
         .spec
@@ -180,7 +186,7 @@ fn secrets(plan: &Plan<'_>) -> String {
 }
 
 /// The Secret and the key that hold a credential.
-fn secret_key(plan: &Plan<'_>, credential: &Credential) -> (String, String) {
+pub(crate) fn secret_key(plan: &Plan<'_>, credential: &Credential) -> (String, String) {
     match &credential.origin {
         Origin::Clear(_) => (plan.secret_name(), credential.name.clone()),
         Origin::Secret(secret) => (secret.name.clone(), secret.key.clone()),

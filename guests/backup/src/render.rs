@@ -181,7 +181,7 @@ pub(crate) fn render(
 }
 
 /// A name as a key of gobackup, which reads a dot as a separator of levels.
-fn key_of(name: &str) -> String {
+pub(crate) fn key_of(name: &str) -> String {
     name.replace('.', "_")
 }
 
@@ -195,6 +195,12 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
         number += 1;
     }
     key
+}
+
+/// The keys of databases or storages with these names, in their order.
+pub(crate) fn keys<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    names.map(|name| unique(name, &mut taken)).collect()
 }
 
 fn sorted(mut entries: Vec<(String, Node)>) -> Node {

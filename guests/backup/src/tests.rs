@@ -17,6 +17,8 @@ pub(crate) mod outcomes;
 mod parents;
 mod properties;
 mod requested;
+mod restore;
+mod restore_script;
 mod script;
 mod tenants;
 

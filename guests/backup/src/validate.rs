@@ -48,7 +48,7 @@ pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), 
 }
 
 /// Checks the mounts of volumes, of which the API server would reject the Pod.
-fn mounts(parent: &Parent) -> Result<(), Stop> {
+pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
     let clean = |path: &str| path.trim_end_matches('/').to_owned();
     let mut paths: BTreeSet<String> = pod::DIRECTORIES.map(clean).into();
     paths.insert(clean(pod::CONFIGURATION));

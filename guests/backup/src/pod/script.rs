@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Prints a message, which also becomes the termination message, and ends the run.
-const FAIL: &str = r#"set -u
+pub(crate) const FAIL: &str = r#"set -u
 fail() {
   printf '%s\n' "$1" >&2
   printf '%s\n' "$1" >>/dev/termination-log
@@ -91,7 +91,7 @@ fi
 /// because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
 /// percent signs. The message holds at most 3584 bytes, so that a further message of the script fits into
 /// the 4096 that the kubelet reads, and it begins with a whole character.
-const REDACT: &str = r#"redact='
+pub(crate) const REDACT: &str = r#"redact='
 function add(value) {
   if (value != "" && !(value in known)) { known[value] = 1; values[++count] = value }
 }
@@ -260,6 +260,6 @@ fn shell_pattern() -> String {
 }
 
 /// A word of the script that stands for any text. It never contains `$(`, which the kubelet would expand.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''").replace('$', "$''"))
 }

@@ -49,7 +49,13 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     if let Some(claim) = plan.local_claim() {
         volumes.push(from_claim("local", claim));
     }
-    volumes.extend(plan.parent.spec.volumes.iter().map(|given| Volume {
+    volumes.extend(plan.parent.spec.volumes.iter().map(given));
+    volumes
+}
+
+/// A volume of the parent.
+pub(crate) fn given(given: &crate::api::Volume) -> Volume {
+    Volume {
         name: given_name(&given.name),
         // NB: The kubelet changes the group of the files of a volume unless its source is read-only, whatever
         // the mount is. The running application would lose its files, or refuse to start on them.
@@ -67,8 +73,7 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
         }),
         host_path: given.host_path.as_ref().map(json::copied),
         ..Default::default()
-    }));
-    volumes
+    }
 }
 
 pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
@@ -95,15 +100,20 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         sub_path: Some(local.key.clone()),
         ..mount("local", &local.path)
     }));
-    mounts.extend(plan.parent.spec.volumes.iter().map(|given| VolumeMount {
-        read_only: given.read_only.then_some(true),
-        ..mount(&given_name(&given.name), &given.mount_path)
-    }));
+    mounts.extend(given_mounts(plan));
     mounts
 }
 
+/// The mounts of the volumes of the parent.
+pub(crate) fn given_mounts(plan: &Plan<'_>) -> impl Iterator<Item = VolumeMount> {
+    plan.parent.spec.volumes.iter().map(|given| VolumeMount {
+        read_only: given.read_only.then_some(true),
+        ..mount(&given_name(&given.name), &given.mount_path)
+    })
+}
+
 /// The volume of credentials that are files.
-fn keys(plan: &Plan<'_>) -> Option<Volume> {
+pub(crate) fn keys(plan: &Plan<'_>) -> Option<Volume> {
     let files = plan.rendered.credentials.iter().filter(|it| it.is_file());
     let sources: Vec<VolumeProjection> = files
         .map(|credential| {
@@ -136,7 +146,8 @@ fn key_to_path(key: &str, path: &str) -> KeyToPath {
     }
 }
 
-fn work(plan: &Plan<'_>) -> Volume {
+/// The volume for temporary files.
+pub(crate) fn work(plan: &Plan<'_>) -> Volume {
     let given = plan.parent.spec.work.clone().unwrap_or_default();
     let Some(class) = given.storage_class_name else {
         return Volume {

@@ -309,7 +309,7 @@ fn definitions_describe_every_field_and_have_no_default_in_the_status() {
 #[test]
 fn schemas_follow_the_table_of_types() {
     let manifest = Plugin::describe();
-    assert_eq!(manifest.crds.len(), 7);
+    assert_eq!(manifest.crds.len(), 8);
     let crd = |kind: &str| {
         let crds = manifest.crds.iter();
         let mut found = crds.filter(|it| it["spec"]["names"]["kind"] == kind);

@@ -69,14 +69,14 @@ fn each_new_value_is_one_run_also_of_a_suspended_schedule() {
         assert_eq!(status["activeJob"]["name"], FIRST);
 
         let gone = pass(&parent, &[], &status);
-        assert_eq!(jobs(&gone), [String::new(); 0]);
+        assert!(jobs(&gone).is_empty());
         assert_eq!(
             gone.report().status.as_ref().unwrap()["lastRunRequest"],
             "one"
         );
     }
     let parent = asking("", daily());
-    assert_eq!(jobs(&pass(&parent, &[], &json!({}))), [String::new(); 0]);
+    assert!(jobs(&pass(&parent, &[], &json!({}))).is_empty());
 }
 
 #[test]

@@ -35,14 +35,14 @@ done
 "#;
 
 /// The directories of a run, deleted at the end.
-struct Run {
+pub(super) struct Run {
     root: PathBuf,
     shell: Shell,
 }
 
 /// A shell with its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shell {
+pub(super) enum Shell {
     /// `sh` of this machine.
     Own,
     /// That of the default image, if this machine has it.
@@ -50,7 +50,7 @@ enum Shell {
 }
 
 impl Shell {
-    fn all() -> impl Iterator<Item = Self> {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
         let busybox = Command::new("busybox").arg("true").status();
         let has_busybox = busybox.is_ok_and(|it| it.success());
         std::iter::once(Self::Own).chain(has_busybox.then_some(Self::Busybox))
@@ -59,17 +59,17 @@ impl Shell {
 
 /// The end of a run.
 #[derive(Debug, PartialEq, Eq)]
-struct Ended {
-    code: Option<i32>,
+pub(super) struct Ended {
+    pub(super) code: Option<i32>,
     /// The lines of both streams.
-    log: String,
+    pub(super) log: String,
     /// The termination message.
-    message: String,
+    pub(super) message: String,
 }
 
 impl Run {
     /// A run with this program in place of gobackup.
-    fn new(shell: Shell, gobackup: &str) -> Self {
+    pub(super) fn new(shell: Shell, gobackup: &str) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("innkeeper-backup-{}-{number}", id());
@@ -92,9 +92,14 @@ impl Run {
                 symlink(found.trim(), run.root.join("bin").join(name)).unwrap();
             }
         }
-        let program = run.file("bin/gobackup", &format!("#!/bin/sh\n{gobackup}"));
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        run.program("gobackup", gobackup);
         run
+    }
+
+    /// Puts a script in the place of a program.
+    pub(super) fn program(&self, name: &str, script: &str) {
+        let program = self.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}"));
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// The directory of the directories of runs: as root, one that the user of a run may enter.
@@ -118,7 +123,7 @@ impl Run {
     }
 
     /// A new directory of the run's user.
-    fn directory(&self, path: &str) -> PathBuf {
+    pub(super) fn directory(&self, path: &str) -> PathBuf {
         let path = self.root.join(path);
         fs::create_dir_all(&path).unwrap();
         chown(&path, Self::owner(), Self::owner()).unwrap();
@@ -126,7 +131,7 @@ impl Run {
     }
 
     /// A new file of the run's user.
-    fn file(&self, path: &str, content: &str) -> PathBuf {
+    pub(super) fn file(&self, path: &str, content: &str) -> PathBuf {
         let path = self.root.join(path);
         fs::write(&path, content).unwrap();
         chown(&path, Self::owner(), Self::owner()).unwrap();
@@ -135,41 +140,57 @@ impl Run {
 
     /// The script of an answer, with paths of this run.
     fn script(&self, outcome: &Outcome) -> String {
-        let container =
-            &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
+        self.script_of(&gobackup(outcome))
+    }
+
+    /// The script of a container, with paths of this run.
+    fn script_of(&self, container: &Value) -> String {
         let script = container["args"][0].as_str().unwrap();
         let root = self.root.to_str().unwrap();
         script
             .replace("/dev/termination-log", &format!("{root}/termination"))
             .replace("/etc/gobackup/keys", &format!("{root}/keys"))
+            .replace("/work/", &format!("{root}/work/"))
             .replace("'/data", &format!("'{root}/volumes/data"))
     }
 
     /// The path that stands for a mount of the run.
-    fn mount(&self, path: &str) -> String {
+    pub(super) fn mount(&self, path: &str) -> String {
         self.path(&format!("volumes{path}"))
     }
 
     /// Runs the script of an answer with these values of Secrets, by the names of their variables.
     fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
-        let container =
-            &outcome.child("run").unwrap().object["spec"]["template"]["spec"]["containers"][0];
         // busybox has every program of the script.
         let path = match self.shell {
-            Shell::Own => format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin")),
+            Shell::Own => self.search_path(),
             Shell::Busybox => self.path("bin"),
         };
+        self.execute(&gobackup(outcome), &path, values)
+    }
+
+    /// The directories of programs: those of this run, then those of the machine.
+    pub(super) fn search_path(&self) -> String {
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin"))
+    }
+
+    /// Runs the script of a container.
+    pub(super) fn execute(&self, container: &Value, path: &str, values: &[(&str, &[u8])]) -> Ended {
         let mut command = match self.shell {
             Shell::Own => Command::new("/bin/sh"),
             Shell::Busybox => Command::new(self.root.join("bin/sh")),
         };
         command
-            .args(["-c", &self.script(outcome)])
+            .args(["-c", &self.script_of(container)])
             .current_dir(&self.root)
             .env_clear();
         for variable in container["env"].as_array().unwrap() {
             let value = variable["value"].as_str().unwrap_or("value");
             let value = value.replace("/etc/gobackup/keys", &self.path("keys"));
+            let value = match value.strip_prefix("/data/") {
+                Some(rest) => self.mount(&format!("/data/{rest}")),
+                None => value,
+            };
             command.env(variable["name"].as_str().unwrap(), value);
         }
         for (name, value) in values {
@@ -194,7 +215,7 @@ impl Run {
         }
     }
 
-    fn path(&self, path: &str) -> String {
+    pub(super) fn path(&self, path: &str) -> String {
         self.root.join(path).to_str().unwrap().to_owned()
     }
 }
@@ -204,6 +225,12 @@ impl Drop for Run {
         let is_gone = fs::remove_dir_all(&self.root).is_ok();
         assert!(is_gone || !Path::new(&self.root).exists());
     }
+}
+
+/// The container of a run.
+fn gobackup(outcome: &Outcome) -> Value {
+    let job = Value::from(outcome.child("run").unwrap().object.clone());
+    job["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 /// The answer for a database with its credentials in a Secret.

@@ -1,0 +1,423 @@
+//! The reconciler of `Restore`: one Job that fetches an archive of a parent and restores it.
+//!
+//! The spec never changes, and so does the end. Until then, a missing or broken reference only delays the Job. All
+//! objects are read, checked and rendered as for a run of the parent, with the targets of the restoration in the
+//! place of its databases; only the programs of the Pod differ.
+
+use std::collections::BTreeSet;
+
+use innkeeper_sdk::{host::ReadError, prelude::*, tenants::check_image};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    api::{ArchiveSettings, Encryption, Kind, Parent, Reference, Root, State, StateMode},
+    config::Config,
+    plan::Plan,
+    references::{self, Source},
+    render::{self, LocalStorage},
+    status::{BackupStatus, Phase},
+    stop::Stop,
+    tenants, validate,
+};
+
+mod api;
+mod children;
+mod pod;
+mod remote;
+mod report;
+mod script;
+
+pub(crate) use api::Restore;
+use api::{LATEST, RestoreSpec};
+use remote::Remote;
+use report::Reporter;
+
+/// A database into which a dump is restored.
+struct Target {
+    source: Source,
+    /// The position in the list of targets, which the variables of its credentials have in their names.
+    index: usize,
+    /// The key under which the archive has the dump.
+    key: String,
+}
+
+/// The desired state for one restoration.
+struct Restoration<'a> {
+    spec: &'a RestoreSpec,
+    plan: Plan<'a>,
+    targets: Vec<Target>,
+    remote: Remote,
+    /// The storages of type local in the claim of the parent.
+    local: Vec<LocalStorage>,
+    encryption: Option<Encryption>,
+    /// The key of the parent in the archive.
+    model: String,
+    file: String,
+}
+
+impl Restoration<'_> {
+    /// The restored databases by their names, and the files.
+    fn restored(&self) -> Vec<String> {
+        let names = self.targets.iter().map(|it| it.source.name.clone());
+        let files = self.spec.archive.iter().map(|_| "files".to_owned());
+        names.chain(files).collect()
+    }
+}
+
+/// A parent with its status, which an older version may have stored in another form.
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    root: Root,
+    #[serde(default)]
+    status: Value,
+}
+
+/// The answer for a `Restore`.
+pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+    let restore: Restore = request.parent()?;
+    let config: Config = request.config()?;
+    let reporter = Reporter::read(request, host)?;
+    if reporter.has_ended() {
+        return Ok(Outcome::keep(reporter.report(None, None)));
+    }
+    match plan(request, host, &restore.spec, &config, &reporter) {
+        Ok((parent, source)) => {
+            let restoration = source.restoration(request, host, &restore.spec, &config, &parent);
+            match restoration {
+                Ok(it) => Ok(Outcome::desired(
+                    children::children(&it),
+                    reporter.report(Some(&it.file), None),
+                )),
+                Err(stop) => stopped(stop, reporter),
+            }
+        }
+        Err(stop) => stopped(stop, reporter),
+    }
+}
+
+fn stopped(stop: Stop, reporter: Reporter<'_>) -> Result<Outcome, Fault> {
+    match stop {
+        Stop::Blocked { reason, message } => Ok(Outcome::keep(
+            reporter.report(None, Some((reason, message))),
+        )),
+        Stop::Invalid(problem) => {
+            let message = problem.clone();
+            Err(Fault::invalid(problem)
+                .with_report(reporter.report(None, Some(("Invalid", message)))))
+        }
+        Stop::Fault(fault) => Err(fault),
+    }
+}
+
+/// The parent's part of a restoration.
+struct Origin {
+    encryption: Option<Encryption>,
+    settings: ArchiveSettings,
+    related: references::Related,
+    keys: Vec<String>,
+    local_claim: String,
+    model: String,
+    file: String,
+}
+
+/// Reads the parent and all objects of the restoration.
+fn plan(
+    request: &Request,
+    host: &dyn Host,
+    spec: &RestoreSpec,
+    config: &Config,
+    reporter: &Reporter<'_>,
+) -> Result<(Parent, Origin), Stop> {
+    let (kind, name) = (spec.backup_ref.kind.as_str(), &spec.backup_ref.name);
+    let namespace = Some(request.namespace());
+    let stored: Option<Stored> = match host.get_as("gobackup.io/v1", kind, namespace, name) {
+        Err(ReadError::Unreadable { problem, .. }) => {
+            return Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")));
+        }
+        read => read?,
+    };
+    let Some(Stored { root, status }) = stored else {
+        return Err(Stop::Blocked {
+            reason: "ReferenceNotFound",
+            message: format!("{kind} not found: {name}"),
+        });
+    };
+    let status: BackupStatus = serde_json::from_value(status).unwrap_or_default();
+    let backup = Parent::of(Kind::Restore, root);
+    let (storage, storage_key) = storage(&backup, spec)?;
+    let chosen = chosen(&backup, spec)?;
+    confirmed(&chosen, spec)?;
+    let local_claim = local_claim(&backup, name);
+    let mut parent = effective(&backup, spec, &chosen, storage);
+    files(&parent, spec)?;
+    tenants::check_parent(&parent, &config.tenants)?;
+    if let Some(image) = &spec.transfer_image {
+        let listed = &config.tenants.images;
+        check_image("spec.transferImage", image, listed).map_err(Stop::Invalid)?;
+    }
+    let mut related = references::read(request, host, &parent)?;
+    mount_archives(&mut parent, &backup, &related.storages[0]);
+    let mut settings = parent.spec.settings.or(&related.model);
+    // The arguments of openssl may load code.
+    tenants::remove_scripts(&mut settings, &mut related.databases, &config.tenants);
+    let file = match (&reporter.file(), spec.file.as_str()) {
+        (Some(file), _) => file.clone(),
+        (None, LATEST) => newest(&status, kind, name, &storage_key)?,
+        (None, file) => file.to_owned(),
+    };
+    if file.split('/').any(|it| it == "..") {
+        return Err(Stop::Invalid(format!("file: {file} has the part ..")));
+    }
+    let encryption = settings.encode_with.clone();
+    let origin = Origin {
+        encryption: encryption.filter(render::is_encrypting),
+        settings,
+        related,
+        keys: chosen.into_iter().map(|it| it.0).collect(),
+        local_claim,
+        model: render::key_of(name),
+        file,
+    };
+    Ok((parent, origin))
+}
+
+/// The parent with the fields of the restoration in the place of its own.
+fn effective(
+    backup: &Parent,
+    spec: &RestoreSpec,
+    chosen: &[(String, Reference)],
+    storage: Reference,
+) -> Parent {
+    let mut parent = backup.clone();
+    let effective = &mut parent.spec;
+    effective.database_refs = Some(chosen.iter().map(|it| it.1.clone()).collect());
+    effective.storage_refs = Some(vec![storage]);
+    effective.default_storage = None;
+    effective.schedule = None;
+    effective.suspend = false;
+    effective.env = Vec::new();
+    effective.env_from = Vec::new();
+    effective.expand_env = false;
+    effective.local_volume = None;
+    effective.state = Some(State {
+        mode: StateMode::Ephemeral,
+        ..State::default()
+    });
+    effective.service_account_name = None;
+    effective.pod_template = spec.pod_template.clone();
+    effective.work = spec.work.clone();
+    effective.resources = spec.resources.clone();
+    effective.image_pull_secrets = spec.image_pull_secrets.clone();
+    effective.image = spec.image.clone().or_else(|| effective.image.clone());
+    let user = spec.security_context.clone();
+    effective.security_context = user.or_else(|| effective.security_context.clone());
+    effective.volumes = spec.volumes.clone();
+    parent.schedule = None;
+    parent
+}
+
+impl Origin {
+    fn restoration<'a>(
+        self,
+        request: &'a Request,
+        host: &dyn Host,
+        spec: &'a RestoreSpec,
+        config: &'a Config,
+        parent: &'a Parent,
+    ) -> Result<Restoration<'a>, Stop> {
+        let mut targets = Vec::new();
+        for (index, (source, key)) in self.related.databases.iter().zip(self.keys).enumerate() {
+            targets.push(target(source, index, key)?);
+        }
+        let source = &self.related.storages[0];
+        let mut remote = remote::remote(source)?;
+        let mut settings = self.settings;
+        settings.archive = None;
+        let rendered = render::render(request.name(), parent, &settings, &self.related)?;
+        tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
+        let local = rendered.local.clone();
+        if let Some(local) = local.first() {
+            remote.directory.clone_from(&local.path);
+        }
+        let plan = Plan {
+            request,
+            parent,
+            config,
+            schedule: None,
+            rendered,
+            local_claim: Some(self.local_claim),
+        };
+        let local = plan.claimed_locals().cloned().collect();
+        Ok(Restoration {
+            spec,
+            plan,
+            targets,
+            remote,
+            local,
+            encryption: self.encryption,
+            model: self.model,
+            file: self.file,
+        })
+    }
+}
+
+/// The storage reference, and the key of the storage in the state of the parent.
+fn storage(backup: &Parent, spec: &RestoreSpec) -> Result<(Reference, String), Stop> {
+    let references = backup.storages();
+    let keys = render::keys(references.iter().map(|it| it.name.as_str()));
+    let mut named = references.iter().zip(keys);
+    let found = match &spec.storage {
+        None => named.next(),
+        Some(name) => named.find(|(it, _)| it.name == *name),
+    };
+    found
+        .map(|(reference, key)| (reference.clone(), key))
+        .ok_or_else(|| {
+            let name = spec.storage.as_deref().unwrap_or_default();
+            Stop::invalid_reference(format!(
+                "storage: {name} is in no storageRefs of {} {}",
+                spec.backup_ref.kind.as_str(),
+                spec.backup_ref.name
+            ))
+        })
+}
+
+/// The databases to restore: the key of each dump and the reference to its target.
+fn chosen(backup: &Parent, spec: &RestoreSpec) -> Result<Vec<(String, Reference)>, Stop> {
+    let references = backup.databases();
+    let names: BTreeSet<&str> = references.iter().map(|it| it.name.as_str()).collect();
+    let listed = spec.databases.iter().flatten();
+    let overridden = spec.overrides.iter().map(|it| &it.database);
+    for (list, name) in listed
+        .map(|it| ("databases", it))
+        .chain(overridden.map(|it| ("overrides", it)))
+    {
+        if !names.contains(name.as_str()) {
+            return Err(Stop::invalid_reference(format!(
+                "{list}: {name} is in no databaseRefs of {} {}",
+                spec.backup_ref.kind.as_str(),
+                spec.backup_ref.name
+            )));
+        }
+    }
+    let keys = render::keys(references.iter().map(|it| it.name.as_str()));
+    let is_wanted = |name: &String| spec.databases.as_ref().is_none_or(|it| it.contains(name));
+    let wanted = references
+        .iter()
+        .zip(keys)
+        .filter(|it| is_wanted(&it.0.name));
+    let chosen: Vec<_> = wanted
+        .map(|(reference, key)| {
+            let mut overrides = spec.overrides.iter();
+            let other = overrides.find(|it| it.database == reference.name);
+            let target = other.map_or(reference, |it| &it.database_ref);
+            (key, target.clone())
+        })
+        .collect();
+    if chosen.is_empty() && spec.archive.is_none() {
+        let problem = "databases or archive: there is nothing to restore";
+        return Err(Stop::Invalid(problem.to_owned()));
+    }
+    Ok(chosen)
+}
+
+/// Checks that the user names the databases whose content is replaced.
+fn confirmed(chosen: &[(String, Reference)], spec: &RestoreSpec) -> Result<(), Stop> {
+    let names: BTreeSet<&str> = chosen.iter().map(|it| it.1.name.as_str()).collect();
+    let wanted = names.into_iter().collect::<Vec<_>>().join(",");
+    if wanted == spec.confirm.as_deref().unwrap_or_default() {
+        return Ok(());
+    }
+    Err(Stop::Invalid(format!(
+        "confirm: write \"{wanted}\" to allow that it is overwritten"
+    )))
+}
+
+/// Checks the directory of restored files.
+fn files(parent: &Parent, spec: &RestoreSpec) -> Result<(), Stop> {
+    validate::mounts(parent)?;
+    let Some(files) = &spec.archive else {
+        return Ok(());
+    };
+    let path = &files.target_path;
+    let is_climbing = path.split('/').any(|it| it == "..");
+    let mut volumes = spec.volumes.iter();
+    if !is_climbing && volumes.any(|it| it.holds(path) && !it.read_only) {
+        return Ok(());
+    }
+    Err(Stop::Invalid(format!(
+        "archive.targetPath: {path} is not inside a mount of spec.volumes with readOnly: false"
+    )))
+}
+
+/// The newest archive in a storage.
+///
+/// Names in the storage may be those of other parents, so only the runs of this one count.
+fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Result<String, Stop> {
+    let runs = status.recent_runs.iter();
+    let mut good = runs.filter(|it| it.phase == Phase::Succeeded);
+    let file = good.find_map(|run| {
+        let mut stored = run.artifacts.iter();
+        let artifact = stored.find(|it| it.storage == storage)?;
+        Some(artifact.file.clone())
+    });
+    file.ok_or_else(|| Stop::Blocked {
+        reason: "FileNotFound",
+        message: format!(
+            "{kind} {name} has no successful run with an archive in {storage}; set spec.file"
+        ),
+    })
+}
+
+/// Mounts the volume of the backup that holds its local archives.
+fn mount_archives(parent: &mut Parent, backup: &Parent, storage: &Source) {
+    let path = storage.config.get("path").and_then(Value::as_str);
+    let Some(path) = path.filter(|_| storage.type_.name == "local") else {
+        return;
+    };
+    let volumes = &mut parent.spec.volumes;
+    if volumes.iter().any(|it| it.holds(path)) {
+        return;
+    }
+    let mut theirs = backup.spec.volumes.iter();
+    if let Some(volume) = theirs.find(|it| it.holds(path)) {
+        let mut volume = volume.clone();
+        volume.name = format!("{}-archives", volume.name);
+        volume.read_only = true;
+        volumes.push(volume);
+    }
+}
+
+/// The claim with the local archives of a parent.
+fn local_claim(backup: &Parent, name: &str) -> String {
+    let given = backup.spec.local_volume.as_ref();
+    let named = given.and_then(|it| it.claim_name.clone());
+    named.unwrap_or_else(|| format!("{name}-gobackup-local"))
+}
+
+/// Checks that the plugin can restore a database.
+fn target(source: &Source, index: usize, key: String) -> Result<Target, Stop> {
+    let refused = |problem: &str| {
+        let (kind, name) = (source.kind, &source.name);
+        Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")))
+    };
+    let is_all = source.config.get("all_databases") == Some(&true.into());
+    match source.type_.name {
+        "postgresql" if is_all => refused(
+            "a dump of all databases of PostgreSQL has roles that exist; restore it by hand",
+        ),
+        "postgresql" | "mysql" if source.config.contains_key("socket") => refused(
+            "config.socket cannot be used to restore; name a Database with config.host in overrides",
+        ),
+        "postgresql" | "mysql" => Ok(Target {
+            source: source.clone(),
+            index,
+            key,
+        }),
+        other => refused(&format!(
+            "a dump of {other} cannot be restored; leave it out of spec.databases"
+        )),
+    }
+}

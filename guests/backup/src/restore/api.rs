@@ -1,0 +1,209 @@
+//! The API of `Restore`.
+
+use innkeeper_sdk::pod::PodMetadata;
+use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    api::{PodTemplate, Reference, RunUser, Volume, Work},
+    status::Phase,
+};
+
+/// Specification of the restoration.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "gobackup.io",
+    version = "v1",
+    kind = "Restore",
+    plural = "restores",
+    category = "innkeeper",
+    namespaced,
+    status = "RestoreStatus",
+    doc = "One restoration of databases or files from an archive of a Backup or CronBackup.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "File", type_ = "string", json_path = ".status.file"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    // `<name>-restore-gobackup` is the name of the Secret, and a label has at most 63 characters.
+    validation = Rule::new("self.metadata.name.size() <= 50")
+        .message("metadata.name must be at most 50 characters")
+)]
+#[x_kube(
+    validation = Rule::new("self == oldSelf")
+        .message("spec is immutable: create another Restore")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RestoreSpec {
+    /// The parent whose archive is restored.
+    pub(crate) backup_ref: BackupReference,
+    /// Name of the storage with the archive, one of the parent's storageRefs. Default: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) storage: Option<String>,
+    /// Name of the archive in the storage, or latest for that of the newest successful run in the parent's
+    /// status.
+    #[serde(default = "latest")]
+    #[schemars(
+        length(min = 1, max = 512),
+        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+    )]
+    pub(crate) file: String,
+    /// Names of the databases to restore, of the parent's databaseRefs. Default: all. Empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub(crate) databases: Option<Vec<String>>,
+    /// Databases into which dumps of others are restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub(crate) overrides: Vec<Override>,
+    /// Files to restore. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) archive: Option<RestoredFiles>,
+    /// Names of the databases whose content is replaced, sorted and separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub(crate) confirm: Option<String>,
+    /// Volumes into which files are restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub(crate) volumes: Vec<Volume>,
+    /// Volume for the archive and its content. Default: an emptyDir on the node's disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) work: Option<Work>,
+    /// Image with the client programs of the databases. Default: that of the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub(crate) image: Option<String>,
+    /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub(crate) transfer_image: Option<String>,
+    /// Secrets for pulling the images. Default: those of the plugin's configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    /// Requests and limits of both containers. Default: those of the plugin's configuration, else requests of
+    /// cpu 100m and memory 128Mi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resources: Option<ResourceRequirements>,
+    /// User and groups of the Pod. Default: those of the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) security_context: Option<RunUser>,
+    /// Additional labels and annotations of the Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_template: Option<PodTemplate>,
+    /// Maximum duration in seconds. A failed restoration is not retried.
+    #[serde(default = "deadline")]
+    #[schemars(range(min = 1))]
+    pub(crate) active_deadline_seconds: i64,
+}
+
+/// The value of `file` for the newest archive.
+pub(crate) const LATEST: &str = "latest";
+
+fn latest() -> String {
+    LATEST.to_owned()
+}
+
+const fn deadline() -> i64 {
+    21600
+}
+
+impl RestoreSpec {
+    /// Additional labels and annotations of the Pod.
+    pub(crate) fn pod_metadata(&self) -> Option<&PodMetadata> {
+        self.pod_template.as_ref()?.metadata.as_ref()
+    }
+}
+
+/// Reference to a Backup or CronBackup.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackupReference {
+    /// Kind of the parent.
+    #[serde(default)]
+    pub(crate) kind: BackupKind,
+    /// Name of the parent, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+}
+
+/// A kind of parent with archives.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BackupKind {
+    /// A Backup.
+    #[default]
+    Backup,
+    /// A CronBackup.
+    CronBackup,
+}
+
+impl BackupKind {
+    /// The name of the kind.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Backup => "Backup",
+            Self::CronBackup => "CronBackup",
+        }
+    }
+}
+
+/// Another target for a dump.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Override {
+    /// Name of the database that was dumped, one of the parent's databaseRefs.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) database: String,
+    /// Database into which the dump is restored. It has the same type.
+    pub(crate) database_ref: Reference,
+}
+
+/// Files to restore.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RestoredFiles {
+    /// Absolute path of the directory, inside a writable mount of spec.volumes, below which the files get their
+    /// absolute paths of the archive.
+    #[schemars(length(min = 2, max = 512), regex(pattern = r"^/[^:]+$"))]
+    pub(crate) target_path: String,
+}
+
+/// Observed state of the restoration.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RestoreStatus {
+    /// Phase of the restoration. Succeeded and Failed are final.
+    pub(crate) phase: Phase,
+    /// Name of the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    /// Name of the Job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) job_name: Option<String>,
+    /// Start time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) start_time: Option<String>,
+    /// Time of the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) completion_time: Option<String>,
+    /// The restored databases by their names, and `files`.
+    pub(crate) restored: Vec<String>,
+    /// The result, or the end of the log of a failed restoration; at most 1024 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    /// Generation of the object that this status describes.
+    pub(crate) observed_generation: i64,
+}

@@ -1,0 +1,156 @@
+//! The Pod of a restoration: an init container that fetches the archive, and one that restores it.
+
+use innkeeper_sdk::pod as block;
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, PodSpec, PodTemplateSpec, SecurityContext, VolumeMount,
+};
+
+use super::{Restoration, remote, script};
+use crate::{
+    pod::{self, secret_key, volumes},
+    render::{Credential, KEYS},
+};
+
+/// The name of the container that restores.
+pub(super) const RESTORE: &str = "restore";
+
+/// The name of the init container.
+pub(super) const FETCH: &str = "fetch";
+
+/// The template of the Pod.
+pub(super) fn template(restoration: &Restoration<'_>) -> PodTemplateSpec {
+    let given = restoration.spec.pod_metadata();
+    let labels = restoration.plan.labels("restore");
+    PodTemplateSpec {
+        metadata: Some(block::metadata(given, labels, [])),
+        spec: Some(spec(restoration)),
+    }
+}
+
+fn spec(restoration: &Restoration<'_>) -> PodSpec {
+    let plan = &restoration.plan;
+    let given = &plan.parent.spec;
+    let mut volumes: Vec<_> = volumes::keys(plan).into_iter().collect();
+    volumes.push(volumes::work(plan));
+    volumes.extend([block::empty_dir("tmp"), block::empty_dir("home")]);
+    volumes.extend(plan.local_claim().map(|it| block::from_claim("local", it)));
+    volumes.extend(given.volumes.iter().map(volumes::given));
+    PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        init_containers: Some(vec![fetch(restoration)]),
+        containers: vec![restore(restoration)],
+        volumes: Some(volumes),
+        security_context: Some(pod::security(plan)),
+        ..block::restricted(None, pod::pull_secrets(plan))
+    }
+}
+
+/// A container with the directories that both have.
+fn container(restoration: &Restoration<'_>, name: &str, image: &str, script: String) -> Container {
+    let plan = &restoration.plan;
+    let given = plan.parent.spec.resources.as_ref();
+    let resources = given.or(plan.config.default_resources.as_ref());
+    let directories = [
+        ("work", "/work"),
+        ("tmp", "/tmp"),
+        ("home", "/home/gobackup"),
+    ];
+    Container {
+        name: name.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
+        args: Some(vec![script]),
+        resources: Some(block::resources(resources, "100m", "128Mi")),
+        volume_mounts: Some(
+            directories
+                .map(|(name, path)| block::mount(name, path))
+                .into(),
+        ),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        security_context: Some(SecurityContext {
+            read_only_root_filesystem: Some(true),
+            ..block::container_security()
+        }),
+        ..Default::default()
+    }
+}
+
+/// Variables of a container, with those of Secrets by the names that it uses.
+fn variables(
+    restoration: &Restoration<'_>,
+    plain: Vec<(String, String)>,
+    name: impl Fn(&Credential) -> Option<String>,
+) -> Vec<EnvVar> {
+    let plan = &restoration.plan;
+    let mut secrets = Vec::new();
+    let mut variables = Vec::new();
+    for credential in &plan.rendered.credentials {
+        let Some(name) = name(credential) else {
+            continue;
+        };
+        if credential.is_file() {
+            let path = format!("{KEYS}/{}", credential.name);
+            variables.push(block::variable(&name, path.clone()));
+            secrets.push(path);
+        } else {
+            let (secret, key) = secret_key(plan, credential);
+            variables.push(block::secret_variable(&name, &secret, &key));
+            secrets.push(name);
+        }
+    }
+    let fixed = [
+        ("HOME", "/home/gobackup".to_owned()),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("SECRETS", secrets.join(" ")),
+        ("FILE", restoration.file.clone()),
+    ];
+    let fixed = fixed.map(|(name, value)| block::variable(name, value));
+    let plain = plain.into_iter();
+    fixed
+        .into_iter()
+        .chain(plain.map(|(name, value)| block::variable(&name, value)))
+        .chain(variables)
+        .collect()
+}
+
+fn fetch(restoration: &Restoration<'_>) -> Container {
+    let plan = &restoration.plan;
+    let remote = &restoration.remote;
+    let directory = match remote.directory.as_str() {
+        "" => String::new(),
+        directory => format!("{directory}/"),
+    };
+    let mut plain: Vec<_> = remote.variables.clone().into_iter().collect();
+    plain.push(("DIRECTORY".to_owned(), directory));
+    let given = restoration.spec.transfer_image.as_ref();
+    let image = given.unwrap_or(&plan.config.images.transfer);
+    let mut container = container(restoration, FETCH, image, script::fetch());
+    container.env = Some(variables(restoration, plain, remote::credential));
+    let mounts = container.volume_mounts.get_or_insert_default();
+    if plan.rendered.credentials.iter().any(Credential::is_file) {
+        mounts.push(VolumeMount {
+            read_only: Some(true),
+            ..block::mount("keys", KEYS)
+        });
+    }
+    mounts.extend(restoration.local.iter().map(|local| VolumeMount {
+        sub_path: Some(local.key.clone()),
+        read_only: Some(true),
+        ..block::mount("local", &local.path)
+    }));
+    mounts.extend(volumes::given_mounts(plan));
+    container
+}
+
+fn restore(restoration: &Restoration<'_>) -> Container {
+    let plan = &restoration.plan;
+    let given = plan.parent.spec.image.as_ref();
+    let image = given.unwrap_or(&plan.config.images.gobackup);
+    let mut container = container(restoration, RESTORE, image, script::restore(restoration));
+    let own = |it: &Credential| (!it.name.starts_with("ST")).then(|| it.name.clone());
+    container.env = Some(variables(restoration, Vec::new(), own));
+    let mounts = container.volume_mounts.get_or_insert_default();
+    mounts.extend(volumes::given_mounts(plan));
+    container
+}

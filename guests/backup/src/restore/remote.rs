@@ -1,0 +1,188 @@
+//! The settings of rclone for the storage that holds an archive.
+//!
+//! They are environment variables, so that the kubelet fills credentials in. A value of gobackup that rclone
+//! names otherwise is translated by one table.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{references::Source, render::Credential, stop::Stop};
+
+/// The start of the variables of the one remote, `src`.
+const REMOTE: &str = "RCLONE_CONFIG_SRC_";
+
+/// The start of the variables with passwords that rclone wants obscured; the script does it.
+pub(super) const PLAIN: &str = "FETCH_";
+
+/// Keys of gobackup, with the options of rclone.
+const OPTIONS: &[(&str, &str)] = &[
+    ("access_key_id", "ACCESS_KEY_ID"),
+    ("account", "ACCOUNT"),
+    ("client_id", "CLIENT_ID"),
+    ("client_secret", "CLIENT_SECRET"),
+    ("credentials", "SERVICE_ACCOUNT_FILE"),
+    ("credentials_file", "SERVICE_ACCOUNT_FILE"),
+    ("endpoint", "ENDPOINT"),
+    ("explicit_tls", "EXPLICIT_TLS"),
+    ("force_path_style", "FORCE_PATH_STYLE"),
+    ("host", "HOST"),
+    ("no_check_certificate", "NO_CHECK_CERTIFICATE"),
+    ("passphrase", "KEY_FILE_PASS"),
+    ("password", "PASS"),
+    ("port", "PORT"),
+    ("private_key", "KEY_FILE"),
+    ("region", "REGION"),
+    ("root", "URL"),
+    ("secret_access_key", "SECRET_ACCESS_KEY"),
+    ("tenant_id", "TENANT"),
+    ("tls", "TLS"),
+    ("token", "SESSION_TOKEN"),
+    ("username", "USER"),
+];
+
+/// S3-like types, with the providers of rclone.
+const PROVIDERS: &[(&str, &str)] = &[
+    ("cos", "TencentCOS"),
+    ("kodo", "Qiniu"),
+    ("minio", "Minio"),
+    ("obs", "HuaweiOBS"),
+    ("oss", "Alibaba"),
+    ("r2", "Cloudflare"),
+    ("spaces", "DigitalOcean"),
+];
+
+/// A storage as rclone sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// Variables without credentials.
+    pub(super) variables: BTreeMap<String, String>,
+    /// The directory of the archives in the remote, with the bucket.
+    pub(super) directory: String,
+}
+
+/// The variable for a key of gobackup; none for a key that rclone does not need.
+fn variable(key: &str) -> Option<String> {
+    let (_, option) = OPTIONS.iter().find(|(it, _)| *it == key)?;
+    let start = match *option {
+        "PASS" | "KEY_FILE_PASS" => PLAIN,
+        _ => REMOTE,
+    };
+    Some(format!("{start}{option}"))
+}
+
+/// The variable for a credential of the first storage.
+pub(super) fn credential(credential: &Credential) -> Option<String> {
+    let key = credential.name.strip_prefix("ST0_")?;
+    variable(&key.to_lowercase())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()).filter(|it| !it.is_empty()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// The remote of a storage that has passed the checks for a run.
+pub(super) fn remote(source: &Source) -> Result<Remote, Stop> {
+    let mut config = source.config.clone();
+    let take = |config: &mut BTreeMap<String, Value>, key: &str| {
+        config
+            .remove(key)
+            .as_ref()
+            .and_then(text)
+            .unwrap_or_default()
+    };
+    let path = take(&mut config, "path");
+    let mut variables = BTreeMap::new();
+    let mut set = |option: &str, value: &str| {
+        variables.insert(format!("{REMOTE}{option}"), value.to_owned());
+    };
+    let mut container = None;
+    match source.type_.name {
+        "local" | "ftp" | "webdav" => set("TYPE", source.type_.name),
+        "sftp" | "scp" => set("TYPE", "sftp"),
+        "gcs" => {
+            set("TYPE", "google cloud storage");
+            container = Some(take(&mut config, "bucket"));
+        }
+        "azure" => {
+            set("TYPE", "azureblob");
+            let old = take(&mut config, "bucket");
+            if !old.is_empty() {
+                set("ACCOUNT", &old);
+            }
+            let named = take(&mut config, "container");
+            container = Some(if named.is_empty() {
+                "gobackup".to_owned()
+            } else {
+                named
+            });
+        }
+        name => {
+            set("TYPE", "s3");
+            container = Some(take(&mut config, "bucket"));
+            s3(source, name, &mut config, &mut set)?;
+        }
+    }
+    if source.type_.name == "webdav" {
+        set("VENDOR", "other");
+    }
+    for (key, value) in &config {
+        let is_plain = source.type_.key(key).is_some_and(|it| !it.is_secret);
+        let is_path =
+            key == "private_key" && !value.as_str().unwrap_or_default().contains("-----BEGIN");
+        if let Some(value) = text(value)
+            && (is_plain || is_path)
+            && let Some(name) = variable(key)
+        {
+            variables.insert(name, value);
+        }
+    }
+    let directory = match container {
+        Some(container) => format!("{container}/{}", path.trim_matches('/')),
+        None => path,
+    };
+    let directory = directory.trim_end_matches('/').to_owned();
+    Ok(Remote {
+        variables,
+        directory,
+    })
+}
+
+/// The settings of an S3-like store.
+fn s3(
+    source: &Source,
+    name: &str,
+    config: &mut BTreeMap<String, Value>,
+    set: &mut impl FnMut(&str, &str),
+) -> Result<(), Stop> {
+    let endpoint = config.get("endpoint").and_then(text);
+    let account = config.get("account_id").and_then(text);
+    let known = PROVIDERS.iter().find(|(it, _)| *it == name);
+    let provider = known.map_or("Other", |(_, it)| it);
+    match (name, endpoint, account) {
+        ("s3", None, _) => {
+            set("PROVIDER", "AWS");
+            if !config.contains_key("region") {
+                set("REGION", "us-east-1");
+            }
+        }
+        ("r2", None, Some(account)) => {
+            set("PROVIDER", provider);
+            set(
+                "ENDPOINT",
+                &format!("https://{account}.r2.cloudflarestorage.com"),
+            );
+        }
+        (_, None, _) => {
+            let problem = "is required to restore from this type of storage";
+            let field = source.path("endpoint");
+            return Err(Stop::invalid_reference(format!("{field} {problem}")));
+        }
+        _ => set("PROVIDER", provider),
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Status, conditions and events of a restoration.
+
+use innkeeper_sdk::{
+    job::{self, JobRun},
+    labels,
+    prelude::*,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+
+use super::{
+    api::RestoreStatus,
+    children::{FILE, RESTORED, job_name},
+    pod::{FETCH, RESTORE},
+};
+use crate::{api::Kind, plan, runs::JOB_LOST, status::Phase};
+
+/// The maximum length of a message in characters.
+const MESSAGE_MAX: usize = 1024;
+
+/// The data for the report.
+pub(super) struct Reporter<'a> {
+    request: &'a Request,
+    /// The status that an earlier pass stored.
+    stored: RestoreStatus,
+    /// The status of the Job, or the stored one.
+    status: RestoreStatus,
+}
+
+impl<'a> Reporter<'a> {
+    /// Reads the Job and its Pod.
+    pub(super) fn read(request: &'a Request, host: &dyn Host) -> Result<Self, Fault> {
+        let stored: RestoreStatus = request.stored_status().unwrap_or_default();
+        let mut status = stored.clone();
+        let job: Option<Job> = request.children.get(&job_name(request))?;
+        if let Some(job) = &job {
+            observed(request, host, job, &mut status)?;
+        } else if stored.job_name.is_some() && !stored.phase.is_terminal() {
+            status.phase = Phase::Failed;
+            status.message = Some(JOB_LOST.to_owned());
+        }
+        Ok(Self {
+            request,
+            stored,
+            status,
+        })
+    }
+
+    /// Returns true if the restoration has succeeded or failed, which is final.
+    pub(super) fn has_ended(&self) -> bool {
+        self.status.phase.is_terminal()
+    }
+
+    /// The archive of the Job, if it is there.
+    pub(super) fn file(&self) -> Option<String> {
+        self.status.job_name.as_ref()?;
+        self.status.file.clone()
+    }
+
+    /// The report; `file` is the archive that the Job gets.
+    pub(super) fn report(self, file: Option<&str>, blocked: Option<(&str, String)>) -> Report {
+        let mut status = self.status;
+        status.observed_generation = self.request.generation();
+        if let Some(file) = file {
+            status.file = Some(file.to_owned());
+        }
+        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let message = text(&status.message);
+        let (ready, succeeded) = match (status.phase, blocked) {
+            (Phase::Succeeded, _) => (
+                Condition::new("Ready", true, "Restored", &message),
+                Condition::new("Succeeded", true, "Restored", &message),
+            ),
+            (Phase::Failed, _) => (
+                Condition::new("Ready", false, "RestoreFailed", &message),
+                Condition::new("Succeeded", false, "RestoreFailed", &message),
+            ),
+            (_, Some((reason, message))) => {
+                (Condition::new("Ready", false, reason, message), unknown())
+            }
+            (Phase::Running, None) => (
+                Condition::new("Ready", false, "Running", "the restoration is running"),
+                unknown(),
+            ),
+            _ => {
+                let message = "the restoration has not started yet";
+                (
+                    Condition::new("Ready", false, "Pending", message),
+                    unknown(),
+                )
+            }
+        };
+        let mut events = Vec::new();
+        if self.stored.job_name.is_none() && status.job_name.is_some() {
+            let text = format!("the restoration from {} started", text(&status.file));
+            events.push(Event::normal("RestoreStarted", text));
+        }
+        if self.request.is_transition(&ready) {
+            match ready.reason.as_str() {
+                "Restored" => events.push(Event::normal("RestoreSucceeded", &ready.message)),
+                "Pending" | "Running" => {}
+                reason => events.push(Event::warning(reason, &ready.message)),
+            }
+        }
+        Report::new()
+            .status(&status)
+            .conditions([ready, succeeded])
+            .events(events)
+    }
+}
+
+fn unknown() -> Condition {
+    let message = "the restoration has not ended yet";
+    Condition::new("Succeeded", ConditionStatus::Unknown, "NotEnded", message)
+}
+
+/// Completes the status with a Job. An end that was recorded does not change.
+fn observed(
+    request: &Request,
+    host: &dyn Host,
+    job: &Job,
+    status: &mut RestoreStatus,
+) -> Result<(), Fault> {
+    let shown = JobRun::of(job);
+    // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
+    let is_poor = status.phase == Phase::Failed && status.message == shown.message;
+    if status.phase.is_terminal() && !is_poor {
+        return Ok(());
+    }
+    let selector = labels::selector_text(&plan::labels(request, Kind::Restore, "restore"));
+    let pods = host.list::<Pod>(request.namespace(), &selector)?;
+    let annotations = job.metadata.annotations.as_ref();
+    let annotation = |key: &str| annotations.and_then(|it| it.get(key).cloned());
+    status.file = annotation(FILE);
+    status.job_name.clone_from(&job.metadata.name);
+    status.start_time = shown.started.as_ref().map(|it| it.0.to_string());
+    status.completion_time = shown.ended.as_ref().map(|it| it.0.to_string());
+    status.phase = shown.phase.into();
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let file = status.file.clone().unwrap_or_default();
+    let said = job::termination_message(uid, &pods, RESTORE).or_else(|| fetched(uid, &pods));
+    match status.phase {
+        Phase::Succeeded => {
+            let restored = annotation(RESTORED).unwrap_or_default();
+            status.restored = restored.split(',').map(str::to_owned).collect();
+            let restored = status.restored.join(", ");
+            status.message = Some(format!("restored {restored} from {file}"));
+        }
+        Phase::Failed => {
+            let message = said
+                .or(shown.message.as_deref())
+                .unwrap_or("the Job failed");
+            status.message = Some(job::tail(message.trim(), MESSAGE_MAX).to_owned());
+        }
+        Phase::Idle | Phase::Pending | Phase::Running => {}
+    }
+    Ok(())
+}
+
+/// The termination message of the init container. There is one Pod, because nothing is retried.
+fn fetched<'a>(uid: &str, pods: &'a [Pod]) -> Option<&'a str> {
+    let mut own = pods
+        .iter()
+        .filter(|it| job::controller(&it.metadata) == Some(uid));
+    let status = own.next()?.status.as_ref()?;
+    let containers = status.init_container_statuses.as_ref()?;
+    let fetch = containers.iter().find(|it| it.name == FETCH)?;
+    let message = fetch
+        .state
+        .as_ref()?
+        .terminated
+        .as_ref()?
+        .message
+        .as_deref()?;
+    Some(message).filter(|it| !it.trim().is_empty())
+}

@@ -1,0 +1,180 @@
+//! The scripts of a restoration, for the `sh` of busybox and for dash.
+//!
+//! The first fetches the archive with rclone. The second decrypts and unpacks it and restores one database
+//! after the other; it stops at the first error. As in the script of a run, there is no `$(`, which the kubelet
+//! might expand, and the output passes the filter that replaces the values of Secrets.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Restoration, Target, remote::PLAIN};
+use crate::pod::script::{FAIL, REDACT, quoted};
+
+/// Takes line feeds off the end of the values of Secrets, as gobackup does.
+const TRIM: &str = r#"for name in $SECRETS; do
+  case $name in
+  /*) continue ;;
+  esac
+  eval "value=\${$name-}"
+  value=`printf '%s' "$value"`
+  eval "$name=\$value"
+  export "$name"
+done
+"#;
+
+/// Fetches the archive, or all chunks of a split one.
+const FETCH: &str = r#"fetch() {
+  mkdir -p /work/fetched || fail "the volume for the archive is not writable"
+  for option in PASS KEY_FILE_PASS; do
+    eval "value=\${PLAIN$option-}"
+    [ -n "$value" ] || continue
+    value=`printf '%s' "$value" | rclone obscure -` || fail "rclone cannot obscure the password of the storage"
+    export "RCLONE_CONFIG_SRC_$option=$value"
+  done
+  rclone --config "" copy "src:$DIRECTORY$FILE" /work/fetched || fail "rclone cannot fetch $FILE from the storage"
+  set -- /work/fetched/*
+  [ -e "$1" ] || fail "there is no file $FILE in the storage"
+}
+"#;
+
+/// Decrypts and unpacks the archive. A split one has several files, in the order of their names.
+const UNPACK: &str = r#"unpack() {
+  set -- /work/fetched/*
+  [ -e "$1" ] || fail "the archive was not fetched"
+  case $1 in
+  *.enc | *.enc-*)
+    [ -n "${ENC_PASSWORD-}" ] || fail "$FILE is encrypted, and encodeWith of the parent has no password"
+    cat "$@" | openssl CIPHER -d -pass env:ENC_PASSWORD >/work/packed ||
+      fail "openssl cannot decrypt $FILE: the password, the cipher or the arguments differ from those of the backup"
+    ;;
+  *) cat "$@" >/work/packed || fail "the archive cannot be copied to its volume, which may be full" ;;
+  esac
+  rm -r /work/fetched
+  mkdir -p /work/unpacked
+  tar -xf /work/packed -C /work/unpacked || fail "tar cannot unpack $FILE"
+  rm /work/packed
+}
+"#;
+
+/// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql` alike.
+///
+/// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing.
+const DATABASES: &str = r#"dump() {
+  for file in "/work/unpacked/$2"/*; do
+    [ ! -f "$file" ] || return 0
+  done
+  fail "$1: the archive has no dump of it"
+}
+postgresql() {
+  dump "$1" "$2"
+  name=$1
+  export PGPASSWORD="$7"
+  set -- --host="$3" --port="$4" ${5:+--username="$5"} --dbname="$6"
+  case $file in
+  *.sql) psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null ;;
+  *) pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction "$@" "$file" ;;
+  esac || fail "$name: the dump cannot be restored, and nothing was changed"
+}
+mysql_() {
+  dump "$1" "$2"
+  export MYSQL_PWD="$7"
+  mysql --host="$3" --port="$4" ${5:+--user="$5"} ${6:+"$6"} <"$file" ||
+    fail "$1: the dump cannot be restored; what came before the error was"
+}
+files() {
+  [ -f "/work/unpacked/$1/archive.tar" ] || fail "the archive has no files"
+  mkdir -p "$2" && tar -xf "/work/unpacked/$1/archive.tar" -C "$2" ||
+    fail "the files cannot be restored below $2: make its volume writable, and set securityContext to its owner"
+}
+"#;
+
+/// Runs the steps, with the filter of the log, and ends as they do.
+const RUN: &str = r#"{
+  (steps) 2>&1
+  echo $? >"$HOME/.exit"
+} | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
+code=`cat "$HOME/.exit"`
+[ "${code:-1}" = 0 ] || exit "${code:-1}"
+"#;
+
+/// The script of the init container.
+pub(super) fn fetch() -> String {
+    let fetch = FETCH.replace("PLAIN", PLAIN);
+    format!("{FAIL}{TRIM}{fetch}{REDACT}steps() {{\n  fetch\n}}\n{RUN}")
+}
+
+/// The script of the container that restores.
+pub(super) fn restore(restoration: &Restoration<'_>) -> String {
+    let unpack = UNPACK.replace("CIPHER", &decryption(restoration));
+    let mut steps = "steps() {\n  unpack\n".to_owned();
+    for target in &restoration.targets {
+        line(&mut steps, &database(restoration, target));
+    }
+    if let Some(files) = &restoration.spec.archive {
+        let (model, path) = (quoted(&restoration.model), quoted(&files.target_path));
+        line(&mut steps, &format!("files {model} {path}"));
+    }
+    steps.push_str("}\n");
+    format!("{FAIL}{TRIM}{unpack}{DATABASES}{REDACT}{steps}{RUN}")
+}
+
+fn line(script: &mut String, line: &str) {
+    writeln!(script, "  {line}").expect("writing to a String cannot fail");
+}
+
+/// The arguments of openssl without the password.
+fn decryption(restoration: &Restoration<'_>) -> String {
+    let given = restoration.encryption.clone().unwrap_or_default();
+    let cipher = given.cipher.filter(|it| !it.is_empty());
+    let mut arguments = vec![quoted(cipher.as_deref().unwrap_or("aes-256-cbc"))];
+    if given.base64 == Some(true) {
+        arguments.push("-base64".to_owned());
+    }
+    // gobackup passes them as one argument.
+    arguments.extend(given.args.filter(|it| !it.is_empty()).map(|it| quoted(&it)));
+    arguments.join(" ")
+}
+
+/// The step for one database.
+fn database(restoration: &Restoration<'_>, target: &Target) -> String {
+    let source = &target.source;
+    let is_mysql = source.type_.name == "mysql";
+    let (host, port, user) = if is_mysql {
+        ("127.0.0.1", "3306", "root")
+    } else {
+        ("localhost", "5432", "")
+    };
+    let value = |key: &str, default: &str| {
+        let variable = format!("DB{}_{}", target.index, key.to_uppercase());
+        let credentials = &restoration.plan.rendered.credentials;
+        if credentials.iter().any(|it| it.name == variable) {
+            return format!("\"${{{variable}-}}\"");
+        }
+        match source.config.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => quoted(text),
+            Some(Value::Number(number)) => quoted(&number.to_string()),
+            _ => quoted(default),
+        }
+    };
+    let directory = format!(
+        "{}/{}/{}",
+        restoration.model, source.type_.rendered, target.key
+    );
+    let all = source.config.get("all_databases") == Some(&Value::Bool(true));
+    let database = if all {
+        quoted("")
+    } else {
+        value("database", "")
+    };
+    format!(
+        "{} {} {} {} {} {} {database} {}",
+        if is_mysql { "mysql_" } else { "postgresql" },
+        quoted(&format!("{} {}", source.kind, source.name)),
+        quoted(&directory),
+        value("host", host),
+        value("port", port),
+        value("username", user),
+        value("password", ""),
+    )
+}

@@ -1,0 +1,357 @@
+//! Restorations: the Job, its end, and the verdicts on specs.
+
+use std::fmt::Write;
+
+use expect_test::expect;
+use innkeeper_sdk::testing::TestRequest;
+
+use super::{
+    outcomes::{complete, failed, job, pod},
+    *,
+};
+
+const OWNER: &str = "00000000-0000-4000-8000-000000000001";
+
+/// A `Restore` of the parent of [`backup`], with further fields.
+pub(super) fn restore(spec: Value) -> Value {
+    let usual = json!({ "backupRef": { "name": "nightly" }, "confirm": "pg" });
+    let mut object = related("Restore", "back", usual);
+    for (key, value) in spec.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    object["metadata"]["uid"] = json!(OWNER);
+    object
+}
+
+/// The parent of [`backup`] with two runs, of which the older one succeeded, and the objects around it.
+pub(super) fn ran() -> Vec<Value> {
+    let mut parent = backup(json!({}));
+    let run = |name: &str, phase: &str, artifacts: Value| json!({ "jobName": name, "jobUID": name, "phase": phase, "artifacts": artifacts });
+    let stored = json!([{ "storage": "s", "file": "2026.tar" }]);
+    parent["status"] = json!({ "recentRuns": [
+        run("b", "Failed", json!([])), run("a", "Succeeded", stored),
+    ] });
+    let mut objects = around();
+    objects.push(parent);
+    objects
+}
+
+fn pass(spec: Value, objects: &[Value], edit: impl FnOnce(TestRequest) -> TestRequest) -> Outcome {
+    let request = edit(TestRequest::new(&restore(spec))).build();
+    Plugin::reconcile(&request, &host(objects)).unwrap()
+}
+
+fn first(spec: Value) -> Outcome {
+    pass(spec, &ran(), |it| it)
+}
+
+/// The variables of a container with their values, or the Secrets that have them.
+fn variables(container: &Value) -> Vec<String> {
+    let variables = container["env"].as_array().unwrap().iter();
+    let value = |it: &Value| {
+        if let Some(value) = it["value"].as_str() {
+            return value.to_owned();
+        }
+        let source = &it["valueFrom"]["secretKeyRef"];
+        format!("{}/{}", source["name"], source["key"]).replace('"', "")
+    };
+    variables
+        .map(|it| format!("{}={}", it["name"].as_str().unwrap(), value(it)))
+        .collect()
+}
+
+#[test]
+fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
+    let outcome = first(json!({}));
+    assert_eq!(names(&outcome), ["Job/back-restore"]);
+    let job = outcome.child("restore").unwrap();
+    assert_eq!((job.apply, &job.after[..]), (ApplyPolicy::Always, &[][..]));
+    let spec = &job.object["spec"];
+    assert_eq!(spec["backoffLimit"], 0);
+    let pod = &spec["template"]["spec"];
+    let (fetch, restore) = (&pod["initContainers"][0], &pod["containers"][0]);
+    assert_eq!(fetch["image"], "rclone/rclone:1.70");
+    assert_eq!(restore["image"], "huacnlee/gobackup:latest");
+    for container in [fetch, restore] {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert!(!container["args"][0].as_str().unwrap().contains("$("));
+    }
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    expect![[r#"
+        HOME=/home/gobackup
+        TMPDIR=/tmp
+        SECRETS=RCLONE_CONFIG_SRC_ACCESS_KEY_ID RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY
+        FILE=2026.tar
+        RCLONE_CONFIG_SRC_PROVIDER=AWS
+        RCLONE_CONFIG_SRC_REGION=us-east-1
+        RCLONE_CONFIG_SRC_TYPE=s3
+        DIRECTORY=b/
+        RCLONE_CONFIG_SRC_ACCESS_KEY_ID=keys/id
+        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"#]]
+    .assert_eq(&variables(fetch).join("\n"));
+    expect![[r#"
+        HOME=/home/gobackup
+        TMPDIR=/tmp
+        SECRETS=DB0_PASSWORD
+        FILE=2026.tar
+        DB0_PASSWORD=keys/pg"#]]
+    .assert_eq(&variables(restore).join("\n"));
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "False/Pending: the restoration has not started yet"
+    );
+    assert_eq!(
+        outcome.report().status.as_ref().unwrap()["file"],
+        "2026.tar"
+    );
+}
+
+#[test]
+fn the_end_of_a_restore_is_final() {
+    let first = first(json!({}));
+    let made = Value::from(first.child("restore").unwrap().object.clone());
+    let observed = |status: Value| {
+        let mut it = job("back-restore", "j", OWNER, status);
+        it["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
+        it
+    };
+    let outcome = pass(json!({}), &ran(), |it| {
+        it.child("restore", &observed(complete()))
+    });
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "True/Restored: restored pg from 2026.tar"
+    );
+    let events = &outcome.report().events;
+    let reasons: Vec<&str> = events.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons, ["RestoreStarted", "RestoreSucceeded"]);
+    let status = outcome.report().status.clone().unwrap();
+    assert_eq!(status["restored"], json!(["pg"]));
+    // Neither the end of the Job nor that of the parent starts it again.
+    let later = pass(json!({}), &[], |it| it.status(&status));
+    assert!(matches!(later, Outcome::Keep(_)));
+    assert_eq!(later.report().status.clone().unwrap(), status);
+
+    let mut objects = ran();
+    objects.push(pod("j", "psql: error: no such role"));
+    objects[4]["metadata"]["labels"] = made["metadata"]["labels"].clone();
+    objects[4]["status"]["containerStatuses"][0]["name"] = json!("restore");
+    let outcome = pass(json!({}), &objects, |it| {
+        it.child("restore", &observed(failed()))
+    });
+    let ready = condition(outcome.report(), "Ready");
+    assert_eq!(ready, "False/RestoreFailed: psql: error: no such role");
+}
+
+#[test]
+fn a_restore_whose_job_is_gone_has_failed() {
+    let status = json!({ "phase": "Running", "jobName": "back-restore", "file": "2026.tar" });
+    let outcome = pass(json!({}), &ran(), |it| it.status(&status));
+    assert_eq!(
+        condition(outcome.report(), "Succeeded"),
+        "False/RestoreFailed: the Job is gone before its end was seen"
+    );
+}
+
+/// The verdict on a spec, with these objects.
+fn verdict(spec: &Value, objects: &[Value]) -> String {
+    let object = restore(spec.clone());
+    let admitted = match schema("Restore").admit(object.as_object().unwrap().clone()) {
+        Ok(admitted) => admitted,
+        Err(rejection) => {
+            let causes = rejection.causes().iter().map(ToString::to_string);
+            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
+        }
+    };
+    let request = TestRequest::new(&admitted.object).build();
+    match Plugin::reconcile(&request, &host(objects)) {
+        Ok(Outcome::Keep(report)) => format!("kept, {}", condition(&report, "Ready")),
+        Ok(_) => "accepted".to_owned(),
+        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
+    }
+}
+
+/// The objects of [`ran`], with another PostgreSQL and a Redis.
+fn targets() -> Vec<Value> {
+    let mut objects = ran();
+    let config = json!({ "database": "scratch", "host": "pg" });
+    let spec = json!({ "type": "postgresql", "config": config });
+    objects.push(related("Database", "scratch", spec));
+    objects.push(related(
+        "Database",
+        "cache",
+        json!({ "type": "redis", "config": {} }),
+    ));
+    objects
+}
+
+#[test]
+fn every_bad_restore_has_a_verdict() {
+    let target = |path: &str, read_only: bool| {
+        json!({
+            "archive": { "targetPath": path }, "databases": [], "confirm": "",
+            "volumes": [{
+                "name": "v", "mountPath": "/data", "readOnly": read_only, "configMap": { "name": "c" },
+            }],
+        })
+    };
+    let other = |name: &str| json!({ "overrides": [{ "database": "pg", "databaseRef": { "name": name } }], "confirm": name });
+    let specs = [
+        json!({}),
+        json!({ "confirm": null }),
+        json!({ "confirm": "other" }),
+        json!({ "backupRef": { "name": "none" } }),
+        json!({ "backupRef": { "name": "nightly", "kind": "CronBackup" } }),
+        json!({ "backupRef": { "name": "nightly", "kind": "Database" } }),
+        json!({ "storage": "none" }),
+        json!({ "file": "2025.tar" }),
+        json!({ "file": "a/../../b" }),
+        json!({ "file": "/etc/passwd" }),
+        json!({ "databases": ["none"] }),
+        json!({ "databases": [] }),
+        json!({ "databases": [], "confirm": "" }),
+        other("none"),
+        other("scratch"),
+        other("cache"),
+        target("/data/sub", false),
+        target("/data", true),
+        target("/data/../etc", false),
+        target("/elsewhere", false),
+        json!({ "activeDeadlineSeconds": 0 }),
+        json!({ "transferImage": "" }),
+    ];
+    let objects = targets();
+    let lines = specs
+        .iter()
+        .map(|it| format!("{it}: {}\n", verdict(it, &objects)));
+    expect![[r#"
+        {}: accepted
+        {"confirm":null}: Invalid, confirm: write "pg" to allow that it is overwritten
+        {"confirm":"other"}: Invalid, confirm: write "pg" to allow that it is overwritten
+        {"backupRef":{"name":"none"}}: kept, False/ReferenceNotFound: Backup not found: none
+        {"backupRef":{"kind":"CronBackup","name":"nightly"}}: kept, False/ReferenceNotFound: CronBackup not found: nightly
+        {"backupRef":{"kind":"Database","name":"nightly"}}: rejected, spec.backupRef.kind: "Database" is not one of "Backup" or "CronBackup"; the object: not all rules were checked: correct the other fields first
+        {"storage":"none"}: kept, False/InvalidReference: storage: none is in no storageRefs of Backup nightly
+        {"file":"2025.tar"}: accepted
+        {"file":"a/../../b"}: Invalid, file: a/../../b has the part ..
+        {"file":"/etc/passwd"}: rejected, spec.file: "/etc/passwd" does not match "^[A-Za-z0-9][A-Za-z0-9._/-]*$"
+        {"databases":["none"]}: kept, False/InvalidReference: databases: none is in no databaseRefs of Backup nightly
+        {"databases":[]}: Invalid, databases or archive: there is nothing to restore
+        {"confirm":"","databases":[]}: Invalid, databases or archive: there is nothing to restore
+        {"confirm":"none","overrides":[{"database":"pg","databaseRef":{"name":"none"}}]}: kept, False/ReferenceNotFound: Database not found: none
+        {"confirm":"scratch","overrides":[{"database":"pg","databaseRef":{"name":"scratch"}}]}: accepted
+        {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: a dump of redis cannot be restored; leave it out of spec.databases
+        {"archive":{"targetPath":"/data/sub"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
+        {"archive":{"targetPath":"/data"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: Invalid, archive.targetPath: /data is not inside a mount of spec.volumes with readOnly: false
+        {"archive":{"targetPath":"/data/../etc"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /data/../etc is not inside a mount of spec.volumes with readOnly: false
+        {"archive":{"targetPath":"/elsewhere"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /elsewhere is not inside a mount of spec.volumes with readOnly: false
+        {"activeDeadlineSeconds":0}: rejected, spec.activeDeadlineSeconds: 0 is less than the minimum of 1
+        {"transferImage":""}: rejected, spec.transferImage: "" is shorter than 1 character
+    "#]].assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn a_restore_waits_for_the_first_archive_of_the_parent() {
+    let mut objects = around();
+    objects.push(backup(json!({})));
+    expect!["kept, False/FileNotFound: Backup nightly has no successful run with an archive in s; set spec.file"]
+        .assert_eq(&verdict(&json!({}), &objects));
+}
+
+/// Storages by their types.
+fn storages() -> Vec<(&'static str, Value)> {
+    let key = |key: &str| json!({ "name": "keys", "key": key });
+    let s3 = |further: Value| {
+        let mut config = json!({ "bucket": "b", "path": "/p/", "access_key_id_ref": key("id"), "secret_access_key_ref": key("key") });
+        for (key, value) in further.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        config
+    };
+    vec![
+        (
+            "s3",
+            s3(json!({ "endpoint": "http://m:9000", "force_path_style": true })),
+        ),
+        (
+            "minio",
+            s3(json!({ "endpoint": "http://m:9000", "region": "eu" })),
+        ),
+        ("r2", s3(json!({ "account_id": "a" }))),
+        ("b2", s3(json!({}))),
+        (
+            "sftp",
+            json!({ "host": "h", "port": 2222, "username": "u", "path": "archives", "password_ref": key("pg") }),
+        ),
+        (
+            "scp",
+            json!({ "host": "h", "username_ref": key("id"), "path": "/a", "private_key_ref": key("key"), "passphrase_ref": key("pg") }),
+        ),
+        (
+            "ftp",
+            json!({ "host": "h", "username": "u", "password_ref": key("pg"), "tls": true }),
+        ),
+        (
+            "webdav",
+            json!({ "root": "http://h", "username": "u", "password_ref": key("pg") }),
+        ),
+        (
+            "gcs",
+            json!({ "bucket": "b", "credentials_ref": key("key") }),
+        ),
+        (
+            "azure",
+            json!({ "bucket": "a", "tenant_id": "t", "client_id": "c", "client_secret_ref": key("key") }),
+        ),
+        ("local", json!({ "path": "/backups" })),
+    ]
+}
+
+#[test]
+fn a_storage_becomes_a_remote_of_rclone() {
+    let mut lines = String::new();
+    for (type_, config) in storages() {
+        let mut objects = ran();
+        objects[1] = related("Storage", "s", json!({ "type": type_, "config": config }));
+        objects.push(claim("nightly-gobackup-local"));
+        let outcome = pass(json!({}), &objects, |it| it);
+        lines.push_str(type_);
+        lines.push(':');
+        let Some(job) = outcome.child("restore") else {
+            writeln!(lines, " {}", condition(outcome.report(), "Ready")).unwrap();
+            continue;
+        };
+        let pod = &job.object["spec"]["template"]["spec"];
+        let fetch = &pod["initContainers"][0];
+        for variable in variables(fetch).split_off(2) {
+            lines.push(' ');
+            lines.push_str(&variable.replace("RCLONE_CONFIG_SRC_", "~"));
+        }
+        for mount in fetch["volumeMounts"].as_array().unwrap().iter().skip(3) {
+            write!(lines, " {}={}", mount["name"], mount["mountPath"]).unwrap();
+        }
+        lines.push('\n');
+    }
+    expect![[r#"
+        s3: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~FORCE_PATH_STYLE=true ~PROVIDER=Other ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        minio: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~PROVIDER=Minio ~REGION=eu ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        r2: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=https://a.r2.cloudflarestorage.com ~PROVIDER=Cloudflare ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        b2: False/InvalidReference: Storage s: config.endpoint is required to restore from this type of storage
+        sftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~PORT=2222 ~TYPE=sftp ~USER=u DIRECTORY=archives/ FETCH_PASS=keys/pg
+        scp: SECRETS=FETCH_KEY_FILE_PASS /etc/gobackup/keys/ST0_PRIVATE_KEY ~USER FILE=2026.tar ~HOST=h ~TYPE=sftp DIRECTORY=/a/ FETCH_KEY_FILE_PASS=keys/pg ~KEY_FILE=/etc/gobackup/keys/ST0_PRIVATE_KEY ~USER=keys/id "keys"="/etc/gobackup/keys"
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
+        webdav: SECRETS=FETCH_PASS FILE=2026.tar ~TYPE=webdav ~URL=http://h ~USER=u ~VENDOR=other DIRECTORY= FETCH_PASS=keys/pg
+        gcs: SECRETS=/etc/gobackup/keys/ST0_CREDENTIALS FILE=2026.tar ~TYPE=google cloud storage DIRECTORY=b/ ~SERVICE_ACCOUNT_FILE=/etc/gobackup/keys/ST0_CREDENTIALS "keys"="/etc/gobackup/keys"
+        azure: SECRETS=~CLIENT_SECRET FILE=2026.tar ~ACCOUNT=a ~CLIENT_ID=c ~TENANT=t ~TYPE=azureblob DIRECTORY=gobackup/ ~CLIENT_SECRET=keys/key
+        local: SECRETS= FILE=2026.tar ~TYPE=local DIRECTORY=/backups/ "local"="/backups"
+    "#]].assert_eq(&lines);
+}
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": "default" },
+    })
+}

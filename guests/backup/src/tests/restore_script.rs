@@ -1,0 +1,345 @@
+//! The scripts of a restoration under the `sh` of this machine, on archives as gobackup makes them.
+//!
+//! A full run restores into a PostgreSQL server and fetches with rclone. Otherwise programs stand in their place.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child as Process, Command},
+    time::{Duration, Instant},
+};
+
+use innkeeper_sdk::testing::TestRequest;
+
+use super::{
+    restore::{ran, restore},
+    script::{Ended, Run, Shell},
+    *,
+};
+
+/// A password with every character that a shell, a configuration or a URL could act on.
+const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";
+
+/// A program in the place of rclone that copies from a directory of this machine.
+const COPYING: &str = r#"source=${4#src:}
+if [ -d "$source" ]; then source=$source/.; fi
+cp -r "$source" "$5"
+"#;
+
+/// A program in the place of a client of a database that shows what it gets.
+const SHOWING: &str = r#"echo "${0##*/} $*"
+echo "password [${PGPASSWORD-}${MYSQL_PWD-}]"
+cat
+"#;
+
+/// Makes an archive as gobackup does: the directory of the model, encrypted and in chunks.
+fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
+    let directory = run.directory("made");
+    run.directory("volumes/data");
+    for (path, content) in files {
+        let path = Path::new("made").join(path);
+        run.directory(path.parent().unwrap().to_str().unwrap());
+        run.file(path.to_str().unwrap(), content);
+    }
+    let target = run.directory("volumes/data/archives/2026.tar");
+    let script = r#"mkdir nightly/source && printf content >nightly/source/file &&
+        tar -cPf nightly/archive.tar nightly/source && rm -r nightly/source &&
+        tar -czf packed nightly && openssl aes-256-cbc -salt -pbkdf2 -pass env:PASSWORD -in packed -out packed.enc &&
+        split -b 100 -a 3 --numeric-suffixes packed.enc "$1/2026.tar.gz.enc-" && chmod -R a+rX "$1""#;
+    let mut command = Command::new("sh");
+    let password = std::ffi::OsStr::new(std::str::from_utf8(password).unwrap());
+    let command = command.args(["-ec", script, "sh", target.to_str().unwrap()]);
+    let made = command.current_dir(directory).env("PASSWORD", password);
+    assert!(made.status().unwrap().success());
+}
+
+/// The two containers of a restoration from a local storage, with these databases.
+fn containers(databases: &[Value]) -> [Value; 2] {
+    let names: Vec<&str> = databases
+        .iter()
+        .map(|it| it["metadata"]["name"].as_str().unwrap())
+        .collect();
+    let mut objects = ran();
+    let storage = json!({ "type": "local", "config": { "path": "/data/archives" } });
+    objects[1] = related("Storage", "s", storage);
+    let spec = &mut objects[3]["spec"];
+    let references = names.iter().map(|it| json!({ "name": it }));
+    spec["databaseRefs"] = references.collect();
+    spec["encodeWith"] = json!({
+        "type": "openssl", "args": "-pbkdf2", "passwordRef": { "name": "keys", "key": "key" },
+    });
+    objects.extend(databases.iter().cloned());
+    let volume = json!({
+        "name": "v", "mountPath": "/data", "readOnly": false, "configMap": { "name": "c" },
+    });
+    let parent = restore(json!({
+        "confirm": names.join(","), "archive": { "targetPath": "/data/back" }, "volumes": [volume],
+    }));
+    let request = TestRequest::new(&parent).build();
+    let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+    let job = Value::from(
+        outcome
+            .child("restore")
+            .expect("there is a Job")
+            .object
+            .clone(),
+    );
+    let pod = &job["spec"]["template"]["spec"];
+    [&pod["initContainers"][0], &pod["containers"][0]].map(Clone::clone)
+}
+
+/// Runs both containers; the second only after the success of the first.
+fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> Ended {
+    let fetched = run.execute(&containers[0], &run.search_path(), values);
+    match fetched.code {
+        Some(0) => run.execute(&containers[1], &run.search_path(), values),
+        _ => fetched,
+    }
+}
+
+fn database(name: &str, type_: &str, further: Value) -> Value {
+    let mut config = json!({ "password_ref": { "name": "keys", "key": "pg" }, "username": "u u" });
+    for (key, value) in further.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    related("Database", name, json!({ "type": type_, "config": config }))
+}
+
+#[test]
+fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
+    let databases = [
+        database(
+            "a",
+            "postgresql",
+            json!({ "database": "shop", "username": "u", "host": "h" }),
+        ),
+        database(
+            "b",
+            "postgresql",
+            json!({ "database": "$x", "username": "u", "compress": "zstd" }),
+        ),
+        database("c", "mysql", json!({ "database": "shop", "username": "u" })),
+    ];
+    let files = [
+        ("nightly/postgresql/a/shop.sql", "select 1;\n"),
+        ("nightly/postgresql/b/shop.sql.zst", "PGDMP\n"),
+        ("nightly/mysql/c/shop.sql", "select 2;\n"),
+    ];
+    let containers = containers(&databases);
+    for shell in Shell::all() {
+        let run = Run::new(shell, "");
+        archive(&run, &files, PASSWORD);
+        run.program("rclone", COPYING);
+        for name in ["psql", "pg_restore", "mysql"] {
+            run.program(name, SHOWING);
+        }
+        let right: [(&str, &[u8]); 4] = [
+            ("ENC_PASSWORD", PASSWORD),
+            ("DB0_PASSWORD", b"first\n"),
+            ("DB1_PASSWORD", b"second"),
+            ("DB2_PASSWORD", b"third"),
+        ];
+        let ended = both(&run, &containers, &right);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let log = ended.log.replace(run.path("").as_str(), "/");
+        let expected = "pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction \
+             --host=localhost --port=5432 --username=u --dbname=$x /work/unpacked/nightly/postgresql/b/shop.sql.zst\n\
+             password [***]\nmysql --host=127.0.0.1 --port=3306 --user=u shop\npassword [******]\nselect 2;\n";
+        assert!(log.ends_with(expected), "{log}");
+        let restored = run.mount("/data/back/nightly/source/file");
+        assert_eq!(fs::read_to_string(restored).unwrap(), "content");
+
+        let run = Run::new(shell, "");
+        archive(&run, &files, PASSWORD);
+        run.program("rclone", COPYING);
+        let wrong: [(&str, &[u8]); 1] = [("ENC_PASSWORD", b"wrong")];
+        let ended = both(&run, &containers, &wrong);
+        assert_eq!(ended.code, Some(1));
+        let end = ended.message.trim_end().lines().last().unwrap_or_default();
+        assert!(
+            end.contains("cannot decrypt 2026.tar") || end.contains("cannot unpack"),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn arguments_that_load_code_are_not_those_of_the_decryption() {
+    for (args, is_passed) in [("-pbkdf2", true), ("-provider-path=/data", false)] {
+        let mut objects = ran();
+        objects[3]["spec"]["encodeWith"] = json!({
+            "type": "openssl", "args": args, "passwordRef": { "name": "keys", "key": "key" },
+        });
+        let request = TestRequest::new(&restore(json!({}))).build();
+        let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+        let job = Value::from(outcome.child("restore").unwrap().object.clone());
+        let script = &job["spec"]["template"]["spec"]["containers"][0]["args"][0];
+        assert_eq!(script.as_str().unwrap().contains(args), is_passed, "{args}");
+    }
+}
+
+/// A PostgreSQL server of this machine, in a directory of its own.
+struct Server {
+    process: Process,
+    port: u16,
+}
+
+/// The user of the server, which refuses root. It has a name on every system.
+const NOBODY: u32 = 65534;
+
+impl Server {
+    fn program(name: &str) -> PathBuf {
+        let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed");
+        let mut paths = versions.map(|it| it.unwrap().path().join("bin").join(name));
+        paths
+            .find(|it| it.exists())
+            .expect("the server is installed")
+    }
+
+    fn start(run: &Run, password: &[u8]) -> Self {
+        let data = run.path("data");
+        let secret = run.path("password");
+        fs::write(&secret, password).unwrap();
+        fs::create_dir(&data).unwrap();
+        for path in [&data, &secret] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let as_nobody = |name: &str| {
+            let mut command = Command::new(Self::program(name));
+            command.uid(NOBODY).gid(NOBODY).current_dir("/");
+            command
+        };
+        let secret = format!("--pwfile={secret}");
+        let made = as_nobody("initdb")
+            .args([
+                "--auth=scram-sha-256",
+                "--username=u",
+                &secret,
+                "--no-sync",
+                "-D",
+                &data,
+            ])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let options = [
+            "-k",
+            "",
+            "-c",
+            "fsync=off",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+        ];
+        let process = as_nobody("postgres")
+            .args(["-D", &data])
+            .args(options)
+            .spawn()
+            .unwrap();
+        Self { process, port }
+    }
+
+    /// The output of a program of PostgreSQL, tried again until the server accepts connections.
+    fn output(&self, program: &str, arguments: &[&str], password: &[u8]) -> String {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let port = self.port.to_string();
+            let password = std::str::from_utf8(password).unwrap();
+            let output = Command::new(program)
+                .args(["-h", "127.0.0.1", "-p", &port, "-U", "u"])
+                .args(arguments)
+                .env("PGPASSWORD", password)
+                .output()
+                .unwrap();
+            if output.status.success() {
+                return String::from_utf8(output.stdout).unwrap();
+            }
+            assert!(Instant::now() < deadline, "{output:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+// PostgreSQL and rclone are packages that only a full run installs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests/full sets it, and there is no configuration of unit tests"
+)]
+#[test]
+fn a_restore_gives_back_the_data_of_postgresql() {
+    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let server = Server::start(&run, PASSWORD);
+    let query =
+        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
+    for database in ["shop", "plain", "packed"] {
+        query("postgres", &format!("create database {database}"));
+    }
+    query(
+        "shop",
+        "create table t (v text); insert into t values ('a'), ('b')",
+    );
+    // The table is there already: a custom dump replaces it.
+    query(
+        "packed",
+        "create table t (v text); insert into t values ('old')",
+    );
+    let plain = server.output("pg_dump", &["shop"], PASSWORD);
+    let packed = run.path("work/shop.sql.gz");
+    server.output(
+        "pg_dump",
+        &["--format=custom", "--compress=6", "-f", &packed, "shop"],
+        PASSWORD,
+    );
+    let target = |name: &str| {
+        let config = json!({
+            "database": name, "username": "u", "host": "127.0.0.1", "port": server.port,
+        });
+        database(name, "postgresql", config)
+    };
+    let databases = [target("packed"), target("plain")];
+    let copy = run.directory("made/nightly/postgresql/packed");
+    fs::copy(&packed, copy.join("shop.sql.gz")).unwrap();
+    archive(
+        &run,
+        &[("nightly/postgresql/plain/shop.sql", &plain)],
+        PASSWORD,
+    );
+    let secrets: [(&str, &[u8]); 3] = [
+        ("ENC_PASSWORD", PASSWORD),
+        ("DB0_PASSWORD", PASSWORD),
+        ("DB1_PASSWORD", PASSWORD),
+    ];
+    let ended = both(&run, &containers(&databases), &secrets);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for database in ["plain", "packed"] {
+        assert_eq!(
+            query(database, "select v from t order by v"),
+            "a\nb\n",
+            "{database}"
+        );
+    }
+    // A plain dump does not replace a table, and nothing is half done.
+    run.directory("work");
+    let ended = both(&run, &containers(&[target("plain")]), &secrets);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.message.contains("nothing was changed"), "{ended:?}");
+    assert_eq!(query("plain", "select count(*) from t"), "2\n");
+}
