@@ -79,7 +79,8 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     let restore: Restore = request.parent()?;
     let config: Config = request.config()?;
     let reporter = Reporter::read(request, host)?;
-    if reporter.has_ended() {
+    // Until the Job is gone, it is stated as before.
+    if reporter.has_ended() && !reporter.is_observed() {
         return Ok(Outcome::keep(reporter.report(None, None)));
     }
     match plan(request, host, &restore.spec, &config, &reporter) {
@@ -99,6 +100,9 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
 
 fn stopped(stop: Stop, reporter: Reporter<'_>) -> Result<Outcome, Fault> {
     match stop {
+        Stop::Blocked { .. } | Stop::Invalid(_) if reporter.has_ended() => {
+            Ok(Outcome::keep(reporter.report(None, None)))
+        }
         Stop::Blocked { reason, message } => Ok(Outcome::keep(
             reporter.report(None, Some((reason, message))),
         )),

@@ -46,8 +46,14 @@ impl<'a> Reporter<'a> {
     }
 
     /// Returns true if the restoration has succeeded or failed, which is final.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(super) const fn has_ended(&self) -> bool {
         self.status.phase.is_terminal()
+    }
+
+    /// Returns true if the Job exists.
+    pub(super) fn is_observed(&self) -> bool {
+        let children = &self.request.children;
+        children.find::<Job>(&job_name(self.request)).is_some()
     }
 
     /// The archive of the Job, if it is there.
