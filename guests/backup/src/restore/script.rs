@@ -50,9 +50,16 @@ const UNPACK: &str = r#"unpack() {
     ;;
   *) cat "$@" >/work/packed || fail "the archive cannot be copied to its volume, which may be full" ;;
   esac
+  # The tar of busybox does not look for the compression itself.
+  case ${1##*/} in
+  *.tar.gz* | *.tgz*) filter=z ;;
+  *.tar.bz2*) filter=j ;;
+  *.tar.xz*) filter=J ;;
+  *) filter= ;;
+  esac
   rm -r /work/fetched
   mkdir -p /work/unpacked
-  tar -xf /work/packed -C /work/unpacked || fail "tar cannot unpack $FILE"
+  tar "-x${filter}f" /work/packed -C /work/unpacked || fail "tar cannot unpack $FILE"
   rm /work/packed
 }
 "#;
