@@ -279,12 +279,12 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
         site.child_writes_since(mark),
         [
             "patch configmaps demo-cluster-state 201",
+            "patch poddisruptionbudgets.policy demo 201",
             "patch persistentvolumeclaims data-demo-0 200",
             "patch persistentvolumeclaims data-demo-1 200",
             "patch persistentvolumeclaims data-demo-2 200",
             "patch statefulsets.apps demo 201",
             "patch configmaps demo-cluster-state 200",
-            "patch poddisruptionbudgets.policy demo 201",
         ]
     );
 }

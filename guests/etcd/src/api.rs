@@ -86,11 +86,6 @@ use serde::{Deserialize, Serialize};
     )
     .message("autoCompactionRetention must be a whole number of revisions with autoCompactionMode revision"),
     validation = Rule::new(
-        "!has(self.quotaBackendBytes) \
-         || quantity(string(self.quotaBackendBytes)).compareTo(quantity(string(self.storage.size))) <= 0"
-    )
-    .message("quotaBackendBytes must not be larger than storage.size: the disk would be full before etcd rejects writes"),
-    validation = Rule::new(
         "!has(self.options) || !('snapshot-count' in self.options) || !has(self.snapshotCount)"
     )
     .message("snapshot-count is given twice")

@@ -27,15 +27,29 @@ pub(crate) fn spec(
     let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
     check_pull_secrets(request, limits.references, secrets, running)?;
     claims(request, cluster, observation)?;
-    let size = &cluster.spec.storage.size.0;
-    if Amount::parse(size).is_none() {
-        return Err(format!("spec.storage.size: \"{size}\" is not a quantity"));
-    }
+    storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {
         check_resources("spec.resources", resources)?;
     }
     medium(cluster)?;
     version(cluster, observation)
+}
+
+/// Checks the size of the volumes, also against the quota: the API server would refuse the second rule for its cost.
+fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
+    let size = &cluster.spec.storage.size.0;
+    let Some(amount) = Amount::parse(size) else {
+        return Err(format!("spec.storage.size: \"{size}\" is not a quantity"));
+    };
+    let quota = cluster.spec.quota_backend_bytes;
+    let quota = quota.and_then(|bytes| Amount::parse(&bytes.to_string()));
+    if quota.is_some_and(|quota| quota > amount) {
+        return Err(format!(
+            "spec.quotaBackendBytes: it is larger than storage.size, {size}, so the disk would be full before etcd rejects \
+             writes: lower it, or enlarge storage.size"
+        ));
+    }
+    Ok(())
 }
 
 /// A member that lost its data may not come back under its old identity, and a new one cannot join yet: the first deletion

@@ -145,7 +145,7 @@ fn storage_has_a_size_and_outlives_its_pod() {
             {"storage":{"whenDeleted":"Keep"}}: rejected, spec.storage.whenDeleted: "Keep" is not one of "Retain" or "Delete"
             {"size":0,"storage":{"medium":"Memory"}}: rejected, spec: size 0 needs persistent storage: an emptyDir loses its data when the Pod stops
             {"quotaBackendBytes":1073741824}: accepted
-            {"quotaBackendBytes":1073741825}: rejected, spec: quotaBackendBytes must not be larger than storage.size: the disk would be full before etcd rejects writes
+            {"quotaBackendBytes":1073741825}: Invalid, spec.quotaBackendBytes: it is larger than storage.size, 1Gi, so the disk would be full before etcd rejects writes: lower it, or enlarge storage.size
         "#]],
     );
 }
