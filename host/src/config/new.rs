@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use innkeeper_model::is_dns_label;
 use semver::VersionReq;
 
-use super::streams::exit_codes;
+use super::streams::{examples, exit_codes};
 
 /// Flags of `new`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!())]
+#[command(after_help = concat!(examples!("innkeeper new pond", "innkeeper new pond --kind example.com/v1/Pond", "innkeeper new pond --from-crd crd.yaml"), exit_codes!()))]
 pub struct NewArgs {
     /// Directory to create; its last part is the name of the plugin and of its package.
     #[arg(value_name = "NAME")]

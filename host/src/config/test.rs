@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::{CacheArgs, streams::exit_codes};
+use super::{
+    CacheArgs,
+    streams::{examples, exit_codes},
+};
 
 /// Flags of `test`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = exit_codes!("a case differs, or a property does not hold"))]
+#[command(after_help = concat!(examples!("innkeeper test", "innkeeper test --update", "innkeeper test plugin.wasm --cases tests --output junit"), exit_codes!("a case differs, or a property does not hold")))]
 pub struct TestArgs {
     /// Plugin: a .wasm file, or the directory of a project that `innkeeper build` has built.
     #[arg(value_name = "PLUGIN.wasm|DIRECTORY", default_value = ".")]
