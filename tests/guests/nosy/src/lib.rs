@@ -86,7 +86,8 @@ impl Reconciler for Plugin {
                     let own = Child::new("own", &secret(&format!("{}-own", request.name())))
                         .generate("password", 32, ALPHANUMERIC)
                         .token("2");
-                    vec![first, own]
+                    let seen = config_map(request, "seen", "nothing");
+                    vec![first, own, Child::new("seen", &seen)]
                 }
                 Behaviour::Zones => {
                     let at = |zone, unix_ms| format!("{:?}", host.zone_offset(zone, unix_ms));
