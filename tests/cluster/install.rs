@@ -406,11 +406,14 @@ impl Variants {
 
     /// Changes the parent, and waits until the change has arrived.
     #[track_caller]
-    fn check_reconciles(&self, size: u32) {
+    fn check_reconciles(&self, processes: u32) {
         let (site, parent) = (&self.site, PARENTS[0]);
-        site.stage
-            .merge(&site.namespace, parent, &json!({"spec": {"size": size}}));
-        let is_resized = |parent: &Value| parent["status"]["readyReplicas"] == size;
+        site.stage.merge(
+            &site.namespace,
+            parent,
+            &json!({"spec": {"size": processes}}),
+        );
+        let is_resized = |parent: &Value| parent["status"]["readyReplicas"] == processes;
         site.wait_ready(&self.pod, parent, is_resized);
     }
 }

@@ -44,9 +44,9 @@ fn the_definition_of_plugins_is_that_of_the_host() {
 
 /// The objects that `manifests` prints for a guest, without its definitions.
 fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
-    let file = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let file = file.join(format!("{guest}.wasm"));
-    let mut printed = manifests(&[file], arguments).unwrap();
+    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
+    let file = guests.join(format!("{guest}.wasm"));
+    let mut printed = manifests(&[file], arguments).expect("the plugin can be read");
     printed.retain(|object| object["kind"] != "CustomResourceDefinition");
     printed
 }
