@@ -210,14 +210,14 @@ fn effective(
         ..State::default()
     });
     effective.service_account_name = None;
-    effective.pod_template = spec.pod_template.clone();
-    effective.work = spec.work.clone();
-    effective.resources = spec.resources.clone();
-    effective.image_pull_secrets = spec.image_pull_secrets.clone();
+    effective.pod_template.clone_from(&spec.pod_template);
+    effective.work.clone_from(&spec.work);
+    effective.resources.clone_from(&spec.resources);
+    effective.image_pull_secrets.clone_from(&spec.image_pull_secrets);
     effective.image = spec.image.clone().or_else(|| effective.image.clone());
     let user = spec.security_context.clone();
     effective.security_context = user.or_else(|| effective.security_context.clone());
-    effective.volumes = spec.volumes.clone();
+    effective.volumes.clone_from(&spec.volumes);
     parent.schedule = None;
     parent
 }

@@ -79,7 +79,7 @@ fn container(restoration: &Restoration<'_>, name: &str, image: &str, script: Str
 /// Variables of a container, with those of Secrets by the names that it uses.
 fn variables(
     restoration: &Restoration<'_>,
-    plain: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
     name: impl Fn(&Credential) -> Option<String>,
 ) -> Vec<EnvVar> {
     let plan = &restoration.plan;
@@ -106,10 +106,10 @@ fn variables(
         ("FILE", restoration.file.clone()),
     ];
     let fixed = fixed.map(|(name, value)| block::variable(name, value));
-    let plain = plain.into_iter();
+    let settings = settings.into_iter();
     fixed
         .into_iter()
-        .chain(plain.map(|(name, value)| block::variable(&name, value)))
+        .chain(settings.map(|(name, value)| block::variable(&name, value)))
         .chain(variables)
         .collect()
 }
@@ -121,12 +121,12 @@ fn fetch(restoration: &Restoration<'_>) -> Container {
         "" => String::new(),
         directory => format!("{directory}/"),
     };
-    let mut plain: Vec<_> = remote.variables.clone().into_iter().collect();
-    plain.push(("DIRECTORY".to_owned(), directory));
+    let mut settings: Vec<_> = remote.variables.clone().into_iter().collect();
+    settings.push(("DIRECTORY".to_owned(), directory));
     let given = restoration.spec.transfer_image.as_ref();
     let image = given.unwrap_or(&plan.config.images.transfer);
     let mut container = container(restoration, FETCH, image, script::fetch());
-    container.env = Some(variables(restoration, plain, remote::credential));
+    container.env = Some(variables(restoration, settings, remote::credential));
     let mounts = container.volume_mounts.get_or_insert_default();
     if plan.rendered.credentials.iter().any(Credential::is_file) {
         mounts.push(VolumeMount {

@@ -79,7 +79,7 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         assert!(!container["args"][0].as_str().unwrap().contains("$("));
     }
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    expect![[r#"
+    expect![[r"
         HOME=/home/gobackup
         TMPDIR=/tmp
         SECRETS=RCLONE_CONFIG_SRC_ACCESS_KEY_ID RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY
@@ -89,14 +89,14 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         RCLONE_CONFIG_SRC_TYPE=s3
         DIRECTORY=b/
         RCLONE_CONFIG_SRC_ACCESS_KEY_ID=keys/id
-        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"#]]
+        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"]]
     .assert_eq(&variables(fetch).join("\n"));
-    expect![[r#"
+    expect![[r"
         HOME=/home/gobackup
         TMPDIR=/tmp
         SECRETS=DB0_PASSWORD
         FILE=2026.tar
-        DB0_PASSWORD=keys/pg"#]]
+        DB0_PASSWORD=keys/pg"]]
     .assert_eq(&variables(restore).join("\n"));
     assert_eq!(
         condition(outcome.report(), "Ready"),
