@@ -258,7 +258,7 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
             MemberPod {
                 is_ready,
                 // The version in the spec is that of the image in the spec alone.
-                version: tagged.or(stated.filter(|_| is_stated)),
+                version: tagged.or_else(|| stated.filter(|_| is_stated)),
                 revision: labels
                     .and_then(|it| it.get("controller-revision-hash"))
                     .cloned(),
