@@ -38,8 +38,9 @@ const CHART: &str = "deploy/chart";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
 /// The digest in the examples.
 const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-/// The largest allowed size of the unpacked image.
-const IMAGE_BYTES_MAX: u64 = 60 << 20;
+/// The largest allowed size of the unpacked image with the host of the tests. A release has at most 60 MB: the host of the
+/// profile `dist` has a third less text.
+const IMAGE_BYTES_MAX: u64 = 66 << 20;
 
 /// A parent of each plugin.
 const PARENTS: [Target<'static>; 4] = [
