@@ -29,7 +29,8 @@ fn run(commands: &str, directory: &Path, kubeconfig: &Path) -> Output {
     let commands = commands
         .replace("target/guests", &guests.to_string_lossy())
         .replace("target/release/innkeeper", "innkeeper")
-        .replace(" target/", &format!(" {}/", directory.display()));
+        .replace(" target/", &format!(" {}/", directory.display()))
+        .replace("=target/", &format!("={}/", directory.display()));
     let programs = directory.join("bin");
     let commands = format!("export PATH=\"{}:$PATH\"\n{commands}", programs.display());
     let mut bash = Command::new("bash");

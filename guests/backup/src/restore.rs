@@ -213,7 +213,9 @@ fn effective(
     effective.pod_template.clone_from(&spec.pod_template);
     effective.work.clone_from(&spec.work);
     effective.resources.clone_from(&spec.resources);
-    effective.image_pull_secrets.clone_from(&spec.image_pull_secrets);
+    effective
+        .image_pull_secrets
+        .clone_from(&spec.image_pull_secrets);
     effective.image = spec.image.clone().or_else(|| effective.image.clone());
     let user = spec.security_context.clone();
     effective.security_context = user.or_else(|| effective.security_context.clone());
