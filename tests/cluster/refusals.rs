@@ -165,7 +165,7 @@ refused! {
     f16_refuses_a_core_module:
         "core", handmade::core_module(), "Compiled=False/CannotCompile", "a core WebAssembly module";
     f16_refuses_a_truncated_component:
-        "half", half(&guest("garbage")), "Compiled=False/CannotCompile", "the component is damaged";
+        "half", half(&guest("garbage")), "Compiled=False/CannotCompile", "the file is truncated";
     f16_refuses_a_guest_with_a_hundred_thousand_functions:
         "functions", handmade::has_functions(100_000), "Compiled=False/CompileLimitExceeded", "functions";
     f16_refuses_a_guest_with_data_outside_of_its_memory:
