@@ -200,12 +200,14 @@ fn transferred(
 /// Plans a child that exists, belongs to the parent and is not being deleted.
 fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     // An object has one controller: the parent cannot own what another one has taken over.
-    let retained = Child {
-        removal: RemovalPolicy::Retain,
-        ..child.clone()
+    let child = if ownership::has_other_controller(object, context.parent) {
+        &Child {
+            removal: RemovalPolicy::Retain,
+            ..child.clone()
+        }
+    } else {
+        child
     };
-    let taken = ownership::has_other_controller(object, context.parent);
-    let child = if taken { &retained } else { child };
     let to = ownership_of(child);
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
@@ -253,10 +255,7 @@ fn prunes(
     if children.iter().any(blocks) {
         return Vec::new();
     }
-    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
-    observed
-        .iter()
-        .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+    left_out(context, observed, children)
         .filter(|(id, _)| !context.manifest.never_deletes(&id.kind))
         .map(|(id, object)| Operation::Prune {
             id: id.clone(),
@@ -273,10 +272,7 @@ fn spared(
     observed: &BTreeMap<ObjectId, &Object>,
     children: &[PlannedChild],
 ) -> Vec<Operation> {
-    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
-    observed
-        .iter()
-        .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+    left_out(context, observed, children)
         .filter(|(id, _)| context.manifest.never_deletes(&id.kind))
         .filter_map(|(id, object)| {
             let patch = ownership::transfer(context, object, Ownership::Retained)?;
@@ -294,6 +290,17 @@ fn spared(
             })
         })
         .collect()
+}
+
+/// Returns the owned children that no answer states any more.
+fn left_out<'a>(
+    context: &Context<'_>,
+    observed: &'a BTreeMap<ObjectId, &'a Object>,
+    children: &[PlannedChild],
+) -> impl Iterator<Item = (&'a ObjectId, &'a Object)> {
+    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
+    let observed = observed.iter().map(|(id, object)| (id, *object));
+    observed.filter(move |(id, object)| !desired.contains(id) && may_prune(context, object))
 }
 
 /// Returns true if the host created the object for this parent: the parent's UID controls it, it has the plugin's label
