@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use innkeeper_model::yaml;
-use innkeeper_schema::{Choices, Schema, generate};
+use innkeeper_schema::{Choices, Schema, generate, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -75,12 +75,9 @@ impl Definition {
             "spec": spec,
         });
         let empty = Map::new();
-        let compiled = Schema::new(object.as_object().unwrap_or(&empty), &version)?;
-        let schema = versions
-            .iter()
-            .find(|served| served["name"] == *version)
-            .map(|served| served["schema"]["openAPIV3Schema"].clone())
-            .unwrap_or_default();
+        let crd = object.as_object().unwrap_or(&empty);
+        let compiled = Schema::new(crd, &version)?;
+        let schema = schema_of(crd, &version).cloned().unwrap_or_default();
         if schema["properties"]["spec"]["type"] != "object" {
             return Err(format!("version {version} has no spec").into());
         }

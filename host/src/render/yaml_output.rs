@@ -25,11 +25,7 @@ pub(super) fn children(
         .children
         .iter()
         .filter_map(|child| {
-            let id = ObjectId::new(
-                child.kind.group_kind(),
-                child.namespace.as_deref(),
-                &child.name,
-            );
+            let id = child.id();
             let existing = observed.objects.iter().find(|object| object.id() == id);
             let written = match child.apply {
                 ApplyPolicy::Always => true,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Condition, Gvk, reason};
+use super::{Condition, Gvk, ObjectId, reason};
 
 /// The phase of a pass: the reason why it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -100,6 +100,14 @@ pub struct Child {
     pub readiness: Readiness,
     /// Keys of the children that must be ready before it is created.
     pub after: Vec<String>,
+}
+
+impl Child {
+    /// Returns the identity in the namespace that is stated; the policy check fills it in.
+    pub fn id(&self) -> ObjectId {
+        let group_kind = self.kind.group_kind();
+        ObjectId::new(group_kind, self.namespace.as_deref(), &self.name)
+    }
 }
 
 /// A generated value of a Secret.

@@ -7,7 +7,7 @@ use innkeeper_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Context, children, fields, generate, ownership};
+use super::{Context, fields, generate, ownership};
 
 /// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
@@ -124,7 +124,7 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     }
     match child.removal {
         RemovalPolicy::Retain => {
-            let mark = context.mark(&children::id(child));
+            let mark = context.mark(&child.id());
             annotate(ANNOTATION_RETAINED_FOR, &mark);
         }
         RemovalPolicy::Delete => {

@@ -37,7 +37,7 @@ pub(super) fn plan(
     let mut applies = Vec::new();
     let mut satisfied = BTreeSet::new();
     for child in order::sorted(children) {
-        let id = id(child);
+        let id = child.id();
         let object = observed.get(&id).copied();
         let (progress, operation) = step(context, child, &id, object, &satisfied);
         let ready_condition =
@@ -70,14 +70,6 @@ pub(super) fn plan(
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
     plan.operations.extend(applies.into_iter().chain(prunes));
-}
-
-pub(super) fn id(child: &Child) -> ObjectId {
-    ObjectId::new(
-        child.kind.group_kind(),
-        child.namespace.as_deref(),
-        &child.name,
-    )
 }
 
 /// Returns the declaration of a child's kind.

@@ -63,6 +63,17 @@ pub struct Admitted {
     pub unknown_fields: Vec<String>,
 }
 
+/// Returns the schema of a version of a CustomResourceDefinition; none if the version is missing or has no schema.
+pub fn schema_of<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
+    let schema = &served(crd, version)?["schema"]["openAPIV3Schema"];
+    schema.is_object().then_some(schema)
+}
+
+fn served<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
+    let mut versions = crd.get("spec")?["versions"].as_array()?.iter();
+    versions.find(|served| served["name"] == version)
+}
+
 /// One version of one CustomResourceDefinition, compiled.
 #[derive(Debug)]
 pub struct Schema {
@@ -88,13 +99,10 @@ impl Schema {
         };
         let (group, kind) = (text("/group")?, text("/names/kind")?);
         let scope = kinds::scope(text("/scope")? == "Cluster");
-        let mut versions = spec["versions"].as_array().into_iter().flatten();
-        let served = versions.find(|served| served["name"] == version);
-        let schema = served.map(|served| &served["schema"]["openAPIV3Schema"]);
-        let (Some(served), Some(Value::Object(schema))) = (served, schema) else {
+        let (Some(served), Some(schema)) = (served(crd, version), schema_of(crd, version)) else {
             return Err(Error::Missing(format!("schema of version {version}")));
         };
-        let mut schema = Value::Object(schema.clone());
+        let mut schema = schema.clone();
         metadata::complete(&mut schema, &format!("{group}/{version}"), kind, scope);
         if let Some(Value::String(path)) = served.pointer("/subresources/scale/specReplicasPath")
             && let Some(replicas) = schema.pointer_mut(&path.replace('.', "/properties/"))
