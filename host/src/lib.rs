@@ -6,6 +6,7 @@ pub mod failure;
 
 pub mod config;
 
+mod diff;
 mod document;
 
 pub mod admin;

@@ -45,7 +45,7 @@ pub(crate) use reads::{OfflineReads, World};
 const ENCODE: &str = "failed to encode the result";
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
-pub(crate) const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
+const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
 
 /// The guest's part of a pass, which tests replace.
 pub(crate) type Call<'a> = dyn Fn(
@@ -94,21 +94,14 @@ fn pass(
     now_ms: u64,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    let grants = granted(files.grants.as_ref(), manifest)?;
+    let mut offline = Offline::new(manifest, files.grants.as_ref(), &args.plugin, call)?;
     let now_ms = args.now.map_or(now_ms, |now| {
         u64::try_from(now.as_millisecond()).unwrap_or_default()
     });
     let phase = phase(args, manifest, streams);
-    let hash_key = files.hash_key.clone();
-    let hash_key = hash_key.unwrap_or_else(|| HashKey::new(HASH_KEY));
-    let offline = Offline {
-        manifest,
-        grants,
-        hash_key,
-        kinds: Kinds::of([manifest]),
-        from: &args.plugin,
-        call,
-    };
+    if let Some(hash_key) = &files.hash_key {
+        offline.hash_key = hash_key.clone();
+    }
     let given = given(files, args.seed, manifest, &offline.kinds, streams)?;
     let turn = Turn {
         phase,
@@ -166,7 +159,25 @@ pub(crate) struct Passed {
     observed: ObservedObjects,
 }
 
-impl Offline<'_> {
+impl<'a> Offline<'a> {
+    /// Returns a plugin with the kinds of Kubernetes and its own, and a hash key that protects nothing. Fails if the grants
+    /// do not cover its requirements.
+    pub(crate) fn new(
+        manifest: &'a Manifest,
+        given: Option<&Grants>,
+        from: &'a Inspected,
+        call: &'a Call<'a>,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            manifest,
+            grants: granted(given, manifest)?,
+            hash_key: HashKey::new(HASH_KEY),
+            kinds: Kinds::of([manifest]),
+            from,
+            call,
+        })
+    }
+
     /// Calls the plugin for a parent, which need not have the fields that an API server sets, and checks the answer.
     pub(crate) fn pass(
         &self,
@@ -219,7 +230,7 @@ impl Offline<'_> {
 }
 
 /// Returns the grants of the plugin; fails if they do not cover its requirements.
-pub(crate) fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
+fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
     // Nothing is at risk offline: without a file, the plugin gets the grants that `manifests` proposes.
     let grants = given.cloned().unwrap_or_else(|| Grants::proposed(manifest));
     let assessment = grants.assess(manifest);

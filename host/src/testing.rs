@@ -5,7 +5,6 @@
 //! A parent that breaks a property is made smaller before it is printed.
 
 mod cases;
-pub(crate) mod diff;
 mod properties;
 mod show;
 mod typed;
@@ -18,18 +17,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_model::{HashKey, Limits, Manifest, ParentKind, yaml};
-use innkeeper_schema::{Choices, Kinds, Schema, generate, kind_of_crd};
+use innkeeper_model::{Limits, Manifest, ParentKind, yaml};
+use innkeeper_schema::{Choices, Schema, generate, kind_of_crd, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{
     config::{Exit, Inspected, RegistryArgs, Streams, TestArgs},
     document::Document,
     failure::{Failure, OrFail as _},
-    render::{self, Offline},
+    render::{self, Call, Offline},
 };
 use cases::Case;
-use properties::{Cost, Finding, Property, Stop};
+use properties::{Cost, Finding, Property};
 
 /// The most tries to make a failing parent smaller.
 const SHRINKS_MAX: usize = 400;
@@ -50,7 +49,8 @@ struct TestResult {
 /// Runs the cases and the properties and prints the results.
 pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let (file, usual_cases) = find(&args.plugin)?;
-    let cases = match args.cases.as_ref().or(usual_cases.as_ref()) {
+    let directory = args.cases.as_ref().or(usual_cases.as_ref());
+    let cases = match directory {
         Some(directory) => Case::all(directory)?,
         None => Vec::new(),
     };
@@ -73,19 +73,12 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
     let manifest = plugin.manifest();
     let limits = Limits::default();
-    let offline = Offline {
-        manifest,
-        grants: render::granted(given.as_ref(), manifest)?,
-        hash_key: HashKey::new(render::HASH_KEY),
-        kinds: Kinds::of([manifest]),
-        from: &from,
-        call: &|request, reads, context| plugin.call(request, reads, context, &limits),
-    };
+    let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
+    let offline = Offline::new(manifest, given.as_ref(), &from, call)?;
     let mut cost = Cost::default();
     let found = properties(&offline, &parents, args.parents, &mut cost)?;
-    let budget = args.cases.as_ref().or(usual_cases.as_ref());
     let over =
-        budget.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
+        directory.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
     let over = over.transpose()?.flatten();
     results.extend(Property::ALL.map(|property| {
         let problem = found
@@ -143,12 +136,14 @@ fn properties(
     cost: &mut Cost,
 ) -> Result<Vec<Finding>, Failure> {
     let mut found: Vec<Finding> = Vec::new();
+    // The first finding of each property.
+    let is_new = |found: &[Finding], finding: &Finding| {
+        found.iter().all(|it| it.property != finding.property)
+    };
     for parent in cases {
-        match properties::check(plugin, parent, cost) {
-            Err(Stop::Finding(finding)) => keep(&mut found, *finding),
-            Err(Stop::Failure(failure)) => return Err(failure),
-            Ok(()) => {}
-        }
+        let finding = properties::finding_of(plugin, parent, cost)?;
+        let finding = finding.filter(|finding| is_new(&found, finding));
+        found.extend(finding);
     }
     for parent in &plugin.manifest.parents {
         let Some(kind) = Generator::of(plugin.manifest, parent)? else {
@@ -157,23 +152,14 @@ fn properties(
         for seed in 0..count {
             // Small parents first.
             let choices = Choices::random(seed.into(), seed % NUMBERS_MAX);
-            let Some(finding) = kind.check(plugin, &choices, cost)? else {
-                continue;
-            };
-            if !found.iter().any(|it| it.property == finding.property) {
-                let smallest = kind.shrink(plugin, choices, finding)?;
-                keep(&mut found, smallest);
+            if let Some(finding) = kind.check(plugin, &choices, cost)?
+                && is_new(&found, &finding)
+            {
+                found.push(kind.shrink(plugin, choices, finding)?);
             }
         }
     }
     Ok(found)
-}
-
-/// Keeps the first finding of each property.
-fn keep(found: &mut Vec<Finding>, finding: Finding) {
-    if !found.iter().any(|it| it.property == finding.property) {
-        found.push(finding);
-    }
 }
 
 /// The source of the parents of one kind.
@@ -191,12 +177,7 @@ impl<'a> Generator<'a> {
         let Some(crd) = crds.find(|crd| kind_of_crd(crd).as_ref() == Some(&group_kind)) else {
             return Ok(None);
         };
-        let versions = crd["spec"]["versions"].as_array();
-        let version = versions
-            .into_iter()
-            .flatten()
-            .find(|version| version["name"] == *kind.kind.version);
-        let Some(version) = version else {
+        let Some(schema) = schema_of(crd, &kind.kind.version) else {
             return Ok(None);
         };
         let compiled = Schema::new(crd, &kind.kind.version).or_fail(
@@ -205,7 +186,7 @@ impl<'a> Generator<'a> {
         )?;
         Ok(Some(Self {
             kind,
-            schema: &version["schema"]["openAPIV3Schema"],
+            schema,
             compiled,
         }))
     }
@@ -240,11 +221,7 @@ impl<'a> Generator<'a> {
         let Some(parent) = self.parent(choices) else {
             return Ok(None);
         };
-        match properties::check(plugin, &parent, cost) {
-            Ok(()) => Ok(None),
-            Err(Stop::Finding(finding)) => Ok(Some(*finding)),
-            Err(Stop::Failure(failure)) => Err(failure),
-        }
+        properties::finding_of(plugin, &parent, cost)
     }
 
     /// Makes the parent smaller while it breaks the same property.

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::{ENCODE, guest, input};
 use crate::{
     config::{Exit, OutputFormat, RenderArgs, Streams},
+    diff,
     failure::{Failure, OrFail as _},
-    testing::diff,
 };
 
 /// Repeats the recorded call, prints the new answer, and reports the first difference from the recorded answer.

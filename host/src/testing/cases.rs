@@ -5,17 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_model::{HashKey, Limits, Phase, yaml};
+use innkeeper_model::{Limits, Phase, yaml};
 use innkeeper_sandbox::Described;
-use innkeeper_schema::Kinds;
 use serde_json::Value;
 
-use super::{TestResult, diff, properties};
+use super::{TestResult, properties};
 use crate::{
     config::{Exit, Inspected, Streams},
+    diff,
     document::Document,
     failure::{Failure, OrFail as _},
-    render::{self, Files, Offline, Turn, World},
+    render::{self, Call, Files, Offline, Turn, World},
 };
 
 /// One case.
@@ -69,14 +69,9 @@ impl Case {
         let manifest = plugin.manifest();
         let limits = Limits::default();
         let from = Inspected::File(self.directory.clone());
-        let offline = Offline {
-            manifest,
-            grants: render::granted(files.grants.as_ref(), manifest)?,
-            hash_key: HashKey::new(render::HASH_KEY),
-            kinds: Kinds::of([manifest]),
-            from: &from,
-            call: &|request, reads, context| plugin.call(request, reads, context, &limits),
-        };
+        let call: &Call<'_> =
+            &|request, reads, context| plugin.call(request, reads, context, &limits);
+        let offline = Offline::new(manifest, files.grants.as_ref(), &from, call)?;
         let given = render::given(files, 0, manifest, &offline.kinds, streams)?;
         let turn = Turn {
             phase: phase(&given.parent),

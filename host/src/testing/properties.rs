@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use innkeeper_model::{
-    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, ObjectId, Phase, RemovalPolicy, Report,
-    reason,
+    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ObjectId, Phase, RemovalPolicy,
+    Report, reason,
 };
 use innkeeper_plan as plan;
 use innkeeper_sandbox::Said;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::typed;
 use crate::{
+    diff,
     document::Document,
     failure::Failure,
     render::{Offline, Passed, Turn, World},
@@ -77,7 +78,7 @@ pub(super) struct Finding {
 
 /// The reasons against a check: a property that does not hold, or a failure of the host.
 #[derive(Debug)]
-pub(super) enum Stop {
+enum Stop {
     Finding(Box<Finding>),
     Failure(Failure),
 }
@@ -102,8 +103,20 @@ struct Cluster {
     children: BTreeMap<ObjectId, Document>,
 }
 
-/// Checks all properties for one parent.
-pub(super) fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
+/// Checks all properties for one parent; returns the first one that does not hold.
+pub(super) fn finding_of(
+    plugin: &Offline<'_>,
+    parent: &Document,
+    cost: &mut Cost,
+) -> Result<Option<Finding>, Failure> {
+    match check(plugin, parent, cost) {
+        Ok(()) => Ok(None),
+        Err(Stop::Finding(finding)) => Ok(Some(*finding)),
+        Err(Stop::Failure(failure)) => Err(failure),
+    }
+}
+
+fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
     let mut checker = Checker { plugin, cost };
     let alone = World::default();
     // The objects that the plugin reads are missing at first, and exist in the second run.
@@ -241,14 +254,14 @@ impl Checker<'_> {
             .children
             .iter()
             .filter(|child| child.apply != ApplyPolicy::Hold);
-        for id in made.map(id).collect::<Vec<_>>() {
+        for id in made.map(Child::id).collect::<Vec<_>>() {
             let mut smaller = cluster.clone();
             if smaller.children.remove(&id).is_none() {
                 continue;
             }
             let other = self.pass(&smaller, turn(world))?.said;
             keeps(&smaller, &other)?;
-            let is_again = other.children.iter().any(|child| self::id(child) == id);
+            let is_again = other.children.iter().any(|child| child.id() == id);
             if other.outcome == Some("desired") && !is_again {
                 let problem = format!("{id} is deleted, and the answer does not contain it");
                 return Err(finding(Property::SurvivesDeletion, problem, &smaller));
@@ -280,7 +293,7 @@ fn keeps(cluster: &Cluster, said: &Said) -> Result<(), Stop> {
     if said.outcome != Some("desired") {
         return Ok(());
     }
-    let stated: Vec<ObjectId> = said.children.iter().map(id).collect();
+    let stated: Vec<ObjectId> = said.children.iter().map(Child::id).collect();
     let mut pruned = cluster
         .children
         .iter()
@@ -326,7 +339,7 @@ fn same(
         let children = said
             .children
             .iter()
-            .map(|child| (id(child).to_string(), plan::stated(child)));
+            .map(|child| (child.id().to_string(), plan::stated(child)));
         let children: BTreeMap<_, _> = children.collect();
         let fault = said.fault.as_ref().map(|fault| fault.kind);
         json!({
@@ -337,21 +350,13 @@ fn same(
             "status": said.report.status,
         })
     };
-    match super::diff::of(&comparable(first), &comparable(other)).first() {
+    match diff::of(&comparable(first), &comparable(other)).first() {
         None => Ok(()),
         Some(difference) => {
             let problem = format!("the answer is another {when}: {difference}");
             Err(finding(property, problem, cluster))
         }
     }
-}
-
-fn id(child: &innkeeper_model::Child) -> ObjectId {
-    ObjectId::new(
-        child.kind.group_kind(),
-        child.namespace.as_deref(),
-        &child.name,
-    )
 }
 
 /// Returns the objects after an answer was applied.
@@ -364,7 +369,7 @@ fn apply(cluster: &Cluster, said: &Said) -> Cluster {
     // The host keeps retained children for the parent, whether the answer has them or not.
     next.children.retain(|_, child| is_retained(child));
     for child in &said.children {
-        let id = id(child);
+        let id = child.id();
         let known = cluster.children.get(&id);
         let written = match (child.apply, known) {
             (ApplyPolicy::Hold, None) => continue,
@@ -377,7 +382,7 @@ fn apply(cluster: &Cluster, said: &Said) -> Cluster {
 }
 
 /// Returns a child as the host would write it.
-fn document(child: &innkeeper_model::Child, parent: &Document) -> Document {
+fn document(child: &Child, parent: &Document) -> Document {
     let mut object = plan::stated(child);
     put(
         &mut object,
@@ -387,7 +392,7 @@ fn document(child: &innkeeper_model::Child, parent: &Document) -> Document {
     put(
         &mut object,
         &["metadata", "uid"],
-        format!("{}", id(child)).into(),
+        child.id().to_string().into(),
     );
     match child.removal {
         RemovalPolicy::Delete => {

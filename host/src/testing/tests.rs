@@ -2,7 +2,6 @@
 
 use expect_test::expect;
 use innkeeper_model::{Gvk, ObjectRef, Outcome, Phase, Reads as _, Report};
-use innkeeper_policy::Grants;
 use innkeeper_sandbox::{CallFault, Context, End, ObservedChild, Request};
 use serde_json::{Value, json};
 
@@ -16,14 +15,8 @@ use crate::render::{
 fn findings(answer: Answer) -> Vec<(Property, String, Value)> {
     let guest = pond(answer);
     let from = Inspected::File("pond.wasm".into());
-    let offline = Offline {
-        manifest: &guest.manifest,
-        grants: Grants::proposed(&guest.manifest),
-        hash_key: HashKey::new(render::HASH_KEY),
-        kinds: Kinds::of([&guest.manifest]),
-        from: &from,
-        call: &|request, reads, context| Ok(guest.call(request, reads, context)),
-    };
+    let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
+    let offline = Offline::new(&guest.manifest, None, &from, call).unwrap();
     let found = properties(&offline, &[], 200, &mut Cost::default()).unwrap();
     found
         .into_iter()
