@@ -24,9 +24,8 @@ use serde_json::json;
 
 use crate::{
     api::Parent,
-    plan::{CONFIG_FILE, PLACES, Plan, labels},
+    plan::{CONFIG_FILE, PLACES, Plan, labels, local_claim_made},
     pod,
-    render::Origin,
     runs::History,
 };
 
@@ -91,12 +90,7 @@ pub(crate) fn suspended(
 fn secret(plan: &Plan<'_>) -> Secret {
     let config = plan.rendered.text.clone().into_bytes();
     let mut data = BTreeMap::from([(CONFIG_FILE.to_owned(), ByteString(config))]);
-    for credential in &plan.rendered.credentials {
-        if let Origin::Clear(value) = &credential.origin {
-            let value = ByteString(value.clone().into_bytes());
-            data.insert(credential.name.clone(), value);
-        }
-    }
+    data.extend(plan.clear_credentials());
     let mut metadata = metadata(plan.secret_name(), &plan.labels("config"));
     let places = plan.rendered.places.iter().map(|it| it.digest.as_str());
     let places = places.collect::<Vec<_>>().join(" ");
@@ -193,7 +187,7 @@ fn claims(plan: &Plan<'_>) -> Vec<Child> {
         let size = given.size.unwrap_or_else(|| Quantity("64Mi".to_owned()));
         claim(plan, "state", &made, size, given.storage_class_name)
     });
-    let made = plan.local_claim_made();
+    let made = local_claim_made(plan.request.name());
     let local = (plan.local_claim().as_ref() == Some(&made)).then(|| {
         let given = spec.local_volume.clone().unwrap_or_default();
         let size = given.size.unwrap_or_else(|| Quantity("10Gi".to_owned()));

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::Deserialize;
 
 use crate::{
     api::{Kind, Parent, StateMode, Volume},
     config::Config,
     pod, references,
-    render::{self, LocalStorage, Place, Rendered},
+    render::{self, LocalStorage, Origin, Place, Rendered},
     schedule::{self, Effective},
     status::Warning,
     stop::Stop,
@@ -42,6 +42,11 @@ pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap
     };
     labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
     labels
+}
+
+/// The name of the claim for storages of type local that the plugin creates for a parent.
+pub(crate) fn local_claim_made(parent: &str) -> String {
+    format!("{parent}-gobackup-local")
 }
 
 /// The desired state for one parent.
@@ -141,18 +146,25 @@ impl<'a> Plan<'a> {
         volumes.filter(|volume| self.rendered.local.iter().any(|it| volume.holds(&it.path)))
     }
 
+    /// The credentials that are written in clear text, as data of the Secret of the plugin.
+    pub(crate) fn clear_credentials(&self) -> impl Iterator<Item = (String, ByteString)> {
+        let credentials = self.rendered.credentials.iter();
+        credentials.filter_map(|it| match &it.origin {
+            Origin::Clear(value) => {
+                let value = ByteString(value.clone().into_bytes());
+                Some((it.name.clone(), value))
+            }
+            Origin::Secret(_) => None,
+        })
+    }
+
     /// The name of the claim for storages of type local, if they need one.
     pub(crate) fn local_claim(&self) -> Option<String> {
         self.claimed_locals().next()?;
         let given = self.parent.spec.local_volume.as_ref();
         let name = given.and_then(|given| given.claim_name.clone());
         let name = name.or_else(|| self.local_claim.clone());
-        Some(name.unwrap_or_else(|| self.local_claim_made()))
-    }
-
-    /// The name of the claim for storages of type local that the plugin creates.
-    pub(crate) fn local_claim_made(&self) -> String {
-        format!("{}-gobackup-local", self.request.name())
+        Some(name.unwrap_or_else(|| local_claim_made(self.request.name())))
     }
 
     fn warn_about_groups(&mut self) {

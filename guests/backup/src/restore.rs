@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     api::{ArchiveSettings, Encryption, Kind, Parent, Reference, Root, State, StateMode},
     config::Config,
-    plan::Plan,
+    plan::{Plan, local_claim_made},
     references::{self, Source},
     render::{self, LocalStorage},
     status::{BackupStatus, Phase},
@@ -400,7 +400,7 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, storage: &Source) {
 fn local_claim(backup: &Parent, name: &str) -> String {
     let given = backup.spec.local_volume.as_ref();
     let named = given.and_then(|it| it.claim_name.clone());
-    named.unwrap_or_else(|| format!("{name}-gobackup-local"))
+    named.unwrap_or_else(|| local_claim_made(name))
 }
 
 /// Checks that the plugin can restore a database.

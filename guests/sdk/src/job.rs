@@ -95,8 +95,8 @@ impl JobRun {
     }
 }
 
-/// The termination message of this container in the newest Pod of a Job; none while the container
-/// runs, and none for an empty message.
+/// The termination message of this container, or init container, in the newest Pod of a Job; none
+/// while the container runs, and none for an empty message.
 ///
 /// Only Pods that the Job controls count, found by its UID: labels can be on any Pod.
 pub fn termination_message<'a>(job_uid: &str, pods: &'a [Pod], container: &str) -> Option<&'a str> {
@@ -107,8 +107,11 @@ pub fn termination_message<'a>(job_uid: &str, pods: &'a [Pod], container: &str) 
         let created = pod.metadata.creation_timestamp.as_ref().map(|it| it.0);
         (created, pod.metadata.name.as_deref())
     })?;
-    let statuses = newest.status.as_ref()?.container_statuses.as_ref()?;
-    let status = statuses.iter().find(|it| it.name == container)?;
+    let status = newest.status.as_ref()?;
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let mut statuses = lists.into_iter().flatten().flatten();
+    // All containers of a Pod have different names.
+    let status = statuses.find(|it| it.name == container)?;
     let terminated = status.state.as_ref()?.terminated.as_ref()?;
     terminated
         .message

@@ -1,7 +1,7 @@
 //! Runs that a user asks for by an annotation of the parent.
 //!
-//! Each new value of the annotation is one run, also while the parent is suspended. The status records the value
-//! when the Job is observed, so that a Job that is gone is not made again.
+//! Each new value of the annotation is one run, also while the parent is suspended. The status records the value as soon
+//! as the Job is observed: a deleted Job is not made again.
 
 use innkeeper_sdk::{hash::sha256_hex, prelude::*};
 use k8s_openapi::api::batch::v1::Job;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use innkeeper_sdk::{job, prelude::*};
 use k8s_openapi::{
-    ByteString,
     api::{
         batch::v1::{Job, JobSpec},
         core::v1::Secret,
@@ -13,7 +12,6 @@ use k8s_openapi::{
 };
 
 use super::{Restoration, pod};
-use crate::render::Origin;
 
 /// The annotation of the Job with the name of the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
@@ -28,15 +26,7 @@ pub(super) fn job_name(request: &Request) -> String {
 
 pub(super) fn children(restoration: &Restoration<'_>) -> Vec<Child> {
     let plan = &restoration.plan;
-    let credentials = plan.rendered.credentials.iter();
-    let clear = credentials.filter_map(|it| match &it.origin {
-        Origin::Clear(value) => {
-            let value = ByteString(value.clone().into_bytes());
-            Some((it.name.clone(), value))
-        }
-        Origin::Secret(_) => None,
-    });
-    let data: BTreeMap<_, _> = clear.collect();
+    let data: BTreeMap<_, _> = plan.clear_credentials().collect();
     let secret = (!data.is_empty()).then(|| {
         let secret = Secret {
             metadata: metadata(plan.secret_name(), &plan.labels("config")),

@@ -143,7 +143,9 @@ fn observed(
     status.phase = shown.phase.into();
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let file = status.file.clone().unwrap_or_default();
-    let said = job::termination_message(uid, &pods, RESTORE).or_else(|| fetched(uid, &pods));
+    let said = [RESTORE, FETCH]
+        .into_iter()
+        .find_map(|container| job::termination_message(uid, &pods, container));
     match status.phase {
         Phase::Succeeded => {
             let restored = annotation(RESTORED).unwrap_or_default();
@@ -160,22 +162,4 @@ fn observed(
         Phase::Idle | Phase::Pending | Phase::Running => {}
     }
     Ok(())
-}
-
-/// The termination message of the init container. There is one Pod, because nothing is retried.
-fn fetched<'a>(uid: &str, pods: &'a [Pod]) -> Option<&'a str> {
-    let mut own = pods
-        .iter()
-        .filter(|it| job::controller(&it.metadata) == Some(uid));
-    let status = own.next()?.status.as_ref()?;
-    let containers = status.init_container_statuses.as_ref()?;
-    let fetch = containers.iter().find(|it| it.name == FETCH)?;
-    let message = fetch
-        .state
-        .as_ref()?
-        .terminated
-        .as_ref()?
-        .message
-        .as_deref()?;
-    Some(message).filter(|it| !it.trim().is_empty())
 }
