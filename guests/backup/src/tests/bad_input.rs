@@ -1,6 +1,7 @@
 //! Bad and borderline parents and related objects: the verdict of the definition or, after it, of the plugin.
 
 use expect_test::{Expect, expect};
+use innkeeper_guest_testing as testing;
 use innkeeper_sdk::testing::TestRequest;
 
 use super::*;
@@ -8,25 +9,20 @@ use super::*;
 /// The verdict on an object of one of the kinds; on a parent also that of the plugin, with these objects.
 fn verdict(object: &Value, objects: &[Value]) -> String {
     let kind = object["kind"].as_str().unwrap();
-    let admitted = match schema(kind).admit(object.as_object().unwrap().clone()) {
+    let admitted = match testing::admit(schema(kind), object.as_object().unwrap().clone()) {
         Ok(admitted) => admitted,
-        Err(rejection) => {
-            let causes = rejection.causes().iter().map(ToString::to_string);
-            // The note about skipped rules says nothing about the object.
-            let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
-            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
-        }
+        Err(rejected) => return rejected,
     };
     if !matches!(kind, "Backup" | "CronBackup") {
         return "accepted".to_owned();
     }
     let request = TestRequest::new(&admitted.object).build();
-    let verdict = match Plugin::reconcile(&request, &host(objects)) {
-        Ok(Outcome::Keep(report)) => {
+    let answer = Plugin::reconcile(&request, &host(objects)).map(|answer| match answer {
+        Outcome::Keep(report) => {
             let ready = report.find_condition("Ready").unwrap();
             format!("kept, {}: {}", ready.reason, ready.message)
         }
-        Ok(answer) => {
+        answer => {
             let status = answer.report().status.clone().unwrap();
             let warnings = status["warnings"].as_array().into_iter().flatten();
             let codes: Vec<&str> = warnings.filter_map(|it| it["code"].as_str()).collect();
@@ -35,12 +31,8 @@ fn verdict(object: &Value, objects: &[Value]) -> String {
                 codes => format!("accepted, {}", codes.join(", ")),
             }
         }
-        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
-    };
-    match &admitted.unknown_fields[..] {
-        [] => verdict,
-        fields => format!("{verdict} without {}", fields.join(", ")),
-    }
+    });
+    testing::verdict(&admitted, answer)
 }
 
 /// Compares one line for each spec of a parent beside the objects of [`around`].

@@ -1,10 +1,8 @@
 //! Properties of every parent that the definition admits.
 
+use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_sdk::testing::{Backwards, FakeHost, TestRequest, backwards, complete};
-use proptest::{
-    prelude::*, sample::select, strategy::ValueTree as _, string::string_regex,
-    test_runner::TestRunner,
-};
+use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use super::*;
 
@@ -26,61 +24,11 @@ const TEXTS: [&str; 14] = [
     "a/b\u{0}\u{1d11e}$(X)",
 ];
 
-/// Any value of a schema's type, also one that its rules refuse.
-fn value(schema: &Value) -> BoxedStrategy<Value> {
-    let text = || prop_oneof![select(&TEXTS[..]).prop_map(str::to_owned), ".{0,8}"];
-    if let Some(values) = schema["enum"].as_array() {
-        return select(values.clone()).boxed();
-    }
-    if schema["x-kubernetes-int-or-string"] == true {
-        return prop_oneof![
-            any::<i32>().prop_map(Value::from),
-            text().prop_map(Value::from)
-        ]
-        .boxed();
-    }
-    match schema["type"].as_str().unwrap_or_default() {
-        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
-        "integer" => {
-            let bound =
-                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
-            let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
-            prop_oneof![Just(least), Just(most), least..=most]
-                .prop_map(Value::from)
-                .boxed()
-        }
-        "string" => match schema["pattern"].as_str() {
-            // The generator makes whole texts, and knows no anchors.
-            Some(pattern) => {
-                let inner = pattern.trim_start_matches('^').trim_end_matches('$');
-                string_regex(inner).unwrap().prop_map(Value::from).boxed()
-            }
-            None => text().prop_map(Value::from).boxed(),
-        },
-        "array" => prop::collection::vec(value(&schema["items"]), 0..4)
-            .prop_map(Value::from)
-            .boxed(),
-        _ if schema.get("additionalProperties").is_some() => {
-            let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
-            let members =
-                prop::collection::btree_map(key, value(&schema["additionalProperties"]), 0..3);
-            members.prop_map(|it| json!(it)).boxed()
-        }
-        _ => {
-            let properties = schema["properties"].as_object().into_iter().flatten();
-            let required = schema["required"].as_array().cloned().unwrap_or_default();
-            let members = properties.map(|(name, schema)| {
-                let (name, is_required) = (name.clone(), required.contains(&json!(name)));
-                (value(schema), prop::bool::weighted(0.15)).prop_map(move |(value, is_given)| {
-                    (is_required || is_given).then(|| (name.clone(), value))
-                })
-            });
-            let members: Vec<_> = members.collect();
-            let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
-            members.prop_map(object).boxed()
-        }
-    }
-}
+/// Few optional fields, because the plugin refuses most combinations.
+const VALUES: Values = Values {
+    texts: &TEXTS,
+    given: 0.15,
+};
 
 /// A parent as the API server stores it. Each field that it would reject is left out.
 ///
@@ -96,9 +44,9 @@ fn admitted() -> impl Strategy<Value = Value> {
     let kinds = ["Backup", "CronBackup"].map(|kind| {
         let properties = named(kind);
         let fields = ["backupModelRef", "databaseRefs", "storageRefs"];
-        let beside = fields.map(|field| prop::option::weighted(0.1, value(&properties[field])));
+        let beside = fields.map(|field| prop::option::weighted(0.1, VALUES.of(&properties[field])));
         let usual = any::<[bool; 3]>();
-        (value(&properties["spec"]), beside, usual).prop_map(move |(spec, beside, usual)| {
+        (VALUES.of(&properties["spec"]), beside, usual).prop_map(move |(spec, beside, usual)| {
             let mut object = json!({
                 "apiVersion": "gobackup.io/v1", "kind": kind,
                 "metadata": { "name": "nightly", "namespace": "default" }, "spec": spec,
@@ -132,35 +80,29 @@ fn admitted() -> impl Strategy<Value = Value> {
 }
 
 /// The object without the fields that the API server rejects.
-fn repaired(mut object: Value) -> Value {
+fn repaired(object: Value) -> Value {
     let kind = object["kind"].as_str().unwrap().to_owned();
-    loop {
-        let rejection = match schema(&kind).admit(object.as_object().unwrap().clone()) {
-            Ok(admitted) => return Value::Object(admitted.object),
-            Err(rejection) => rejection,
+    let object = object.as_object().unwrap().clone();
+    testing::admitted(schema(&kind), object, |members, cause| {
+        let mut path = cause.path.split(['.', '[']);
+        let (first, second) = (path.next().unwrap_or_default(), path.next());
+        let is_gone = match second {
+            Some(field) if first == "spec" => members["spec"]
+                .as_object_mut()
+                .is_some_and(|it| it.remove(field).is_some()),
+            _ => first != "spec" && members.remove(first).is_some(),
         };
-        for cause in rejection.causes() {
-            let mut path = cause.path.split(['.', '[']);
-            let (first, second) = (path.next().unwrap_or_default(), path.next());
-            let members = object.as_object_mut().unwrap();
-            let is_gone = match second {
-                Some(field) if first == "spec" => members["spec"]
-                    .as_object_mut()
-                    .is_some_and(|it| it.remove(field).is_some()),
-                _ => first != "spec" && members.remove(first).is_some(),
-            };
-            if !is_gone {
-                // A rule over several fields.
-                for field in ["backupModelRef", "databaseRefs", "storageRefs"] {
-                    members.remove(field);
-                }
-                members["spec"] = match kind.as_str() {
-                    "CronBackup" => json!({ "schedule": { "cron": "@daily" } }),
-                    _ => json!({}),
-                };
+        if !is_gone {
+            // A rule over several fields.
+            for field in ["backupModelRef", "databaseRefs", "storageRefs"] {
+                members.remove(field);
             }
+            members["spec"] = match kind.as_str() {
+                "CronBackup" => json!({ "schedule": { "cron": "@daily" } }),
+                _ => json!({}),
+            };
         }
-    }
+    })
 }
 
 /// A request with settings that let the plugin accept most parents.

@@ -1,6 +1,7 @@
 //! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
 
 use expect_test::{Expect, expect};
+use innkeeper_guest_testing as testing;
 use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
 use serde_json::{Value, json};
 
@@ -13,24 +14,13 @@ fn verdict(name: &str, spec: &Value) -> String {
         "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
         "metadata": { "name": name, "namespace": "default" }, "spec": spec,
     });
-    let admitted = match schema().admit(object.as_object().unwrap().clone()) {
+    let admitted = match testing::admit(schema(), object.as_object().unwrap().clone()) {
         Ok(admitted) => admitted,
-        Err(rejection) => {
-            let causes = rejection.causes().iter().map(ToString::to_string);
-            // The note about skipped rules says nothing about the object.
-            let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
-            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
-        }
+        Err(rejected) => return rejected,
     };
     let request = TestRequest::new(&admitted.object).build();
-    let verdict = match Plugin::reconcile(&request, &host()) {
-        Ok(_) => "accepted".to_owned(),
-        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
-    };
-    match &admitted.unknown_fields[..] {
-        [] => verdict,
-        fields => format!("{verdict} without {}", fields.join(", ")),
-    }
+    let answer = Plugin::reconcile(&request, &host());
+    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
 }
 
 /// Compares one line for each spec.

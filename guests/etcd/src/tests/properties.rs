@@ -1,115 +1,38 @@
 //! Properties of every parent that the definition admits.
 
+use innkeeper_guest_testing::{self as testing, TEXTS, Values};
 use innkeeper_sdk::{
     prelude::*,
     testing::{Backwards, FakeHost, TestRequest, backwards, complete},
 };
-use proptest::{prelude::*, sample::select, string::string_regex};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{host, manifest, pod, schema};
 use crate::Plugin;
 
-/// Texts that are quantities, percentages, keys and names, or nearly so.
-const TEXTS: [&str; 12] = [
-    "",
-    "0",
-    "1",
-    "1.5",
-    "100m",
-    "128Mi",
-    "1e3",
-    "-1Ki",
-    "50%",
-    "100%",
-    "cpu",
-    "a/b\u{0}\u{1d11e}",
-];
-
-/// Any value of a schema's type, also one that its rules refuse.
-fn value(schema: &Value) -> BoxedStrategy<Value> {
-    let text = || prop_oneof![select(&TEXTS[..]).prop_map(str::to_owned), ".{0,8}"];
-    if let Some(values) = schema["enum"].as_array() {
-        return select(values.clone()).boxed();
-    }
-    if schema["x-kubernetes-int-or-string"] == true {
-        return prop_oneof![
-            any::<i32>().prop_map(Value::from),
-            text().prop_map(Value::from)
-        ]
-        .boxed();
-    }
-    match schema["type"].as_str().unwrap_or_default() {
-        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
-        "integer" => {
-            let bound =
-                |name: &str, default: i32| schema[name].as_i64().unwrap_or_else(|| default.into());
-            let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
-            prop_oneof![Just(least), Just(most), least..=most]
-                .prop_map(Value::from)
-                .boxed()
-        }
-        "string" => match schema["pattern"].as_str() {
-            // The generator makes whole texts, and knows no anchors.
-            Some(pattern) => {
-                let inner = pattern.trim_start_matches('^').trim_end_matches('$');
-                string_regex(inner).unwrap().prop_map(Value::from).boxed()
-            }
-            None => text().prop_map(Value::from).boxed(),
-        },
-        "array" => prop::collection::vec(value(&schema["items"]), 0..4)
-            .prop_map(Value::from)
-            .boxed(),
-        _ if schema.get("additionalProperties").is_some() => {
-            let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
-            let members =
-                prop::collection::btree_map(key, value(&schema["additionalProperties"]), 0..3);
-            members.prop_map(|it| json!(it)).boxed()
-        }
-        _ => {
-            let properties = schema["properties"].as_object().into_iter().flatten();
-            let required = schema["required"].as_array().cloned().unwrap_or_default();
-            let members = properties.map(|(name, schema)| {
-                let (name, is_required) = (name.clone(), required.contains(&json!(name)));
-                (value(schema), any::<bool>()).prop_map(move |(value, is_given)| {
-                    (is_required || is_given).then(|| (name.clone(), value))
-                })
-            });
-            let members: Vec<_> = members.collect();
-            let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
-            members.prop_map(object).boxed()
-        }
-    }
-}
-
 /// A parent as the API server stores it. Each field of the spec that it would reject is left out.
 fn admitted() -> impl Strategy<Value = Value> {
     let crd = &manifest().crds[0];
-    let spec =
-        value(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
-    spec.prop_map(|mut spec| {
-        loop {
-            let object = json!({
-                "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
-                "metadata": { "name": "demo", "namespace": "default", "uid": "u1", "generation": 1 },
-                "spec": spec,
-            });
-            let rejection = match schema().admit(object.as_object().unwrap().clone()) {
-                Ok(admitted) => return Value::Object(admitted.object),
-                Err(rejection) => rejection,
-            };
-            let fields = spec.as_object_mut().unwrap();
-            for cause in rejection.causes() {
-                let field = cause.path.split(['.', '[']).nth(1).unwrap_or_default();
-                if fields.remove(field).is_none() {
-                    // A rule over several fields.
-                    for field in ["storage", "options", "quotaBackendBytes", "podDisruptionBudget"] {
-                        fields.remove(field);
-                    }
-                    fields.remove("autoCompactionRetention");
-                }
-            }
-        }
+    let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let spec = Values::default().of(&root["properties"]["spec"]);
+    spec.prop_map(|spec| {
+        let object = json!({
+            "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
+            "metadata": { "name": "demo", "namespace": "default", "uid": "u1", "generation": 1 },
+            "spec": spec,
+        });
+        let rules = [
+            "storage",
+            "options",
+            "quotaBackendBytes",
+            "podDisruptionBudget",
+            "autoCompactionRetention",
+        ];
+        let object = object.as_object().unwrap().clone();
+        testing::admitted(schema(), object, |object, cause| {
+            testing::leave_out_of_spec(object, cause, &rules);
+        })
     })
 }
 

@@ -1,6 +1,7 @@
 //! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
 
 use expect_test::{Expect, expect};
+use innkeeper_guest_testing as testing;
 use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
 use serde_json::{Map, Value, json};
 
@@ -21,24 +22,13 @@ fn given(name: &str, spec: Option<&Value>) -> Map<String, Value> {
 
 /// The verdict on a parent, in one line.
 fn verdict(object: Map<String, Value>) -> String {
-    let admitted = match schema().admit(object) {
+    let admitted = match testing::admit(schema(), object) {
         Ok(admitted) => admitted,
-        Err(rejection) => {
-            let causes = rejection.causes().iter().map(ToString::to_string);
-            // The note about skipped rules says nothing about the object.
-            let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
-            return format!("rejected, {}", causes.collect::<Vec<_>>().join("; "));
-        }
+        Err(rejected) => return rejected,
     };
     let request = TestRequest::new(&admitted.object).build();
-    let verdict = match Plugin::reconcile(&request, &host()) {
-        Ok(_) => "accepted".to_owned(),
-        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
-    };
-    match &admitted.unknown_fields[..] {
-        [] => verdict,
-        fields => format!("{verdict} without {}", fields.join(", ")),
-    }
+    let answer = Plugin::reconcile(&request, &host());
+    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
 }
 
 /// Compares one line for each spec.

@@ -1,28 +1,23 @@
 //! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
 
 use expect_test::{Expect, expect};
+use innkeeper_guest_testing as testing;
+use innkeeper_schema::Admitted;
 use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
 use kube_cel::{ValidationErrors, Validator};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{claim, host, manifest, parent, schema, secret};
 use crate::Plugin;
 
-/// The verdict of the definition on a parent, in one line if it is no admitted one.
-fn admitted(object: &Value) -> Result<(Map<String, Value>, Vec<String>), String> {
-    let object = object.as_object().unwrap().clone();
-    let admitted = schema().admit(object).map_err(|rejection| {
-        let causes = rejection.causes().iter().map(ToString::to_string);
-        // The note about skipped rules says nothing about the object.
-        let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
-        format!("rejected, {}", causes.collect::<Vec<_>>().join("; "))
-    })?;
-    Ok((admitted.object, admitted.unknown_fields))
+/// The parent as the API server stores it, or its verdict in one line.
+fn admitted(object: &Value) -> Result<Admitted, String> {
+    testing::admit(schema(), object.as_object().unwrap().clone())
 }
 
 /// The verdict on a parent, in one line; a cluster has the objects that it may name.
 fn verdict(object: &Value) -> String {
-    let (object, unknown_fields) = match admitted(object) {
+    let admitted = match admitted(object) {
         Ok(admitted) => admitted,
         Err(rejected) => return rejected,
     };
@@ -31,15 +26,9 @@ fn verdict(object: &Value) -> String {
         .object(&secret("s", &keys))
         .object(&claim("many", "1Gi", &["ReadWriteMany"]))
         .object(&claim("one", "1Gi", &["ReadWriteOnce"]));
-    let request = TestRequest::new(&object).build();
-    let verdict = match Plugin::reconcile(&request, &host) {
-        Ok(_) => "accepted".to_owned(),
-        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
-    };
-    match &unknown_fields[..] {
-        [] => verdict,
-        fields => format!("{verdict} without {}", fields.join(", ")),
-    }
+    let request = TestRequest::new(&admitted.object).build();
+    let answer = Plugin::reconcile(&request, &host);
+    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
 }
 
 /// Compares one line for each spec.
@@ -56,7 +45,7 @@ fn check(specs: &[Value], expected: &Expect) {
 #[track_caller]
 fn check_edits(edits: &[(Value, Value)], expected: &Expect) {
     let rules = &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let stored = |spec: &Value| Value::Object(admitted(&parent("shop", spec)).unwrap().0);
+    let stored = |spec: &Value| Value::Object(admitted(&parent("shop", spec)).unwrap().object);
     let lines = edits.iter().map(|(old, new)| {
         let verdict = Validator::new().validate(rules, &stored(new), Some(&stored(old)));
         let broken = verdict.err().map(ValidationErrors::into_vec);

@@ -1,0 +1,166 @@
+//! Parents and verdicts for the tests of the shipped plugins.
+//!
+//! A crate of its own, because no plugin and no author needs proptest.
+
+use innkeeper_schema::{Admitted, RejectionCause, Schema};
+use innkeeper_sdk::fault::Fault;
+use proptest::{prelude::*, sample::select, string::string_regex};
+use serde_json::{Map, Value, json};
+
+/// Texts that are quantities, percentages, keys and names, or nearly so.
+pub const TEXTS: [&str; 12] = [
+    "",
+    "0",
+    "1",
+    "1.5",
+    "100m",
+    "128Mi",
+    "1e3",
+    "-1Ki",
+    "50%",
+    "100%",
+    "cpu",
+    "a/b\u{0}\u{1d11e}",
+];
+
+/// A source of values of a schema's type, also ones that its rules refuse.
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    /// The texts that are tried beside random ones.
+    pub texts: &'static [&'static str],
+    /// The probability that an optional field is there.
+    pub given: f64,
+}
+
+impl Default for Values {
+    /// [`TEXTS`], and half of the optional fields.
+    fn default() -> Self {
+        Self {
+            texts: &TEXTS,
+            given: 0.5,
+        }
+    }
+}
+
+impl Values {
+    /// Any value of a schema's type.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a pattern of the schema is no regular expression.
+    pub fn of(self, schema: &Value) -> BoxedStrategy<Value> {
+        let text = || prop_oneof![select(self.texts).prop_map(str::to_owned), ".{0,8}"];
+        if let Some(values) = schema["enum"].as_array() {
+            return select(values.clone()).boxed();
+        }
+        if schema["x-kubernetes-int-or-string"] == true {
+            let number = any::<i32>().prop_map(Value::from);
+            return prop_oneof![number, text().prop_map(Value::from)].boxed();
+        }
+        match schema["type"].as_str().unwrap_or_default() {
+            "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+            "integer" => {
+                let bound = |name: &str, default: i32| {
+                    schema[name].as_i64().unwrap_or_else(|| default.into())
+                };
+                let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
+                let number = prop_oneof![Just(least), Just(most), least..=most];
+                number.prop_map(Value::from).boxed()
+            }
+            "string" => match schema["pattern"].as_str() {
+                // The generator makes whole texts, and knows no anchors.
+                Some(pattern) => {
+                    let inner = pattern.trim_start_matches('^').trim_end_matches('$');
+                    let matching =
+                        string_regex(inner).expect("the pattern is a regular expression");
+                    matching.prop_map(Value::from).boxed()
+                }
+                None => text().prop_map(Value::from).boxed(),
+            },
+            "array" => prop::collection::vec(self.of(&schema["items"]), 0..4)
+                .prop_map(Value::from)
+                .boxed(),
+            _ if schema.get("additionalProperties").is_some() => {
+                let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
+                let value = self.of(&schema["additionalProperties"]);
+                let members = prop::collection::btree_map(key, value, 0..3);
+                members.prop_map(|it| json!(it)).boxed()
+            }
+            _ => self.object(schema),
+        }
+    }
+
+    fn object(self, schema: &Value) -> BoxedStrategy<Value> {
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let members = properties.map(|(name, schema)| {
+            let (name, is_required) = (name.clone(), required.contains(&json!(name)));
+            let given = prop::bool::weighted(self.given);
+            (self.of(schema), given).prop_map(move |(value, is_given)| {
+                (is_required || is_given).then(|| (name.clone(), value))
+            })
+        });
+        let members: Vec<_> = members.collect();
+        let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
+        members.prop_map(object).boxed()
+    }
+}
+
+/// The object as the API server stores it, without the fields that it would reject: `leave_out` removes those that a cause
+/// is about.
+pub fn admitted(
+    schema: &Schema,
+    mut object: Map<String, Value>,
+    leave_out: impl Fn(&mut Map<String, Value>, &RejectionCause),
+) -> Value {
+    loop {
+        let rejection = match schema.admit(object.clone()) {
+            Ok(admitted) => return Value::Object(admitted.object),
+            Err(rejection) => rejection,
+        };
+        for cause in rejection.causes() {
+            leave_out(&mut object, cause);
+        }
+    }
+}
+
+/// Removes the field of the spec that a cause is about, or these fields if a rule over several ones refuses the object.
+pub fn leave_out_of_spec(
+    object: &mut Map<String, Value>,
+    cause: &RejectionCause,
+    of_rules: &[&str],
+) {
+    let Some(Value::Object(spec)) = object.get_mut("spec") else {
+        return;
+    };
+    let field = cause.path.split(['.', '[']).nth(1).unwrap_or_default();
+    if spec.remove(field).is_none() {
+        spec.retain(|name, _| !of_rules.contains(&name.as_str()));
+    }
+}
+
+/// The object as the API server stores it, or its verdict in one line.
+///
+/// # Errors
+///
+/// Returns the causes of a rejection.
+pub fn admit(schema: &Schema, object: Map<String, Value>) -> Result<Admitted, String> {
+    schema.admit(object).map_err(|rejection| {
+        let causes = rejection.causes().iter().map(ToString::to_string);
+        // The note about skipped rules says nothing about the object.
+        let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
+        format!("rejected, {}", causes.collect::<Vec<_>>().join("; "))
+    })
+}
+
+/// The verdict of a plugin on an admitted parent, in one line; an answer is given as a text.
+pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
+    let verdict = match answer {
+        Ok(answer) => answer,
+        Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
+    };
+    match &admitted.unknown_fields[..] {
+        [] => verdict,
+        fields => format!("{verdict} without {}", fields.join(", ")),
+    }
+}
