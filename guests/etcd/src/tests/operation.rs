@@ -1,0 +1,373 @@
+//! The life of a cluster: edits, upgrades, late founders, pauses, adoptions and lost records.
+
+use super::*;
+
+fn spec_of(outcome: &Outcome) -> Value {
+    Value::from(outcome.child("members").unwrap().object.clone())["spec"].clone()
+}
+
+fn partition(outcome: &Outcome) -> Value {
+    spec_of(outcome)["updateStrategy"]["rollingUpdate"]["partition"].clone()
+}
+
+fn status(outcome: &Outcome) -> Value {
+    outcome.report().status.clone().unwrap()
+}
+
+/// The problem of a parent without children.
+fn problem(parent: &EtcdCluster) -> Option<String> {
+    let answer = Plugin::reconcile(&TestRequest::new(parent).build(), &host());
+    answer.err().map(|fault| fault.message)
+}
+
+fn members(ready: &[bool], revisions: &[&str]) -> FakeHost {
+    let pods = (0..).zip(ready.iter().zip(revisions));
+    pods.fold(host(), |host, (ordinal, (ready, revision))| {
+        host.object(&of_revision(ordinal, *ready, IMAGE, revision))
+    })
+}
+
+#[test]
+fn an_edit_takes_no_member_while_another_one_is_down() {
+    let (outcome, _) = formed(&article());
+    let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
+    let old = settled(&outcome, 3);
+    let down = members(&[false, true, true], &["r1"; 3]);
+    let held = answer(observing(&other, &old), &down);
+    assert_eq!(partition(&held), 3);
+    assert_eq!(reason(&held, "Progressing"), "RolloutHeld");
+    assert_eq!(reason(&held, "Degraded"), "MembersUnhealthy");
+
+    let mut annotated = other.clone();
+    annotated.metadata.annotations = Some(
+        [(
+            "etcd.ydzs.io/allow-unsafe-rollout".to_owned(),
+            "true".to_owned(),
+        )]
+        .into(),
+    );
+    assert_eq!(partition(&answer(observing(&annotated, &old), &down)), 0);
+
+    let begun = answer(observing(&other, &old), &members(&[true; 3], &["r1"; 3]));
+    assert_eq!(partition(&begun), 2);
+    // The controller has not seen the new template yet, so the revision of the Pods is not known.
+    let mut rolling = settled(&begun, 3);
+    let set = rolling
+        .iter_mut()
+        .find(|(key, _)| key == "members")
+        .unwrap();
+    set.1["metadata"]["generation"] = json!(2);
+    let unseen = answer(
+        observing(&other, &rolling),
+        &members(&[true; 3], &["r1"; 3]),
+    );
+    assert_eq!(partition(&unseen), 2);
+    let set = rolling
+        .iter_mut()
+        .find(|(key, _)| key == "members")
+        .unwrap();
+    set.1["status"]["observedGeneration"] = json!(2);
+    set.1["status"]["updateRevision"] = json!("r2");
+    set.1["status"]["updatedReplicas"] = json!(1);
+    for (ready, revisions, expected) in [
+        ([true, true, false], ["r1", "r1", "r2"], 2),
+        ([true, true, true], ["r1", "r1", "r2"], 1),
+        ([true, false, true], ["r1", "r2", "r2"], 1),
+        ([true, true, true], ["r1", "r2", "r2"], 0),
+    ] {
+        let step = answer(observing(&other, &rolling), &members(&ready, &revisions));
+        assert_eq!(partition(&step), expected, "{revisions:?}");
+        // A normal roll-out is no problem.
+        assert_eq!(
+            reason(&step, "Progressing"),
+            "RollingUpdate",
+            "{revisions:?}"
+        );
+        assert!(!step.report().find_condition("Degraded").unwrap().is_true());
+        assert!(step.report().find_condition("Available").unwrap().is_true());
+    }
+}
+
+#[test]
+fn a_late_founder_is_let_in_until_it_is_ready() {
+    let first = answer(TestRequest::new(&article()), &host());
+    let second = answer(observing(&article(), &settled(&first, 0)), &host());
+    let quorum = members(&[true, true, false], &["r1"; 3]).now(600_000);
+    let formed = answer(observing(&article(), &settled(&second, 3)), &quorum);
+    let data = |outcome: &Outcome| outcome.child("state").unwrap().object["data"].clone();
+    assert_eq!(data(&formed)["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    assert_eq!(data(&formed)["ADMIT_2"], "1");
+    assert_eq!(data(&formed)["ADMIT_1"], Value::Null);
+    let later = answer(observing(&article(), &settled(&formed, 3)), &quorum);
+    assert_eq!(data(&later)["ADMIT_2"], "1");
+    let whole = members(&[true; 3], &["r1"; 3]);
+    let after = answer(observing(&article(), &settled(&later, 3)), &whole);
+    assert_eq!(data(&after)["ADMIT_2"], Value::Null);
+}
+
+#[test]
+fn media_that_lose_their_data_are_refused() {
+    for medium in ["Memory", "EmptyDir"] {
+        let parent = parent(json!({ "storage": { "medium": medium } }));
+        let expected = format!(
+            "spec.storage.medium: {medium} loses the data of a member with its Pod, and such a member cannot be replaced yet: \
+             set it to Persistent"
+        );
+        assert_eq!(problem(&parent), Some(expected));
+    }
+}
+
+#[test]
+fn a_first_version_that_was_too_high_can_be_taken_back() {
+    let mistyped = parent(json!({ "size": 1, "image": "etcd:v3.9.9" }));
+    let first = answer(TestRequest::new(&mistyped), &host());
+    let second = answer(observing(&mistyped, &settled(&first, 0)), &host());
+    let corrected = parent(json!({ "size": 1, "image": "etcd:v3.6.14" }));
+    let pending = host().object(&pod(0, false, "etcd:v3.9.9"));
+    let after = answer(observing(&corrected, &settled(&second, 1)), &pending);
+    // It has never run, so the StatefulSet is made again.
+    assert!(after.child("members").is_none());
+}
+
+#[test]
+fn an_upgrade_starts_from_the_version_that_has_run() {
+    let (outcome, _) = formed(&article());
+    let version = |outcome: &Outcome| {
+        outcome.child("state").unwrap().object["metadata"]["annotations"]["etcd.ydzs.io/version"]
+            .clone()
+    };
+    assert_eq!(version(&outcome), "3.4.13");
+    let paused = |image: &str, before: &[(String, Value)]| {
+        let parent = parent(json!({ "size": 0, "image": image }));
+        let request = observing(&parent, before).build();
+        Plugin::reconcile(&request, &host()).map_err(|fault| fault.message)
+    };
+    let next = paused("etcd:v3.5.26", &settled(&outcome, 0)).unwrap();
+    assert_eq!(version(&next), "3.4.13");
+    assert_eq!(
+        paused("etcd:v3.6.14", &settled(&next, 0)).unwrap_err(),
+        "spec.image: upgrade from 3.4.13 to 3.6.14 is not allowed, go one minor version at a time"
+    );
+}
+
+#[test]
+fn compaction_by_revision_keeps_a_number_of_revisions() {
+    for spec in [
+        json!({ "size": 1, "autoCompactionMode": "revision" }),
+        json!({ "size": 1, "options": { "auto-compaction-mode": "revision" } }),
+    ] {
+        let parent = parent(spec);
+        let first = answer(TestRequest::new(&parent), &host());
+        let second = answer(observing(&parent, &settled(&first, 0)), &host());
+        let arguments = spec_of(&second)["template"]["spec"]["containers"][0]["args"].to_string();
+        assert!(
+            arguments.contains("--auto-compaction-retention=1000"),
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn the_quota_is_that_of_the_smallest_volume() {
+    let quota = |size: &str, capacities: &[&str]| {
+        let parent = parent(json!({ "size": 3, "image": IMAGE, "storage": { "size": size } }));
+        let first = answer(TestRequest::new(&parent), &host());
+        let second = answer(observing(&parent, &settled(&first, 0)), &host());
+        let mut children = settled(&second, 3);
+        for (ordinal, capacity) in capacities.iter().enumerate() {
+            let key = format!("claim-{ordinal}");
+            let claim = children.iter_mut().find(|(it, _)| *it == key).unwrap();
+            claim.1["status"] = json!({ "capacity": { "storage": capacity } });
+        }
+        let ready = members(&[true; 3], &["r1"; 3]);
+        let after = answer(observing(&parent, &children), &ready);
+        let arguments = spec_of(&after)["template"]["spec"]["containers"][0]["args"].clone();
+        let arguments = arguments.as_array().unwrap().last().unwrap().clone();
+        arguments
+            .as_str()
+            .unwrap()
+            .replace("--quota-backend-bytes=", "")
+    };
+    assert_eq!(quota("1000", &[]), "950");
+    assert_eq!(quota("1000", &["2000", "1000", "1000"]), "950");
+    assert_eq!(quota("2000", &["2000", "1000", "2000"]), "950");
+    assert_eq!(quota("20Gi", &["20Gi"]), (8_u64 << 30).to_string());
+}
+
+#[test]
+fn a_resume_is_no_loss_of_the_quorum() {
+    let (outcome, _) = formed(&article());
+    let paused = parent(json!({ "size": 0, "image": IMAGE }));
+    let pause = answer(observing(&paused, &settled(&outcome, 3)), &host());
+    let stored = |outcome: &Outcome| {
+        let mut status = status(outcome);
+        let available = outcome.report().find_condition("Available").unwrap();
+        status["conditions"] = json!([{
+            "type": "Available", "status": if available.is_true() { "True" } else { "False" },
+            "reason": available.reason, "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }]);
+        status
+    };
+    let request = observing(&article(), &settled(&pause, 0)).status(&stored(&pause));
+    let resumed = answer(request, &host());
+    let request = observing(&article(), &settled(&resumed, 0)).status(&stored(&resumed));
+    let starting = answer(request, &members(&[true, false, false], &["r1"; 3]));
+    assert_eq!(reason(&starting, "Available"), "Resuming");
+    assert!(
+        !starting
+            .report()
+            .find_condition("Degraded")
+            .unwrap()
+            .is_true()
+    );
+    assert_eq!(starting.report().events, []);
+    let request = observing(&article(), &settled(&starting, 3)).status(&stored(&starting));
+    let running = answer(request, &members(&[true; 3], &["r1"; 3]));
+    assert_eq!(reason(&running, "Available"), "QuorumHealthy");
+    assert_eq!(running.report().events[0].reason, "Resumed");
+}
+
+#[test]
+fn an_adoption_needs_the_claims_of_all_members() {
+    let adopting =
+        parent(json!({ "size": 3, "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));
+    let with = |ordinals: &[usize], members: Option<&str>| {
+        let claims = retained_claims();
+        let request = ordinals
+            .iter()
+            .fold(TestRequest::new(&adopting), |request, at| {
+                let mut claim = claims[*at].clone();
+                if let Some(members) = members {
+                    claim["metadata"]["labels"]["etcd.ydzs.io/members"] = json!(members);
+                }
+                request.retained(&format!("claim-{at}"), &claim)
+            });
+        answer(request, &host())
+    };
+    for (ordinals, members, missing) in [
+        (&[1, 2][..], None, "data-demo-0"),
+        (&[0, 2], None, "data-demo-1"),
+        (&[0], Some("3"), "data-demo-1, data-demo-2"),
+    ] {
+        let outcome = with(ordinals, members);
+        let available = outcome.report().find_condition("Available").unwrap();
+        assert_eq!(
+            (available.is_true(), &*available.reason),
+            (false, "StaleClaims")
+        );
+        assert!(
+            available.message.contains(&format!("missing: {missing};")),
+            "{}",
+            available.message
+        );
+        assert!(outcome.child("state").is_none());
+    }
+    let whole = with(&[0, 1, 2], Some("3"));
+    assert_eq!(reason(&whole, "Available"), "Resuming");
+    assert!(whole.child("state").is_some());
+}
+
+#[test]
+fn the_version_of_a_digest_counts_for_upgrades() {
+    let digest = |version: &str, digest: &str| {
+        let image = format!("etcd@sha256:{digest}");
+        parent(json!({ "size": 3, "image": image, "version": version }))
+    };
+    let before = digest("3.5.9", "0");
+    let first = answer(TestRequest::new(&before), &host());
+    let second = answer(observing(&before, &settled(&first, 0)), &host());
+    let ready = (0..3).fold(host(), |host, ordinal| {
+        host.object(&pod(ordinal, true, "etcd@sha256:0"))
+    });
+    let third = answer(observing(&before, &settled(&second, 3)), &ready);
+    let fourth = answer(observing(&before, &settled(&third, 3)), &ready);
+    assert_eq!(status(&fourth)["currentVersion"], "3.5.9");
+    let after = digest("3.6.14", "1");
+    let request = observing(&after, &settled(&fourth, 3)).build();
+    assert_eq!(
+        Plugin::reconcile(&request, &ready).unwrap_err().message,
+        "spec.version: upgrade from 3.5.9 to 3.6.14 is not allowed, go to 3.5.26 or later first"
+    );
+}
+
+#[test]
+fn a_version_that_contradicts_the_image_or_the_flags_is_invalid() {
+    let contradiction = parent(json!({ "image": "etcd:v3.5.1", "version": "3.6.0" }));
+    assert_eq!(
+        problem(&contradiction).unwrap(),
+        "spec.version: 3.6.0 is not the version in the tag of spec.image, 3.5.1: leave version out, or correct one of them"
+    );
+    let flag =
+        |version: &str| parent(json!({ "version": version, "options": { "experimental-x": "1" } }));
+    assert_eq!(
+        problem(&flag("3.7.0")).unwrap(),
+        "spec.options: experimental-x was removed in etcd 3.7: use the flag without experimental-, or leave it out"
+    );
+    assert_eq!(problem(&flag("3.6.14")), None);
+}
+
+#[test]
+fn a_lost_record_keeps_the_disruption_budget() {
+    let (outcome, _) = formed(&article());
+    let mut children = settled(&outcome, 3);
+    children.retain(|(key, _)| key != "state");
+    let degraded = members(&[true, false, true], &["r1"; 3]);
+    let after = answer(observing(&article(), &children), &degraded);
+    assert_eq!(
+        after.child("pdb").unwrap().object["spec"]["minAvailable"],
+        2
+    );
+}
+
+#[test]
+fn a_member_without_a_pod_is_listed() {
+    let (outcome, _) = formed(&article());
+    let two = members(&[true, true], &["r1"; 2]);
+    let after = answer(observing(&article(), &settled(&outcome, 3)), &two);
+    assert_eq!(
+        status(&after)["members"][2],
+        json!({ "name": "demo-2", "ordinal": 2, "ready": false })
+    );
+}
+
+#[test]
+fn a_stateful_set_goes_before_the_formation_only_if_the_claims_stay() {
+    let deleting = |image: &str| {
+        parent(json!({ "size": 3, "image": image, "storage": { "whenDeleted": "Delete" } }))
+    };
+    let first = answer(TestRequest::new(&deleting(IMAGE)), &host());
+    let second = answer(observing(&deleting(IMAGE), &settled(&first, 0)), &host());
+    let policy = |outcome: &Outcome| {
+        spec_of(outcome)["persistentVolumeClaimRetentionPolicy"]["whenDeleted"].clone()
+    };
+    assert_eq!(policy(&second), "Retain");
+    let other = deleting("cnych/etcd:v3.4.14");
+    // One of an earlier version of this plugin.
+    let mut children = settled(&second, 3);
+    let set = children
+        .iter_mut()
+        .find(|(key, _)| key == "members")
+        .unwrap();
+    set.1["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = json!("Delete");
+    let kept = answer(observing(&other, &children), &host());
+    assert_eq!(policy(&kept), "Retain");
+    let gone = answer(observing(&other, &settled(&second, 3)), &host());
+    assert!(gone.child("members").is_none());
+    let whole = members(&[true; 3], &["r1"; 3]);
+    let formed = answer(observing(&deleting(IMAGE), &settled(&second, 3)), &whole);
+    assert_eq!(policy(&formed), "Delete");
+}
+
+#[test]
+fn an_edited_record_starts_no_second_cluster() {
+    let (outcome, ready) = formed(&article());
+    let mut children = settled(&outcome, 3);
+    let state = children.iter_mut().find(|(key, _)| key == "state").unwrap();
+    state.1["data"]["ETCD_INITIAL_CLUSTER_STATE"] = json!("new");
+    let request = observing(&article(), &children).status(&status(&outcome));
+    let after = answer(request, &ready);
+    assert_eq!(
+        after.child("state").unwrap().object["data"]["ETCD_INITIAL_CLUSTER_STATE"],
+        "existing"
+    );
+}
