@@ -114,6 +114,20 @@ fn cli() -> Command {
     cli
 }
 
+/// Returns the commands that the help shows.
+fn commands(cli: &Command) -> Vec<&Command> {
+    let commands = cli.get_subcommands();
+    commands
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help")
+        .collect()
+}
+
+/// Returns the purpose of a command as a sentence.
+fn about(command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string);
+    sentence(&about.unwrap_or_default())
+}
+
 fn flag(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
     let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
@@ -168,11 +182,7 @@ fn after_help(command: &Command, heading: &str) -> Vec<String> {
 
 fn section(command: &Command) -> String {
     let name = command.get_name();
-    let about = command.get_about().map(ToString::to_string);
-    let mut text = format!(
-        "## innkeeper {name}\n\n{}\n\n",
-        sentence(&about.unwrap_or_default())
-    );
+    let mut text = format!("## innkeeper {name}\n\n{}\n\n", about(command));
     let examples = after_help(command, "Examples:").join("\n");
     writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
     let shown = |arg: &&Arg| {
@@ -205,17 +215,10 @@ fn section(command: &Command) -> String {
 #[test]
 fn the_page_of_the_command_line_is_up_to_date() {
     let cli = cli();
-    let commands = cli
-        .get_subcommands()
-        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
-    let commands: Vec<&Command> = commands.collect();
+    let commands = commands(&cli);
     let rows = commands.iter().map(|command| {
         let name = command.get_name();
-        let about = command.get_about().map(ToString::to_string);
-        [
-            format!("[`{name}`](#innkeeper-{name})"),
-            sentence(&about.unwrap_or_default()),
-        ]
+        [format!("[`{name}`](#innkeeper-{name})"), about(command)]
     });
     let mut body = table(["command", "purpose"], rows);
     let log = cli.get_arguments().filter(|arg| arg.is_global_set());
@@ -248,10 +251,7 @@ fn the_page_of_exit_codes_is_up_to_date() {
     });
     let mut body = table(["code", "meaning"], rows);
     let cli = cli();
-    let commands = cli
-        .get_subcommands()
-        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
-    let rows = commands.filter_map(|command| {
+    let rows = commands(&cli).into_iter().filter_map(|command| {
         let codes = after_help(command, "Exit codes:");
         let finding = codes.iter().find_map(|line| line.strip_prefix("3 "))?;
         Some([
