@@ -170,10 +170,7 @@ impl Reporter<'_> {
     /// suspension, whichever is latest.
     fn last_start(&self, now: Timestamp) -> Option<Timestamp> {
         let cron_job = self.history.cron_job.as_ref()?;
-        let scheduled = cron_job
-            .status
-            .as_ref()
-            .and_then(|it| it.last_schedule_time.as_ref());
+        let scheduled = cron_job.status.last_schedule_time.as_ref();
         let created = cron_job.metadata.creation_timestamp.as_ref();
         let run = self
             .history

@@ -5,14 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::{job, labels, prelude::*};
+use innkeeper_sdk::{
+    job::{self, JobPod, ObservedJob},
+    labels,
+    partial::Partial,
+    prelude::*,
+};
 use k8s_openapi::{
-    api::{
-        batch::v1::{CronJob, Job},
-        core::v1::Pod,
-    },
+    api::batch::v1::{CronJob, CronJobStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
+use serde::de::IgnoredAny;
 
 use crate::{
     api::Kind,
@@ -32,6 +35,9 @@ const RECENT_MAX: usize = 5;
 /// The message of a run whose Job was deleted before a pass saw its end.
 pub(crate) const JOB_LOST: &str = "the Job is gone before its end was seen";
 
+/// The observed CronJob, without its Pod template.
+type ObservedCronJob = Partial<CronJob, IgnoredAny, CronJobStatus>;
+
 /// The runs of one parent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -48,28 +54,29 @@ pub(crate) struct History {
     /// The last value of the annotation that asks for a run for which a Job was made.
     pub(crate) last_request: Option<String>,
     /// The CronJob, if it is observed.
-    pub(crate) cron_job: Option<CronJob>,
+    pub(crate) cron_job: Option<ObservedCronJob>,
 }
 
 impl History {
     /// Reads the Jobs and Pods, and merges them with the stored status.
     pub(crate) fn read(request: &Request, host: &dyn Host, kind: Kind) -> Result<Self, Fault> {
-        let cron_job: Option<CronJob> = request.children.get(request.name())?;
+        let cron_job: Option<ObservedCronJob> = request.children.get(request.name())?;
         let selector = labels::selector_text(&plan::labels(request, kind, "run"));
-        let jobs = host.list::<Job>(request.namespace(), &selector)?;
-        let pods = host.list::<Pod>(request.namespace(), &selector)?;
+        let jobs = host.list::<ObservedJob>(request.namespace(), &selector)?;
+        let pods = host.list::<JobPod>(request.namespace(), &selector)?;
         let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
         let scheduled = jobs
             .into_iter()
             .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
-        for job in request.children.all::<Job>()?.into_iter().chain(scheduled) {
+        let own = request.children.all::<ObservedJob>()?;
+        for job in own.into_iter().chain(scheduled) {
             let run = message::run(&job, &pods);
             observed.insert(run.run.job_uid.clone(), run);
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
         let last_request = requested::acted_on(request, stored.last_run_request.clone());
-        let status = cron_job.as_ref().and_then(|it| it.status.as_ref());
+        let status = cron_job.as_ref().map(|it| &it.status);
         let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
         let mut history = Self::merge(stored, observed, succeeded.map(text));
         history.cron_job = cron_job;

@@ -29,7 +29,7 @@ use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
     children::requested,
     cluster::Cluster,
-    observe::{MemberPod, Observation},
+    observe::{MemberPod, MemberSet, Observation},
     record::Record,
     rollout::{self, RollingPod},
     version::Version,
@@ -146,32 +146,23 @@ fn partition(
 
 /// Returns true if a Pod has the template of the observed StatefulSet.
 pub(crate) fn is_updated(observation: &Observation, pod: &MemberPod) -> bool {
-    let status = observation
-        .stateful_set
-        .as_ref()
-        .and_then(|it| it.status.as_ref());
-    let revision = status.and_then(|it| it.update_revision.as_ref());
+    let observed = observation.stateful_set.as_ref();
+    let revision = observed.and_then(|it| it.status.update_revision.as_ref());
     revision.is_some() && pod.revision.as_ref() == revision
 }
 
 /// The ordinal from which on the StatefulSet replaces Pods.
 pub(crate) fn observed_partition(observation: &Observation) -> i32 {
-    let spec = observation
-        .stateful_set
-        .as_ref()
-        .and_then(|it| it.spec.as_ref());
-    let update = spec.and_then(|spec| spec.update_strategy.as_ref());
-    let rolling = update.and_then(|it| it.rolling_update.as_ref());
+    let observed = observation.stateful_set.as_ref();
+    let rolling = observed.and_then(|it| it.spec.update_strategy.rolling_update.as_ref());
     rolling.and_then(|it| it.partition).unwrap_or(0)
 }
 
 /// Returns true if the claims of a StatefulSet outlive it.
-pub(crate) fn keeps_claims(observed: &StatefulSet) -> bool {
-    let policy = observed
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+pub(crate) fn keeps_claims(observed: &MemberSet) -> bool {
+    let policy = &observed.spec.persistent_volume_claim_retention_policy;
     policy
+        .as_ref()
         .and_then(|policy| policy.when_deleted.as_deref())
         .is_none_or(|when| when == Keeping::Retain.as_str())
 }
@@ -182,10 +173,10 @@ pub(crate) fn template_hash(cluster: &Cluster<'_>, observation: &Observation) ->
 }
 
 /// The claim template. It is immutable, so the size of the observed one is repeated.
-fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> PersistentVolumeClaim {
+fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let size = observed
-        .and_then(|it| it.spec.as_ref()?.volume_claim_templates.as_ref()?.first())
+        .and_then(|it| it.spec.volume_claim_templates.first())
         .and_then(requested)
         .unwrap_or(&storage.size)
         .clone();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use innkeeper_sdk::{
+    partial::Partial,
     prelude::*,
     quantity::Amount,
     references::{Found, References},
@@ -13,11 +14,15 @@ use innkeeper_sdk::{
     workload::Workload,
 };
 use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    core::v1::{ConfigMap, PersistentVolumeClaim, Pod},
+    apps::v1::{
+        StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetUpdateStrategy,
+    },
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition},
     storage::v1::StorageClass,
 };
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
+
+use serde::Deserialize;
 
 use crate::{
     api::EtcdClusterStatus,
@@ -29,10 +34,50 @@ use crate::{
 /// The largest number of members that the schema accepts.
 pub(crate) const MEMBERS_MAX: i32 = 9;
 
+/// The observed StatefulSet of the members, without its Pod template.
+pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct MemberSetSpec {
+    replicas: Option<i32>,
+    pub(crate) update_strategy: StatefulSetUpdateStrategy,
+    pub(crate) persistent_volume_claim_retention_policy:
+        Option<StatefulSetPersistentVolumeClaimRetentionPolicy>,
+    pub(crate) volume_claim_templates: Vec<PersistentVolumeClaim>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct MemberSetStatus {
+    pub(crate) update_revision: Option<String>,
+}
+
+type ObservedPod = Partial<Pod, ObservedPodSpec, ObservedPodStatus>;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObservedPodSpec {
+    containers: Vec<ObservedContainer>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObservedContainer {
+    name: String,
+    image: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObservedPodStatus {
+    conditions: Vec<PodCondition>,
+}
+
 /// The observed state of one cluster.
 pub(crate) struct Observation {
     pub(crate) record: Option<Record>,
-    pub(crate) stateful_set: Option<StatefulSet>,
+    pub(crate) stateful_set: Option<MemberSet>,
     /// The StatefulSet is being deleted, so it can neither be changed nor be created again yet.
     pub(crate) is_leaving: bool,
     /// Claims of this cluster's members by ordinal.
@@ -79,7 +124,7 @@ impl Observation {
         cluster: &Cluster<'_>,
     ) -> Result<Self, Fault> {
         let record: Option<ConfigMap> = request.children.get(&cluster.record())?;
-        let stateful_set: Option<StatefulSet> = request.children.get(cluster.name)?;
+        let stateful_set: Option<MemberSet> = request.children.get(cluster.name)?;
         let is_leaving = request
             .children
             .find::<StatefulSet>(cluster.name)
@@ -115,8 +160,8 @@ impl Observation {
 
     /// The `spec.replicas` of the StatefulSet; 0 without a StatefulSet.
     pub(crate) fn replicas(&self) -> i32 {
-        let spec = self.stateful_set.as_ref().and_then(|it| it.spec.as_ref());
-        spec.map_or(0, |spec| spec.replicas.unwrap_or(1))
+        let observed = self.stateful_set.as_ref();
+        observed.map_or(0, |it| it.spec.replicas.unwrap_or(1))
     }
 
     /// Returns true if all Pods have this template.
@@ -225,7 +270,7 @@ fn can_grow(
 fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPod>, Fault> {
     let selector = innkeeper_sdk::labels::selector_text(&cluster.selector());
     let prefix = format!("{}-", cluster.name);
-    let member = |pod: Pod| -> Option<(i32, MemberPod)> {
+    let member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {
         let ordinal = pod
             .metadata
             .name
@@ -236,17 +281,10 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         if pod.metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let conditions = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.conditions.as_ref());
-        let is_ready = conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+        let mut conditions = pod.status.conditions.iter();
+        let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+        let mut containers = pod.spec.containers.into_iter();
         let image = containers
-            .into_iter()
             .find(|it| it.name == "etcd")
             .and_then(|it| it.image);
         let stated = cluster.spec.version.as_deref().and_then(Version::parse);
@@ -266,7 +304,7 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         ))
     };
     Ok(host
-        .list::<Pod>(cluster.namespace, &selector)?
+        .list::<ObservedPod>(cluster.namespace, &selector)?
         .into_iter()
         .filter_map(member)
         .collect())

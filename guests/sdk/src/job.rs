@@ -4,12 +4,49 @@
 //! A guest can neither read logs nor run commands, so a program that has to answer writes at most
 //! 4096 bytes to `/dev/termination-log`.
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use crate::child::Child;
 use crate::children::Children;
+use crate::partial::Partial;
+
+/// A Job as a guest observes it: without its Pod template.
+pub type ObservedJob = Partial<Job, IgnoredAny, JobStatus>;
+
+/// A Pod of a Job as a guest observes it: with what its containers left when they ended.
+pub type JobPod = Partial<Pod, IgnoredAny, ContainerEnds>;
+
+/// The ends of the containers of a [`JobPod`]; [`termination_message`] reads them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerEnds {
+    init_container_statuses: Vec<ContainerEnd>,
+    container_statuses: Vec<ContainerEnd>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ContainerEnd {
+    name: String,
+    #[serde(default)]
+    state: ContainerState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Terminated {
+    message: String,
+}
 
 /// The phase of a [`Job`], from its conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,22 +107,22 @@ pub struct JobRun {
 
 impl JobRun {
     /// The run of a Job.
-    pub fn of(job: &Job) -> Self {
-        let status = job.status.as_ref();
-        let conditions = status.and_then(|it| it.conditions.as_ref());
-        let end = conditions
-            .into_iter()
+    pub fn of(job: &ObservedJob) -> Self {
+        let status = &job.status;
+        let end = status
+            .conditions
+            .iter()
             .flatten()
             .find(|it| it.status == "True" && matches!(&*it.type_, "Complete" | "Failed"));
-        let is_active = status.and_then(|it| it.active).unwrap_or(0) > 0;
+        let is_active = status.active.unwrap_or(0) > 0;
         let phase = match end {
             Some(end) if end.type_ == "Complete" => JobPhase::Succeeded,
             Some(_) => JobPhase::Failed,
             None if is_active => JobPhase::Running,
             None => JobPhase::Pending,
         };
-        let started = status.and_then(|it| it.start_time.clone());
-        let completed = status.and_then(|it| it.completion_time.clone());
+        let started = status.start_time.clone();
+        let completed = status.completion_time.clone();
         Self {
             phase,
             started: started.or_else(|| job.metadata.creation_timestamp.clone()),
@@ -99,7 +136,11 @@ impl JobRun {
 /// while the container runs, and none for an empty message.
 ///
 /// Only Pods that the Job controls count, found by its UID: labels can be on any Pod.
-pub fn termination_message<'a>(job_uid: &str, pods: &'a [Pod], container: &str) -> Option<&'a str> {
+pub fn termination_message<'a>(
+    job_uid: &str,
+    pods: &'a [JobPod],
+    container: &str,
+) -> Option<&'a str> {
     let own = pods
         .iter()
         .filter(|pod| controller(&pod.metadata) == Some(job_uid));
@@ -107,16 +148,14 @@ pub fn termination_message<'a>(job_uid: &str, pods: &'a [Pod], container: &str) 
         let created = pod.metadata.creation_timestamp.as_ref().map(|it| it.0);
         (created, pod.metadata.name.as_deref())
     })?;
-    let status = newest.status.as_ref()?;
-    let lists = [&status.init_container_statuses, &status.container_statuses];
-    let mut statuses = lists.into_iter().flatten().flatten();
+    let ContainerEnds {
+        init_container_statuses: init,
+        container_statuses: main,
+    } = &newest.status;
     // All containers of a Pod have different names.
-    let status = statuses.find(|it| it.name == container)?;
-    let terminated = status.state.as_ref()?.terminated.as_ref()?;
-    terminated
-        .message
-        .as_deref()
-        .filter(|message| !message.trim().is_empty())
+    let status = init.iter().chain(main).find(|it| it.name == container)?;
+    let terminated = status.state.terminated.as_ref()?;
+    Some(&*terminated.message).filter(|message| !message.trim().is_empty())
 }
 
 /// The UID of the object that controls this one.
@@ -155,20 +194,21 @@ pub fn tail(text: &str, chars_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use k8s_openapi::api::batch::v1::Job;
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
-    use super::{JobPhase, JobRun, once, tail, termination_message};
-    use crate::child::ApplyPolicy;
+    use super::{JobPhase, JobPod, JobRun, ObservedJob, once, tail, termination_message};
+    use crate::child::{ApplyPolicy, metadata};
     use crate::testing::TestRequest;
 
-    fn job(status: Value) -> Job {
+    fn job(status: Value) -> ObservedJob {
         let metadata = json!({"name": "a", "creationTimestamp": "2030-01-01T00:00:00Z"});
         serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
     }
 
-    fn pod(owner: &str, created: &str, state: Value) -> Pod {
+    fn pod(owner: &str, created: &str, state: Value) -> JobPod {
         let owner = json!({
             "apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": owner, "controller": true,
         });
@@ -226,7 +266,10 @@ mod tests {
     #[test]
     fn holds_a_job_once_it_is_observed() {
         let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
-        let job = job(json!({}));
+        let job = Job {
+            metadata: metadata("a", &BTreeMap::new()),
+            ..Default::default()
+        };
         let before = TestRequest::new(&parent).build();
         assert_eq!(
             once("run", &job, &before.children).apply,

@@ -20,6 +20,7 @@ pub mod json;
 pub mod labels;
 pub mod manifest;
 pub mod outcome;
+pub mod partial;
 pub mod pod;
 pub mod prelude;
 pub mod quantity;

@@ -1,11 +1,11 @@
 //! Status, conditions and events of a restoration.
 
 use innkeeper_sdk::{
-    job::{self, JobRun},
+    job::{self, JobPod, JobRun, ObservedJob},
     labels,
     prelude::*,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 
 use super::{
     api::RestoreStatus,
@@ -31,7 +31,7 @@ impl<'a> Reporter<'a> {
     pub(super) fn read(request: &'a Request, host: &dyn Host) -> Result<Self, Fault> {
         let stored: RestoreStatus = request.stored_status().unwrap_or_default();
         let mut status = stored.clone();
-        let job: Option<Job> = request.children.get(&job_name(request))?;
+        let job: Option<ObservedJob> = request.children.get(&job_name(request))?;
         if let Some(job) = &job {
             observed(request, host, job, &mut status)?;
         } else if stored.job_name.is_some() && !stored.phase.is_terminal() {
@@ -123,7 +123,7 @@ fn unknown() -> Condition {
 fn observed(
     request: &Request,
     host: &dyn Host,
-    job: &Job,
+    job: &ObservedJob,
     status: &mut RestoreStatus,
 ) -> Result<(), Fault> {
     let shown = JobRun::of(job);
@@ -133,7 +133,7 @@ fn observed(
         return Ok(());
     }
     let selector = labels::selector_text(&plan::labels(request, Kind::Restore, "restore"));
-    let pods = host.list::<Pod>(request.namespace(), &selector)?;
+    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
     let annotations = job.metadata.annotations.as_ref();
     let annotation = |key: &str| annotations.and_then(|it| it.get(key).cloned());
     status.file = annotation(FILE);

@@ -3,8 +3,7 @@
 //! Logs can contain passwords, because they contain command lines of tools. They are redacted before
 //! they are stored.
 
-use innkeeper_sdk::job::{self, JobPhase, JobRun};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use innkeeper_sdk::job::{self, JobPhase, JobPod, JobRun, ObservedJob};
 use serde::Deserialize;
 
 use super::text;
@@ -56,7 +55,7 @@ struct Stored {
     artifacts: Vec<Artifact>,
 }
 
-pub(super) fn run(job: &Job, pods: &[Pod]) -> Observed {
+pub(super) fn run(job: &ObservedJob, pods: &[JobPod]) -> Observed {
     let name = job.metadata.name.clone().unwrap_or_default();
     let shown = JobRun::of(job);
     let job_message = match shown.phase {
