@@ -10,6 +10,7 @@ mod admin;
 mod adoption;
 mod backup;
 mod bad_input;
+mod compiled;
 mod conditions;
 mod conflicts;
 mod control_plane;

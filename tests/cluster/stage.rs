@@ -16,16 +16,15 @@ use innkeeper_tests::{
     user::Kind,
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::suite::Target;
+use crate::{compiled::CacheDirectory, suite::Target};
 
 /// A control plane, and the options of every host on it.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) options: HostOptions,
     // The hosts share one cache, as the restarts of one host would.
-    _cache: TempDir,
+    _cache: CacheDirectory,
 }
 
 impl Stage {
@@ -42,10 +41,7 @@ impl Stage {
     /// A control plane with these arguments.
     pub(crate) fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
         let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
-        let cache = tempfile::Builder::new()
-            .prefix("innkeeper-cache-")
-            .tempdir()
-            .expect("a directory can be made");
+        let cache = CacheDirectory::warm();
         let options = HostOptions {
             plugins,
             cache: Some(cache.path().to_owned()),
