@@ -245,10 +245,16 @@ pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
                 .user()
                 .get(kind, name)?
                 .with_context(|| host.log().unwrap_or_default())?;
-            match condition_status(&crd, "Established").as_str() {
-                "True" => Ok(()),
-                _ => bail!("{}", crd["status"]),
+            if condition_status(&crd, "Established") != "True" {
+                bail!("{}", crd["status"]);
             }
+            // The API server calls a CRD established before it answers for its objects.
+            let spec = &crd["spec"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let version = text(&spec["versions"][0]["name"]);
+            let api_version = format!("{}/{version}", text(&spec["group"]));
+            let parents = Kind::cluster(&api_version, spec["names"]["kind"].as_str().unwrap_or(""));
+            plane.user().list(parents, "").map(drop)
         });
     }
 }
