@@ -60,6 +60,12 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
         Some(file) => Parents::of_definition(Definition::read(file, args.kind.as_ref())?, streams),
         None => Parents::own(args.kind.clone().unwrap_or_else(|| usual_kind(name))),
     };
+    let kind = &parents.kind.kind;
+    if types::is_used(kind) {
+        return usage(format!(
+            "failed to name a type {kind} after the kind: the generated code needs Rust's own {kind}; choose another kind"
+        ));
+    }
     let sdk = sdk(args.sdk.as_ref())?;
     let mut files = files(name, &parents, &sdk)?;
     if args.sdk.is_none() {

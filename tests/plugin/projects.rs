@@ -90,12 +90,16 @@ fn a_project_for_an_existing_definition_has_its_types() {
 #[test]
 fn refuses_what_would_not_build() {
     let around = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["serde"], "failed to name a plugin \"serde\""),
         (&["."], "failed to name a plugin"),
         (
             &["a", "--kind", "example.com/v1/pond"],
             "GROUP/VERSION/KIND",
+        ),
+        (
+            &["a", "--kind", "example.com/v1/String"],
+            "failed to name a type String",
         ),
         (
             &["a", "--sdk", "/nowhere"],

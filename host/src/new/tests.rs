@@ -158,7 +158,7 @@ fn types_and_an_example_come_from_a_definition() {
     expect![[r#"
 
         /// The Lake.
-        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]
         pub struct Lake {
             /// The metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -168,7 +168,7 @@ fn types_and_an_example_come_from_a_definition() {
         }
 
         /// The LakeSpecFish.
-        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]
         pub struct LakeSpecFish {
             /// The name.
             #[serde(rename = "name", default, skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ fn types_and_an_example_come_from_a_definition() {
         }
 
         /// The values of LakeSpecType.
-        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]
         pub enum LakeSpecType {
             /// The text `fresh-water`.
             #[serde(rename = "fresh-water")]
@@ -187,7 +187,7 @@ fn types_and_an_example_come_from_a_definition() {
         }
 
         /// The LakeSpec.
-        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]
         pub struct LakeSpec {
             /// The fish.
             #[serde(rename = "fish", default, skip_serializing_if = "Option::is_none")]

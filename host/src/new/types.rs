@@ -13,12 +13,20 @@ const KEYWORDS: &str = " abstract as async await become box break const continue
 fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
 type typeof unsafe unsized use virtual where while yield ";
 
+/// The types of Rust that the generated code names without their paths.
+const USED: [&str; 4] = ["Option", "Self", "String", "Vec"];
+
 /// The derives of each type.
-const DERIVES: &str = "#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]\n";
+const DERIVES: &str = "#[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]\n";
 
 /// Returns true for a keyword of Rust.
 pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&format!(" {name} "))
+}
+
+/// Returns true for the name of a type that a kind may not have, because the generated code means another type by it.
+pub(super) fn is_used(name: &str) -> bool {
+    USED.contains(&name)
 }
 
 /// Returns the types of a kind: one struct for the object, and one for each object and enumeration below.
