@@ -76,8 +76,12 @@ fn a_new_project_builds_tests_and_runs_outside_of_the_repository() {
 #[test]
 fn a_project_for_an_existing_definition_has_its_types() {
     let around = tempfile::tempdir().unwrap();
-    let file = root().join("deploy/crds/plugins.innkeeper.dev.yaml");
-    let created = ["new", "lake", "--from-crd", file.to_str().unwrap()];
+    // A large definition, whose kind has the name of the reconciler. Plugins themselves are no parents without a grant.
+    let definition = root().join("deploy/crds/plugins.innkeeper.dev.yaml");
+    let definition = fs::read_to_string(definition).unwrap();
+    let definition = definition.replace("innkeeper.dev", "example.com");
+    fs::write(around.path().join("crd.yaml"), definition).unwrap();
+    let created = ["new", "lake", "--from-crd", "crd.yaml"];
     check(&innkeeper(around.path(), &created), SUCCESS, "");
     let project = around.path().join("lake");
     let types = fs::read_to_string(project.join("src/types.rs")).unwrap();
