@@ -1,11 +1,11 @@
-//! The first difference between a child to apply and the observed object, for messages to the user.
+//! The differences between a child to apply and the observed object, for messages to the user.
 
 use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object};
 use serde_json::{Map, Value};
 
-use super::fields::Owned;
+use super::fields::{Owned, item_keys};
 
 /// The path of a field, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,77 @@ pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<
     let observed: Value = serde_json::from_str(&observed.json).ok()?;
     let mut path = Vec::new();
     differs(body, &observed, &mut path).then_some(FieldPath(path))
+}
+
+/// Returns the part of an observed object that an apply of `body` changes or removes: the fields that `body` states, and
+/// those that the manager owns.
+///
+/// The rest belongs to the API server or to other field managers. Items of lists are compared by their `name`, else by
+/// their place.
+pub fn owned_part(body: &Map<String, Value>, observed: &Object, manager: &str) -> Value {
+    let entry = observed
+        .managed
+        .iter()
+        .find(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager);
+    let owned = entry.and_then(|entry| Owned::parse(&entry.fields));
+    let object: Value = serde_json::from_str(&observed.json).unwrap_or_default();
+    match object {
+        Value::Object(object) => Value::Object(part(body, object, owned.as_ref())),
+        other => other,
+    }
+}
+
+fn part(
+    stated: &Map<String, Value>,
+    mut object: Map<String, Value>,
+    owned: Option<&Owned<'_>>,
+) -> Map<String, Value> {
+    object.retain(|key, value| {
+        let owned = owned.and_then(|owned| owned.field(key));
+        match stated.get(key) {
+            Some(stated) => {
+                *value = part_of(stated, value.take(), owned);
+                true
+            }
+            None => owned.is_some(),
+        }
+    });
+    object
+}
+
+fn part_of(stated: &Value, value: Value, owned: Option<&Owned<'_>>) -> Value {
+    match (stated, value) {
+        (Value::Object(stated), Value::Object(object)) => {
+            Value::Object(part(stated, object, owned))
+        }
+        (Value::Array(stated), Value::Array(items)) => Value::Array(items_of(stated, items, owned)),
+        (_, value) => value,
+    }
+}
+
+/// Returns the items in the order of the stated ones; the other owned items follow.
+fn items_of(stated: &[Value], items: Vec<Value>, owned: Option<&Owned<'_>>) -> Vec<Value> {
+    let name = |item: &Value| item.get("name").cloned();
+    let mut placed = Vec::with_capacity(items.len());
+    for (place, item) in items.into_iter().enumerate() {
+        let mut members = owned.into_iter().flat_map(Owned::members);
+        let is_it = |member: &str| {
+            item_keys(member)
+                .is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+        };
+        let owned = members.find_map(|(member, owned)| is_it(member).then_some(owned));
+        let at = match name(&item) {
+            known @ Some(_) => stated.iter().position(|stated| name(stated) == known),
+            None => Some(place).filter(|place| *place < stated.len()),
+        };
+        match at {
+            Some(at) => placed.push((at, part_of(&stated[at], item, owned))),
+            None if owned.is_some() || !item.is_object() => placed.push((usize::MAX, item)),
+            None => {}
+        }
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, item)| item).collect()
 }
 
 /// Returns true if there is a difference, with its path in `path`.

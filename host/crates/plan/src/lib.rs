@@ -16,6 +16,7 @@ pub mod crd;
 mod difference;
 mod enter;
 mod fields;
+mod forecast;
 mod generate;
 mod order;
 mod ownership;
@@ -41,12 +42,13 @@ use std::{
 pub use body::encode_string_data;
 pub use body::stated;
 pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition, synced};
-pub use difference::{FieldPath, first_difference};
+pub use difference::{FieldPath, first_difference, owned_part};
 pub use enter::{PassEntry, enter};
+pub use forecast::{Changes, Forecast, Writes};
 pub use generate::{generate, is_rotated};
 pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
-pub use status::{GuestPart, ReadyPart, StatusWrite, gives, has_spoken, status};
+pub use status::{GuestPart, ReadyPart, StatusWrite, gives, has_spoken, report_status, status};
 
 use innkeeper_model::{
     Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,

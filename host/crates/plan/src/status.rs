@@ -4,7 +4,9 @@
 //! the API server rejects its part, a second manager of the host states the host's conditions alone; the next write with
 //! the guest's part takes them over.
 
-use innkeeper_model::{Condition, Object, PluginName, Report, reason, whole_seconds};
+use innkeeper_model::{
+    Condition, ConditionStatus, Object, PluginName, Report, reason, whole_seconds,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -71,6 +73,32 @@ pub fn status(
     }
     status.insert("conditions".to_owned(), Value::Array(conditions));
     observed.due(manager, status)
+}
+
+/// Returns the status write that the guest's part alone makes necessary: the host's conditions stay as they are.
+///
+/// For a plan that is not applied: the host's conditions follow from the writes.
+pub fn report_status(
+    plugin: &PluginName,
+    parent: &Object,
+    report: &Report,
+    now: jiff::Timestamp,
+) -> Option<StatusWrite> {
+    let observed = ObservedStatus::new(parent, now);
+    let known = observed.find(reason::SYNCED).unwrap_or(&Value::Null);
+    let text = |field: &str| known[field].as_str().unwrap_or_default();
+    let synced = Condition {
+        kind: reason::SYNCED.to_owned(),
+        status: match text("status") {
+            "True" => ConditionStatus::True,
+            "False" => ConditionStatus::False,
+            _ => ConditionStatus::Unknown,
+        },
+        reason: text("reason").to_owned(),
+        message: text("message").to_owned(),
+    };
+    let guest = GuestPart::State(report);
+    status(plugin, parent, guest, &synced, ReadyPart::Leave, now)
 }
 
 /// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.
@@ -163,7 +191,7 @@ impl<'a> ObservedStatus<'a> {
         known.cloned().unwrap_or_else(|| {
             self.condition(&Condition {
                 kind: reason::READY.to_owned(),
-                status: innkeeper_model::ConditionStatus::Unknown,
+                status: ConditionStatus::Unknown,
                 reason: reason::NO_ANSWER_YET.to_owned(),
                 message: "the host has not accepted any answer of the plugin yet".to_owned(),
             })

@@ -2,12 +2,16 @@
 //!
 //! The Plugin controller decides which revisions need a dry run, and judges the results.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use innkeeper_cluster::{Recording, Registration};
-use innkeeper_model::{FaultKind, ObjectId, Operation, error_chain};
-use innkeeper_plan::Plan;
+use futures::stream::{self, Stream, StreamExt as _};
+use innkeeper_cluster::{Recording, Registration, Waiting};
+use innkeeper_model::{FaultKind, Object, ObjectId, Outcome, PluginName, error_chain};
+use innkeeper_plan::{self as plan, Plan, StatusWrite};
+use innkeeper_policy::Checked as Accepted;
 use innkeeper_sandbox::{CallReport, LogLine};
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
 use super::{
@@ -16,6 +20,16 @@ use super::{
     pass::{Entered, Pass, Planned, Step, Stopped},
     stop::{Stop, named},
 };
+
+/// The number of parents per hand-over to a guest thread. One hand-over for each parent took longer than the calls: a
+/// swap with 1,000 live parents took 204 ms, and takes 79 ms with groups (`cargo bench --bench swap -- swaps`).
+const GROUP_SIZE: usize = 16;
+
+/// The number of concurrent groups: while one is called, the results of the other are evaluated.
+const GROUPS: usize = 2;
+
+/// The interval between checks of lists that are not complete yet.
+const READ_POLL_PERIOD: Duration = Duration::from_millis(250);
 
 /// A revision that is tried while another one is active.
 ///
@@ -43,7 +57,7 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRunOutcome {
     /// The host would accept the answer and make these changes.
-    Planned(Changes),
+    Planned(Box<Draft>),
     /// The guest would fail or break a limit, or the host would reject its answer.
     Refused {
         /// The reason, as in the condition `Synced`.
@@ -67,29 +81,83 @@ pub enum DryRunOutcome {
     Idle,
 }
 
-/// The writes to children; status and finalizer do not count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// The number of creates.
-    pub creates: usize,
-    /// The number of updates and transfers of ownership.
-    pub updates: usize,
-    /// The children to delete.
-    pub deletes: Vec<ObjectId>,
+/// The plan of a dry run, with the objects that it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// The parent.
+    pub parent: Object,
+    /// The children as observed.
+    pub observed: Vec<Object>,
+    /// The field manager of the children.
+    pub manager: Arc<str>,
+    /// The plan.
+    pub plan: Plan,
+    outcome: Accepted<Outcome>,
 }
 
-impl Changes {
-    fn of(plan: &Plan) -> Self {
-        let mut changes = Self::default();
-        for operation in &plan.operations {
-            match operation {
-                Operation::Create { .. } => changes.creates += 1,
-                Operation::Update { .. } | Operation::Transfer { .. } => changes.updates += 1,
-                Operation::Prune { id, .. } => changes.deletes.push(id.clone()),
-                Operation::AddFinalizer | Operation::RemoveFinalizer => {}
+impl Draft {
+    /// Returns the status write that the guest's report makes necessary.
+    pub fn status(&self, plugin: &PluginName, now: Timestamp) -> Option<StatusWrite> {
+        let report = match &*self.outcome {
+            Outcome::Desired(desired) => &desired.report,
+            Outcome::Keep(report) | Outcome::Finalized(report) => report,
+        };
+        plan::report_status(plugin, &self.parent, report, now)
+    }
+}
+
+/// Waits until the parents and the children of a reader are in the cache; returns the first kind that is still missing
+/// at the time limit.
+///
+/// A lasting failure ends the wait as well: the candidate may be the revision without that kind.
+pub async fn until_read(registration: &Registration, until: Instant) -> Result<(), Waiting> {
+    loop {
+        let waiting = registration.waiting();
+        let Some(first) = waiting.into_iter().find(|one| !one.why.is_lasting()) else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            return Err(first);
+        }
+        sleep(READ_POLL_PERIOD).await;
+    }
+}
+
+/// Runs a candidate on many parents; again on those that wait for a list, until the time limit.
+pub(crate) fn run_all(
+    context: &Context,
+    candidate: &Candidate,
+    parents: Vec<ObjectId>,
+    until: Instant,
+) -> impl Stream<Item = (ObjectId, DryRunOutcome)> {
+    let groups: Vec<_> = parents.chunks(GROUP_SIZE).map(<[_]>::to_vec).collect();
+    stream::iter(groups)
+        .map(move |group| run_group(context, candidate, group, until))
+        .buffer_unordered(GROUPS)
+        .flat_map(stream::iter)
+}
+
+async fn run_group(
+    context: &Context,
+    candidate: &Candidate,
+    mut parents: Vec<ObjectId>,
+    until: Instant,
+) -> Vec<(ObjectId, DryRunOutcome)> {
+    let mut ended = Vec::with_capacity(parents.len());
+    loop {
+        let results = run(context, candidate, parents).await;
+        parents = Vec::new();
+        for (parent, result) in results {
+            if matches!(result, DryRunOutcome::Parked { .. }) && Instant::now() < until {
+                parents.push(parent);
+            } else {
+                ended.push((parent, result));
             }
         }
-        changes
+        if parents.is_empty() {
+            return ended;
+        }
+        sleep(READ_POLL_PERIOD).await;
     }
 }
 
@@ -131,7 +199,7 @@ pub(crate) async fn run(
         let ran = entered.drain(..group.called.len());
         for ((pass, span), (report, reads)) in ran.zip(group.called) {
             let id = pass.id.clone();
-            let planned = plan(pass, &span, report, reads.into_recording());
+            let planned = planned(pass, &span, report, reads.into_recording());
             let result = planned.map_or_else(Pass::<Stopped>::dry_run, Pass::<Planned>::dry_run);
             results.push((id, result));
         }
@@ -151,7 +219,7 @@ async fn enter<'a>(
         .enter()
 }
 
-fn plan<'a>(
+fn planned<'a>(
     pass: Pass<'a, Entered>,
     span: &Span,
     report: CallReport,
@@ -168,7 +236,20 @@ fn plan<'a>(
 
 impl Pass<'_, Planned> {
     fn dry_run(self) -> DryRunOutcome {
-        DryRunOutcome::Planned(Changes::of(&self.state.plan))
+        let Planned {
+            entered,
+            outcome,
+            observed,
+            plan,
+            ..
+        } = self.state;
+        DryRunOutcome::Planned(Box::new(Draft {
+            parent: entered.observation.parent,
+            manager: entered.manager,
+            observed,
+            plan,
+            outcome,
+        }))
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures::Stream;
 use innkeeper_cluster::{Cause, Registration};
 use innkeeper_model::{Gvk, Object, ObjectId, PluginName};
 use innkeeper_policy::Grants;
@@ -224,17 +225,19 @@ impl Reconciler {
         Candidate::new(serving, context.shared.cluster.register(interest))
     }
 
-    /// Runs a pass of a candidate up to its plan for each of these parents, and returns the results.
+    /// Runs a pass of a candidate up to its plan for each of these parents. Parents that wait for a list are tried again
+    /// until the time limit.
     ///
     /// The dry run writes nothing, sets no condition, keeps no subscription and moves no counter of the plugin; the log
     /// lines of the guest get the level debug.
-    /// Many parents in one call cost less than single calls: a guest thread is dispatched once for all of them.
-    pub async fn dry_run(
-        &self,
-        candidate: &Candidate,
+    /// Many parents in one call cost less than single calls: a guest thread is dispatched once for a group of them.
+    pub fn dry_run<'a>(
+        &'a self,
+        candidate: &'a Candidate,
         parents: Vec<ObjectId>,
-    ) -> Vec<(ObjectId, DryRunOutcome)> {
-        dry_run::run(&self.context, candidate, parents).await
+        until: Instant,
+    ) -> impl Stream<Item = (ObjectId, DryRunOutcome)> + 'a {
+        dry_run::run_all(&self.context, candidate, parents, until)
     }
 
     /// Returns the grants of the active revision.

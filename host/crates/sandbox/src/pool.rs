@@ -64,6 +64,8 @@ pub struct Pool {
     died: Arc<Notify>,
     /// The number of threads that a plugin may have at a time.
     share: usize,
+    /// The number of threads that dry runs may have at a time.
+    dry_runs_max: usize,
 }
 
 /// The queue from which the threads take their calls.
@@ -134,7 +136,14 @@ impl Pool {
             workers,
             died,
             share,
+            dry_runs_max: 1,
         })
+    }
+
+    /// Gives all threads to dry runs, for a process without passes.
+    pub fn for_dry_runs(mut self) -> Self {
+        self.dry_runs_max = self.workers.len();
+        self
     }
 
     /// Runs one call, once a thread is free and the plugin with this name holds less than its share of the threads. One
@@ -162,8 +171,9 @@ impl Pool {
     }
 
     /// Runs the calls of a dry run in their order on one thread. All plugins with short deadlines together have one such
-    /// group at a time, outside of their shares, and those with long deadlines another one. A group that takes long ends
-    /// early, but after at least one call, and returns the remaining jobs.
+    /// group at a time, outside of their shares, and those with long deadlines another one, unless the threads are
+    /// [for dry runs](Self::for_dry_runs). A group that takes long ends early, but after at least one call, and returns the
+    /// remaining jobs.
     ///
     /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
     pub async fn dry_run<R: Reads + 'static>(
@@ -172,7 +182,8 @@ impl Pool {
         mut jobs: VecDeque<Job<R>>,
     ) -> Result<DryRunResults<R>, Error> {
         let long = jobs.iter().any(|job| job.limits.has_long_deadline());
-        self.run(&Client::DryRuns { long }, 1, long, move |_| {
+        let running_max = self.dry_runs_max;
+        self.run(&Client::DryRuns { long }, running_max, long, move |_| {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
             while let Some(job) = jobs.pop_front() {

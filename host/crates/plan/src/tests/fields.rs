@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::build::{fields, observed};
 use crate::{
     fields::{Owned, covers, owns_exactly},
-    first_difference,
+    first_difference, owned_part,
 };
 
 #[track_caller]
@@ -271,4 +271,44 @@ fn a3_the_owners_of_a_field_are_named() {
         Vec::from_iter(field.managers(&object)),
         ["atomic", "scaler"]
     );
+}
+
+#[test]
+fn only_the_own_part_of_an_object_is_compared() {
+    let owned = json!({"f:spec": {
+        "f:replicas": {}, "f:paused": {},
+        "f:items": {"k:{\"name\":\"a\"}": {"f:n": {}}, "k:{\"name\":\"gone\"}": {"f:n": {}}},
+    }});
+    let object = Object {
+        managed: vec![ManagedEntry {
+            manager: "own".into(),
+            subresource: None,
+            applied: true,
+            fields: owned.to_string().into(),
+        }],
+        ..observed(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {
+                "replicas": 7, "paused": true, "theirs": 1,
+                "items": [
+                    {"name": "injected"}, {"name": "gone", "n": 1, "defaulted": 2},
+                    {"name": "a", "n": 1, "defaulted": 2},
+                ],
+            },
+        }))
+    };
+    let body = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+        "spec": {"replicas": 1, "items": [{"name": "a", "n": 3}]},
+    });
+    let part = owned_part(&fields(body), &object, "own");
+    let expected = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+        "spec": {
+            "replicas": 7, "paused": true,
+            "items": [{"name": "a", "n": 1}, {"name": "gone", "n": 1, "defaulted": 2}],
+        },
+    });
+    assert_eq!(part, expected);
 }

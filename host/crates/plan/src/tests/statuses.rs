@@ -5,7 +5,7 @@ use innkeeper_model::{Condition, ConditionStatus, Report};
 use serde_json::{Value, json};
 
 use super::build::*;
-use crate::{GuestPart, ReadyPart, StatusWrite, has_spoken, status, synced};
+use crate::{GuestPart, ReadyPart, StatusWrite, has_spoken, report_status, status, synced};
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 
@@ -337,4 +337,16 @@ fn readiness_without_passes_is_unknown() {
     let retrying = synced(ConditionStatus::False, "Retrying", "");
     let writes = due(&parent, GuestPart::Leave, &retrying, ReadyPart::Leave);
     assert_eq!(conditions_of(writes)[1]["reason"], "NoAnswerYet");
+}
+
+#[test]
+fn a_report_alone_changes_only_the_part_of_the_guest() {
+    let due = |status: Value, conditions| {
+        let report = report(status, conditions);
+        report_status(&manifest().name, &written().object(), &report, now())
+    };
+    check(due(json!({"nodes": 2}), vec![]), expect![""]);
+    assert_eq!(due(json!({"nodes": 3}), vec![]).unwrap().status["nodes"], 3);
+    let more = vec![condition("Full", ConditionStatus::False, "Empty")];
+    assert!(due(json!({"nodes": 2}), more).is_some());
 }

@@ -1,11 +1,12 @@
 //! The dry run of a candidate revision on all live parents, before it replaces the active one.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use futures::stream::{self, StreamExt};
+use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry};
-use innkeeper_reconcile::{Candidate, DryRunOutcome, Reconciler, Serving};
-use tokio::time::{Instant, sleep};
+use innkeeper_plan::{Forecast, Writes};
+use innkeeper_reconcile::{DryRunOutcome, Serving, until_read};
+use tokio::time::Instant;
 use tracing::info;
 
 use super::{Manager, PluginState, active::ActiveRevision};
@@ -17,18 +18,9 @@ use crate::{
     },
 };
 
-/// The number of parents per hand-over to a guest thread. One hand-over for each parent took longer than the calls: a
-/// swap with 1,000 live parents took 204 ms, and takes 79 ms with groups (`cargo bench --bench swap -- swaps`).
-const GROUP_SIZE: usize = 16;
-/// The number of concurrent groups: while one is called, the results of the other are evaluated.
-const GROUPS: usize = 2;
-
 /// The time limit for the first lists of all kinds that a candidate watches. Chosen, not measured: the active revision
 /// stays active meanwhile, and the dry run is retried.
 const READ_WITHIN: Duration = Duration::from_mins(1);
-
-/// The interval between checks of these lists.
-const READ_POLL_PERIOD: Duration = Duration::from_millis(250);
 
 /// The shortest wait before the next dry run of a candidate that would delete too much. Nothing triggers a pass when
 /// the children or parents change, and a dry run calls the guest for every parent.
@@ -36,13 +28,6 @@ const REPEAT_AFTER: Duration = Duration::from_mins(1);
 
 /// The number of deletes that the status names; the schema of the status allows no more.
 const NAMED_MAX: usize = 20;
-
-/// The changes that a candidate would make.
-#[derive(Default)]
-struct DryRun {
-    counts: CandidateCounts,
-    deletes: Vec<ObjectId>,
-}
 
 impl Manager {
     /// Runs a revision on all live parents without writing, and decides if it may replace the active one.
@@ -53,9 +38,11 @@ impl Manager {
         serving: &Serving,
     ) -> Result<CandidateStatus, StageFailure> {
         let begin = Instant::now();
-        let DryRun { counts, deletes } = DryRun::of(active, serving, begin + READ_WITHIN).await?;
+        let forecast = forecast(active, serving, begin + READ_WITHIN).await?;
         let children = self.children(active);
-        let candidate = candidate(declared, serving, Some(counts), &deletes, children);
+        let counts = counts(&forecast);
+        let deletes = &forecast.deletes;
+        let candidate = candidate(declared, serving, Some(counts), deletes, children);
         info!(
             plugin = %declared.name,
             revision = candidate.revision,
@@ -117,92 +104,52 @@ fn candidate(
     }
 }
 
-impl DryRun {
-    async fn of(
-        active: &ActiveRevision,
-        serving: &Serving,
-        until: Instant,
-    ) -> Result<Self, StageFailure> {
-        let mut dry_run = Self::default();
-        for reconciler in &active.served.reconcilers {
-            until_read(reconciler, until).await?;
-            let candidate = reconciler.candidate(serving.clone());
-            let parents = reconciler.registration().parents();
-            let groups: Vec<_> = parents.chunks(GROUP_SIZE).map(<[_]>::to_vec).collect();
-            let mut groups = stream::iter(groups)
-                .map(|group| run_group(reconciler, &candidate, group, until))
-                .buffer_unordered(GROUPS);
-            while let Some(results) = groups.next().await {
-                for result in results {
-                    dry_run.add(result)?;
-                }
-            }
-        }
-        Ok(dry_run)
-    }
-
-    fn add(&mut self, result: DryRunOutcome) -> Result<(), StageFailure> {
-        let counts = &mut self.counts;
-        match result {
-            DryRunOutcome::Planned(changes) => {
-                counts.creates += number(changes.creates);
-                counts.updates += number(changes.updates);
-                counts.deletes += number(changes.deletes.len());
-                self.deletes.extend(changes.deletes);
-            }
-            DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. } => counts.faults += 1,
-            DryRunOutcome::Idle => return Ok(()),
-            DryRunOutcome::Parked { waiting } => return Err(waits(&waiting)),
-        }
-        counts.parents += 1;
-        Ok(())
+fn counts(forecast: &Forecast) -> CandidateCounts {
+    let Writes {
+        creates,
+        updates,
+        deletes,
+    } = forecast.total();
+    CandidateCounts {
+        parents: number(forecast.parents),
+        creates: number(creates),
+        updates: number(updates),
+        deletes: number(deletes),
+        faults: number(forecast.faults),
     }
 }
 
-/// Waits until the parents and their children are in the cache.
-async fn until_read(reconciler: &Reconciler, until: Instant) -> Result<(), StageFailure> {
-    loop {
-        let waiting = reconciler.registration().waiting();
-        // A lasting failure does not stop the dry run: the candidate may be the revision without that kind.
-        let Some(first) = waiting.iter().find(|one| !one.why.is_lasting()) else {
-            return Ok(());
-        };
-        if Instant::now() >= until {
-            return Err(waits(&format!("{}: {}", first.kind, first.why)));
+/// Runs a revision on the parents of all kinds.
+async fn forecast(
+    active: &ActiveRevision,
+    serving: &Serving,
+    until: Instant,
+) -> Result<Forecast, StageFailure> {
+    let mut forecast = Forecast::default();
+    for reconciler in &active.served.reconcilers {
+        let registration = reconciler.registration();
+        let read = until_read(registration, until).await;
+        read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
+        let candidate = reconciler.candidate(serving.clone());
+        let results = reconciler.dry_run(&candidate, registration.parents(), until);
+        let mut results = pin!(results);
+        while let Some((_, result)) = results.next().await {
+            match result {
+                // The status of the candidate counts no status writes.
+                DryRunOutcome::Planned(draft) => forecast.add(draft.plan.changes(), false),
+                DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. } => forecast.add_fault(),
+                DryRunOutcome::Idle => {}
+                DryRunOutcome::Parked { waiting } => return Err(waits(&waiting)),
+            }
         }
-        sleep(READ_POLL_PERIOD).await;
     }
+    Ok(forecast)
 }
 
 fn waits(waiting: &str) -> StageFailure {
     let message = format!("the dry run of the revision waits for {waiting}; it is retried");
     let (stage, reason) = (Stage::Serving, "DryRunWaits");
     StageFailure::new(stage, reason, message, Retry::Backoff)
-}
-
-/// Runs a candidate on some parents; again on those that wait for a list, until the time limit.
-async fn run_group(
-    reconciler: &Reconciler,
-    candidate: &Candidate,
-    mut parents: Vec<ObjectId>,
-    until: Instant,
-) -> Vec<DryRunOutcome> {
-    let mut ended = Vec::with_capacity(parents.len());
-    loop {
-        let results = reconciler.dry_run(candidate, parents).await;
-        parents = Vec::new();
-        for (parent, result) in results {
-            if matches!(result, DryRunOutcome::Parked { .. }) && Instant::now() < until {
-                parents.push(parent);
-            } else {
-                ended.push(result);
-            }
-        }
-        if parents.is_empty() {
-            return ended;
-        }
-        sleep(READ_POLL_PERIOD).await;
-    }
 }
 
 /// Returns the reason why a candidate may not be activated; none if it may.

@@ -20,7 +20,7 @@ use crate::{
     Error, Served, crds,
     lifecycle::{Activation, Moment, PastRevision, Stage, StageFailure},
     priority::{Priority, TakenKind},
-    resource::{Crds, Declared, ServiceAccountRef, Terms, revision_name},
+    resource::{Crds, Declared, Terms, revision_name},
 };
 
 /// A plugin whose passes are to run until `stop` is cancelled.
@@ -50,7 +50,7 @@ impl Manager {
         if let Some(account) = &terms.service_account {
             accounts::check(self.cluster(), name, account).await?;
         }
-        let serving = under(terms, Arc::clone(&plugin));
+        let serving = terms.serving(Arc::clone(&plugin));
         let limits = Arc::clone(&serving.limits);
         let kinds = plugin.manifest().parent_kinds();
         if let Err(failure) = self.take(declared, state, &serving, &activation).await {
@@ -119,7 +119,7 @@ impl Manager {
         if terms == active.terms {
             return;
         }
-        let serving = under(&terms, Arc::clone(&active.plugin));
+        let serving = terms.serving(Arc::clone(&active.plugin));
         active.swap(&serving, &terms, change).await;
         active.terms = terms;
         if !active.is_granted() {
@@ -261,17 +261,6 @@ impl Manager {
         }
         self.with_priorities(|all| all.release(name, &BTreeSet::new()));
     }
-}
-
-/// Returns a revision under terms.
-pub(super) fn under(terms: &Terms, plugin: Arc<Plugin>) -> Serving {
-    let limits = Arc::new(terms.limits.clone());
-    let grants = Arc::new(terms.grants.clone());
-    let account = terms.service_account.as_ref();
-    Serving::new(plugin, grants, limits)
-        .applying_as(&terms.field_manager)
-        .selecting(terms.parents.clone())
-        .acting_as(account.map(ServiceAccountRef::user))
 }
 
 fn not_served(error: &Error) -> StageFailure {

@@ -23,7 +23,6 @@ use super::{
     loading::Loading,
     report::status_of,
     resume::needs_of,
-    serve::under,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -115,7 +114,7 @@ impl Warmer {
         component: &VerifiedComponent,
     ) -> Result<Vec<Registration>, StageFailure> {
         let Declared { name, terms, .. } = declared;
-        let serving = under(terms, configure(component, &declared.config)?);
+        let serving = terms.serving(configure(component, &declared.config)?);
         let interests = serving.interests(name, &(self.once_made)(name)).into_iter();
         let register = |interest| self.loader.cluster.register(interest);
         Ok(interests.map(register).collect())

@@ -1,7 +1,11 @@
 //! The part of a spec outside the revision, which binds every revision at once.
 
+use std::sync::Arc;
+
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
+use innkeeper_reconcile::Serving;
+use innkeeper_sandbox::Plugin;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
@@ -41,6 +45,16 @@ impl Terms {
             assessment.reduced.retain(wanted);
         }
         assessment
+    }
+
+    /// Returns a revision under these terms.
+    pub fn serving(&self, plugin: Arc<Plugin>) -> Serving {
+        let (limits, grants) = (self.limits.clone(), self.grants.clone());
+        let account = self.service_account.as_ref();
+        Serving::new(plugin, Arc::new(grants), Arc::new(limits))
+            .applying_as(&self.field_manager)
+            .selecting(self.parents.clone())
+            .acting_as(account.map(ServiceAccountRef::user))
     }
 }
 

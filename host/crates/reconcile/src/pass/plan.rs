@@ -15,12 +15,12 @@ use crate::memory::Inputs;
 /// A pass with a plan that has not been applied.
 pub(crate) struct Planned {
     /// The observation without its children, which are in `observed`.
-    pub(super) entered: Entered,
-    pub(super) outcome: Accepted<Outcome>,
+    pub(crate) entered: Entered,
+    pub(crate) outcome: Accepted<Outcome>,
     pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
     pub(super) inputs: Option<Inputs>,
     /// The children as observed, and as this pass has changed them since.
-    pub(super) observed: Vec<Object>,
+    pub(crate) observed: Vec<Object>,
     pub(crate) plan: Plan,
     /// True if an earlier plan of the round changed children.
     pub(super) wrote: bool,

@@ -296,6 +296,19 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
 }
 
 #[tokio::test]
+async fn without_passes_dry_runs_take_all_threads() {
+    let pool = pool(4).for_dry_runs();
+    let plugin = named("tried", READING);
+    let gauge = Arc::new(Gauge::default());
+    let calls = (0..8).map(|_| {
+        let job = job(SlowReads(Arc::clone(&gauge)), SHORT_DEADLINE_MAX);
+        pool.dry_run(Arc::clone(&plugin), VecDeque::from([job]))
+    });
+    futures::future::join_all(calls).await;
+    assert_eq!(gauge.most.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
 async fn a_dry_run_with_a_short_deadline_does_not_wait_for_one_with_a_long_deadline() {
     let pool = pool(2);
     let looping = named("looping", "(loop $again (br $again))");

@@ -1,0 +1,165 @@
+//! The effects of the plans of many parents, added up.
+//!
+//! The host counts a candidate revision by it, and `innkeeper plan` prints it.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::{GroupKind, ObjectId, Operation};
+
+use super::Plan;
+
+/// The writes of one plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The children to create.
+    pub creates: Vec<ObjectId>,
+    /// The children to apply, or whose ownership is transferred.
+    pub updates: Vec<ObjectId>,
+    /// The children to delete.
+    pub deletes: Vec<ObjectId>,
+    /// True if the host's finalizer is added to the parent or removed from it.
+    pub finalizer: bool,
+}
+
+impl Changes {
+    /// Returns true if there is no write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Plan {
+    /// Returns the writes by their effect.
+    pub fn changes(&self) -> Changes {
+        let mut changes = Changes::default();
+        for operation in &self.operations {
+            match operation {
+                Operation::Create { id, .. } => changes.creates.push(id.clone()),
+                Operation::Update { id, .. } | Operation::Transfer { id, .. } => {
+                    changes.updates.push(id.clone());
+                }
+                Operation::Prune { id, .. } => changes.deletes.push(id.clone()),
+                Operation::AddFinalizer | Operation::RemoveFinalizer => changes.finalizer = true,
+            }
+        }
+        changes
+    }
+
+    /// Removes the operations that another plan for the same parent has, too.
+    pub fn subtract(&mut self, other: &Self) {
+        self.operations
+            .retain(|operation| !other.operations.contains(operation));
+    }
+}
+
+/// The number of children of a kind, by the write that they get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Creates.
+    pub creates: usize,
+    /// Updates and transfers of ownership.
+    pub updates: usize,
+    /// Deletes.
+    pub deletes: usize,
+}
+
+/// The effects of a revision on many parents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// The parents with a pass, those with a fault included.
+    pub parents: usize,
+    /// The parents for which neither a child nor the finalizer nor the stated status changes.
+    pub unchanged: usize,
+    /// The parents whose stated status changes.
+    pub statuses: usize,
+    /// The parents with a fault.
+    pub faults: usize,
+    /// The writes to the children of each kind.
+    pub kinds: BTreeMap<GroupKind, Writes>,
+    /// The children to delete.
+    pub deletes: Vec<ObjectId>,
+}
+
+impl Forecast {
+    /// Adds the changes of one parent; `status` is true if its stated status changes.
+    pub fn add(&mut self, changes: Changes, status: bool) {
+        self.parents += 1;
+        self.unchanged += usize::from(!status && changes.is_empty());
+        self.statuses += usize::from(status);
+        for id in &changes.creates {
+            self.writes(id).creates += 1;
+        }
+        for id in &changes.updates {
+            self.writes(id).updates += 1;
+        }
+        for id in &changes.deletes {
+            self.writes(id).deletes += 1;
+        }
+        self.deletes.extend(changes.deletes);
+    }
+
+    /// Adds a parent with a fault.
+    pub const fn add_fault(&mut self) {
+        self.parents += 1;
+        self.faults += 1;
+    }
+
+    /// Returns the writes to children of all kinds.
+    pub fn total(&self) -> Writes {
+        let mut total = Writes::default();
+        for writes in self.kinds.values() {
+            total.creates += writes.creates;
+            total.updates += writes.updates;
+            total.deletes += writes.deletes;
+        }
+        total
+    }
+
+    fn writes(&mut self, id: &ObjectId) -> &mut Writes {
+        self.kinds.entry(id.kind.clone()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(kind: &str, name: &str) -> ObjectId {
+        ObjectId::new(GroupKind::new("", kind), Some("demo"), name)
+    }
+
+    #[test]
+    fn writes_are_counted_by_kind_and_deletes_are_named() {
+        let mut forecast = Forecast::default();
+        forecast.add(Changes::default(), false);
+        forecast.add(Changes::default(), true);
+        forecast.add_fault();
+        let changes = Changes {
+            creates: vec![child("Secret", "a")],
+            updates: vec![child("Service", "a")],
+            deletes: vec![child("Secret", "b"), child("Secret", "c")],
+            finalizer: true,
+        };
+        forecast.add(changes.clone(), false);
+        let total = Writes {
+            creates: 1,
+            updates: 1,
+            deletes: 2,
+        };
+        assert_eq!(forecast.total(), total);
+        let secrets = Writes {
+            updates: 0,
+            ..total
+        };
+        assert_eq!(forecast.kinds[&GroupKind::new("", "Secret")], secrets);
+        assert_eq!(forecast.deletes, changes.deletes);
+        let Forecast {
+            parents,
+            unchanged,
+            statuses,
+            faults,
+            ..
+        } = forecast;
+        assert_eq!((parents, unchanged, statuses, faults), (4, 1, 1, 1));
+    }
+}
