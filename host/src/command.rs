@@ -12,7 +12,7 @@ use crate::{
     config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
     dev, documents,
     failure::Failure,
-    inspect, manifests, new, registry, render, run, survey, testing,
+    fleet, inspect, manifests, new, registry, render, run, survey, testing,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
@@ -47,6 +47,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::New(args) => new::run(&args, streams),
         Command::Build(args) => build::run(&args, streams),
         Command::Test(args) => testing::run(&args, streams),
+        Command::Plan(args) => fleet::run(&args, streams),
         Command::Push(args) => registry::push(&args, streams),
         Command::Pull(args) => registry::pull(&args, streams),
         Command::Sign(args) => registry::sign(&args, streams),

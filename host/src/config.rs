@@ -17,6 +17,7 @@ mod lease;
 mod log;
 mod manifests;
 mod new;
+mod plan;
 mod plugins;
 mod registry;
 mod render;
@@ -42,9 +43,10 @@ pub use dev::DevArgs;
 pub use documents::{CompletionsArgs, ManArgs};
 pub use inspect::{InspectArgs, Inspected};
 pub use lease::{LeaseArgs, lease_name};
-pub use log::{LogArgs, LogControl, LogFormat, start_log};
+pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
+pub use plan::{ParentName, PlanArgs, PlanFormat};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
@@ -107,6 +109,8 @@ pub enum Command {
     Build(BuildArgs),
     /// Test a plugin offline: its cases, and the properties of a good reconciler over generated parents.
     Test(TestArgs),
+    /// Show the effects of a plugin on the live parents of a cluster before it replaces the active revision; writes nothing.
+    Plan(PlanArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.
@@ -128,8 +132,8 @@ impl Command {
     pub const fn log_filter(&self) -> &'static str {
         // The errors of the client are part of the errors of the request's user.
         match self {
-            // Its table shows the progress.
-            Self::Dev(_) => "warn,kube_client=off",
+            // Their output shows the progress.
+            Self::Dev(_) | Self::Plan(_) => "warn,kube_client=off",
             _ => "info,kube_client=off",
         }
     }

@@ -13,6 +13,7 @@ pub mod admin;
 pub mod build;
 pub mod dev;
 pub mod documents;
+pub mod fleet;
 pub mod inspect;
 pub mod manifests;
 pub mod new;

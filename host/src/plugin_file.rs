@@ -78,9 +78,17 @@ pub fn describe_with(
     bytes: &[u8],
     cache: Option<&artifact::Cache>,
 ) -> Result<Described, Error> {
-    let engine = Engine::new(settings)?;
-    let compiled = artifact::compile(&engine, bytes, &artifact::Limits::default(), cache)?;
-    Ok(Described::load(&engine, &compiled, &Limits::default())?)
+    describe_in(&Engine::new(settings)?, bytes, cache)
+}
+
+/// Describes a component, as [`describe`] does, in an engine that several components share.
+pub fn describe_in(
+    engine: &Engine,
+    bytes: &[u8],
+    cache: Option<&artifact::Cache>,
+) -> Result<Described, Error> {
+    let compiled = artifact::compile(engine, bytes, &artifact::Limits::default(), cache)?;
+    Ok(Described::load(engine, &compiled, &Limits::default())?)
 }
 
 /// Writes a file atomically: through a temporary file in the same directory.

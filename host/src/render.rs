@@ -230,7 +230,7 @@ impl<'a> Offline<'a> {
 }
 
 /// Returns the grants of the plugin; fails if they do not cover its requirements.
-fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
+pub(crate) fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
     // Nothing is at risk offline: without a file, the plugin gets the grants that `manifests` proposes.
     let grants = given.cloned().unwrap_or_else(|| Grants::proposed(manifest));
     let assessment = grants.assess(manifest);

@@ -29,6 +29,7 @@ mod key;
 mod load;
 mod namespaces;
 mod random;
+mod read_only;
 mod resources;
 mod signals;
 mod standby;
@@ -64,6 +65,7 @@ use clients::Clients;
 
 pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
+pub(crate) use read_only::ReadOnlyHost;
 use resources::PluginResources;
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;

@@ -16,6 +16,8 @@ use std::{
 use innkeeper_model::error_chain;
 use serde::Serialize;
 
+pub(crate) use show::{plain, table};
+
 use crate::{
     admin::{FaultState, HostProgress, ParentState},
     config::{Exit, ResultFormat, StatusArgs, Streams},

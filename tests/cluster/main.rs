@@ -34,6 +34,7 @@ mod namespaces;
 mod overload;
 mod ownership;
 mod pages;
+mod plan;
 mod plugin_cache;
 mod plugin_crashes;
 mod plugin_definition;

@@ -52,7 +52,7 @@ pub struct ClusterArgs {
     pub host_namespace: String,
 }
 
-fn usual_namespace() -> String {
+pub(super) fn usual_namespace() -> String {
     let own = fs::read_to_string(POD_NAMESPACE_FILE).map(|text| text.trim().to_owned());
     own.ok()
         .filter(|namespace| !namespace.is_empty())

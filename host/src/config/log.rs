@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsStr,
-    io::{IsTerminal, stderr},
+    io::{IsTerminal, stderr, stdout},
 };
 
 use tracing_subscriber::{
@@ -18,7 +18,7 @@ use crate::failure::{Failure, OrFail as _};
 #[command(next_help_heading = "Log (to standard error)")]
 pub struct LogArgs {
     /// Log level (error, warn, info, debug, trace), or levels per module as in info,innkeeper=debug
-    /// [default: info, dev: warn].
+    /// [default: info, dev and plan: warn].
     #[arg(
         long = "log",
         value_name = "FILTER",
@@ -92,7 +92,12 @@ pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Fai
     Ok(LogControl(control))
 }
 
-/// Returns true if levels are coloured: on a terminal, unless NO_COLOR is set and not empty (<https://no-color.org>).
+/// Returns true if the standard output is coloured.
+pub fn stdout_has_colours() -> bool {
+    has_colours(stdout().is_terminal(), no_color().as_deref())
+}
+
+/// Returns true if a stream is coloured: on a terminal, unless NO_COLOR is set and not empty (<https://no-color.org>).
 fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }

@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::{counted::CountedClient, random::random_u64};
 use crate::{
-    config::{self, Exit, RunArgs},
+    config::{self, ConnectionArgs, Exit, RunArgs},
     failure::{Failure, OrFail as _},
 };
 
@@ -27,17 +27,26 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Reads the client configuration of the cluster.
+    /// Reads the client configuration of the cluster of a host.
     pub(super) async fn find(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Failure> {
-        let mut config = config::client_config(&args.cluster.connection)
+        // A restarted container keeps its name but is another process: the random suffix tells them apart.
+        let unique = || format!("{}_{:016x}", args.lease.identity, random_u64());
+        let identity = args.elects_leader().then(unique);
+        Self::of(&args.cluster.connection, identity, metrics).await
+    }
+
+    /// Reads the client configuration of a cluster.
+    pub(super) async fn of(
+        connection: &ConnectionArgs,
+        identity: Option<String>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Failure> {
+        let mut config = config::client_config(connection)
             .await
             .or_fail(Exit::Usage, "failed to find the cluster")?;
         config.connect_timeout = Some(Duration::from_secs(10));
         // The reconcile loop retries. Retries of the client would repeat writes without the loop's knowledge.
         config.default_retry = false;
-        // A restarted container keeps its name but is another process: the random suffix tells them apart.
-        let unique = || format!("{}_{:016x}", args.lease.identity, random_u64());
-        let identity = args.elects_leader().then(unique);
         config
             .headers
             .push((USER_AGENT, agent(identity.as_deref())));

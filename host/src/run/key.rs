@@ -20,7 +20,7 @@ pub const SECRET: &str = "innkeeper-hash-key";
 const DATA_KEY: &str = "key";
 
 /// The length of the key in bytes: as long as the output of the hash.
-const LENGTH: usize = 32;
+pub(super) const LENGTH: usize = 32;
 
 /// Interval of the attempts to read a missing key.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);

@@ -152,7 +152,10 @@ fn why(reason: &str, message: &str) -> String {
 }
 
 /// Returns rows below their headings, without empty columns.
-fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub(crate) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
     let rows: Vec<[String; N]> = rows
         .map(|row| row.map(|cell| plain(&cell).into_owned()))
         .collect();
@@ -187,7 +190,7 @@ fn shown(cell: &str) -> &str {
 
 /// Returns the text on one line and without control characters: guests and users of the cluster choose these texts, and
 /// a terminal would execute escape sequences.
-fn plain(text: &str) -> Cow<'_, str> {
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
         let words: Vec<&str> = text
             .split(|c: char| c.is_control() || c == ' ')

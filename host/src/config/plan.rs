@@ -1,0 +1,127 @@
+//! The command `plan`.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
+use innkeeper_model::{ObjectId, PluginName};
+
+use super::{
+    CacheArgs, ConnectionArgs, Inspected, RegistryArgs,
+    cluster::usual_namespace,
+    scope::{Namespaces, namespaces},
+    streams::{examples, exit_codes},
+    values::dns_label,
+};
+
+/// Flags of `plan`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown"), exit_codes!("children would be deleted, or the plugin fails for a parent")))]
+pub struct PlanArgs {
+    /// Candidate: a .wasm file, or an artifact in a registry
+    #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub plugin: Inspected,
+    /// Leave out the changes that this plugin makes, too, with the configuration of the Plugin in the cluster; give the
+    /// active revision to see only the effects of the candidate [default: compare with the live objects]
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub against: Option<Inspected>,
+    /// Name of the Plugin in the cluster, by which its children are found [default: the name in the component]
+    #[arg(long, value_name = "NAME", value_parser = PluginName::new)]
+    pub name: Option<PluginName>,
+    /// Configuration of the candidate: a YAML or JSON file with one object [default: that of the Plugin in the cluster, or
+    /// an empty object]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Grants: a YAML or JSON file in the form of `spec.grants` of a Plugin [default: those of the Plugin in the cluster, or
+    /// those of `manifests --print-grants`]
+    #[arg(long, value_name = "FILE")]
+    pub grants: Option<PathBuf>,
+    /// Print the differences for this parent below the summary; may be given more than once
+    #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
+    pub parents: Vec<ParentName>,
+    /// The API server.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// Namespace of the host, with its hash key and inventory [default: the Pod's own, or innkeeper-system outside of a
+    /// cluster]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "INNKEEPER_HOST_NAMESPACE",
+        default_value_t = usual_namespace(),
+        hide_default_value = true,
+        value_parser = dns_label,
+        help_heading = "Cluster"
+    )]
+    pub host_namespace: String,
+    /// Read these namespaces only, as a host with --namespaces [default: all namespaces]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        env = "INNKEEPER_NAMESPACES",
+        value_parser = namespaces,
+        help_heading = "Cluster"
+    )]
+    pub namespaces: Option<Namespaces>,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = PlanFormat::Text)]
+    pub output: PlanFormat,
+}
+
+/// The output format of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PlanFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object with the writes of every parent.
+    Json,
+    /// Markdown, for a pull request.
+    Markdown,
+}
+
+/// The namespace and the name of a parent of any kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentName {
+    /// The namespace; none for a cluster-scoped parent.
+    namespace: Option<String>,
+    name: String,
+}
+
+impl ParentName {
+    /// Returns true if it names this object.
+    pub fn is_of(&self, id: &ObjectId) -> bool {
+        id.namespace.as_deref() == self.namespace.as_deref() && *id.name == *self.name
+    }
+}
+
+impl FromStr for ParentName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = match text.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, text),
+        };
+        if namespace == Some("") || name.is_empty() || name.contains('/') {
+            return Err("write it as NAMESPACE/NAME, or as NAME for a cluster-scoped parent");
+        }
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ParentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}

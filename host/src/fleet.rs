@@ -1,0 +1,160 @@
+//! The effects of a plugin on the live parents of a cluster: `innkeeper plan`.
+//!
+//! A plan is the host's own dry run of a candidate for every parent, with the name, the terms and the hash key that its
+//! host has in the cluster. It only reads.
+
+mod differences;
+mod live;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::{num::NonZeroU32, thread};
+
+use innkeeper_model::ObjectId;
+use innkeeper_plan::{Changes, Forecast};
+use innkeeper_sandbox::{Described, Engine, EngineSettings};
+
+use crate::{
+    config::{self, Exit, Inspected, PlanArgs, Streams},
+    failure::{Failure, OrFail as _},
+    plugin_file, render, runtime,
+};
+use live::Given;
+
+/// The plan of a revision for all parents.
+#[derive(Debug, Default)]
+struct FleetPlan {
+    /// The name of the Plugin.
+    plugin: String,
+    revision: String,
+    /// The revision whose changes are left out; none if there is none.
+    against: Option<String>,
+    /// The plans of the parents, sorted.
+    parents: Vec<ParentPlan>,
+    /// Facts that the user should know beside the plan.
+    notes: Vec<String>,
+}
+
+/// The plan for one parent.
+#[derive(Debug)]
+struct ParentPlan {
+    parent: ObjectId,
+    /// True if the user wants the differences.
+    is_asked: bool,
+    outcome: ParentOutcome,
+}
+
+#[derive(Debug)]
+enum ParentOutcome {
+    /// The host would make these changes.
+    Planned(Planned),
+    /// The plugin fails, or the host rejects its answer.
+    Fault {
+        reason: String,
+        message: String,
+        /// True if the plugin to compare with fails as well.
+        known: bool,
+    },
+    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
+    Skipped,
+}
+
+#[derive(Debug, Default)]
+struct Planned {
+    changes: Changes,
+    /// True if the status that the plugin states changes.
+    status: bool,
+    /// The operations as lines.
+    operations: Vec<String>,
+    /// The differences as lines; empty if the user did not ask for them.
+    differences: Vec<String>,
+}
+
+/// The sums of a plan.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    forecast: Forecast,
+    /// The parents that fail with the other plugin, too; they are no part of the forecast.
+    faults_known: usize,
+    skipped: usize,
+}
+
+impl FleetPlan {
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for ParentPlan { outcome, .. } in &self.parents {
+            match outcome {
+                ParentOutcome::Planned(planned) => {
+                    sums.forecast.add(planned.changes.clone(), planned.status);
+                }
+                ParentOutcome::Fault { known: false, .. } => sums.forecast.add_fault(),
+                ParentOutcome::Fault { known: true, .. } => sums.faults_known += 1,
+                ParentOutcome::Skipped => sums.skipped += 1,
+            }
+        }
+        sums
+    }
+}
+
+impl Sums {
+    fn exit(&self) -> Exit {
+        if self.forecast.deletes.is_empty() && self.forecast.faults == 0 {
+            Exit::Success
+        } else {
+            Exit::Finding
+        }
+    }
+}
+
+/// Plans a plugin for the live parents and prints the result.
+pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    // First all files: a mistake in one is reported before a plugin is compiled, which takes seconds.
+    let config = args.config.as_deref();
+    let config = config.map(|path| render::one_object(Some(path), streams));
+    let grants = args.grants.as_deref();
+    let grants = grants.map(|path| render::grants_in(path, streams));
+    let (config, grants) = (config.transpose()?, grants.transpose()?);
+    let threads = thread::available_parallelism().or_fail(
+        Exit::Failure,
+        "failed to find the number of processors of this machine",
+    )?;
+    let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
+    let engine = Engine::new(&EngineSettings::new(workers))
+        .or_fail_by(Exit::of_plugin, "failed to set up the sandbox")?;
+    let against = args.against.as_ref();
+    let given = Given {
+        candidate: describe(&engine, &args.plugin, args)?,
+        against: against
+            .map(|from| describe(&engine, from, args))
+            .transpose()?,
+        config,
+        grants,
+        threads,
+    };
+    let plan = runtime::block_on_all_threads(Box::pin(live::plan(args, given)))?;
+    for asked in &args.parents {
+        if !plan.parents.iter().any(|it| asked.is_of(&it.parent)) {
+            let message = format!(
+                "plugin {} has no parent {asked}: give --parent NAMESPACE/NAME of a live parent",
+                plan.plugin
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    }
+    for note in &plan.notes {
+        streams.note(note);
+    }
+    let sums = plan.sums();
+    let has_colours = config::stdout_has_colours();
+    streams.print(&show::all(&plan, &sums, args.output, has_colours))?;
+    Ok(sums.exit())
+}
+
+fn describe(engine: &Engine, from: &Inspected, args: &PlanArgs) -> Result<Described, Failure> {
+    let bytes = plugin_file::bytes(from, &args.registry)?;
+    let cache = args.cache.open()?;
+    let described = plugin_file::describe_in(engine, &bytes, cache.as_ref());
+    let message = format!("failed to load the plugin {from}");
+    described.or_fail_by(plugin_file::Error::exit, message)
+}

@@ -1,0 +1,163 @@
+//! The differences that a plan makes to the objects of one parent, as lines.
+//!
+//! Values of Secrets are left out.
+
+use innkeeper_model::{ANNOTATION_APPLIED, Access, Object, Operation, yaml};
+use innkeeper_plan::{self as plan, StatusWrite};
+use innkeeper_policy::is_secret;
+use innkeeper_reconcile::Draft;
+use serde_json::{Map, Value, json};
+
+use crate::diff;
+
+/// The fields with the values of Secrets and ConfigMaps.
+const VALUES: [&str; 3] = ["data", "stringData", "binaryData"];
+
+/// Returns each operation with the fields that it changes, and the changes of the status.
+pub(super) fn of(draft: &Draft, status: Option<&StatusWrite>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for operation in &draft.plan.operations {
+        lines.push(operation.to_string());
+        let observed = draft
+            .observed
+            .iter()
+            .find(|object| Some(&object.id()) == operation.child());
+        lines.extend(fields(operation, observed, &draft.manager));
+    }
+    if let Some(status) = status {
+        lines.push("status".to_owned());
+        lines.extend(indented(status_fields(&draft.parent, &status.status)));
+    }
+    lines
+}
+
+fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Vec<String> {
+    match (operation, observed) {
+        (Operation::Create { body, id, .. }, _) => {
+            let shown = shown(Value::Object((**body).clone()), is_secret(&id.kind));
+            let text = yaml::write(&[shown]).unwrap_or_default();
+            indented(text.lines().map(str::to_owned).collect())
+        }
+        (Operation::Update { body, id, .. }, Some(observed)) => {
+            let hides = is_secret(&id.kind) || observed.form != Access::Full;
+            let before = shown(plan::owned_part(body, observed, manager), hides);
+            let after = shown(Value::Object((**body).clone()), hides);
+            let mut lines = diff::of(&before, &after);
+            if lines.is_empty() {
+                let why = if hides {
+                    "values that are not shown"
+                } else {
+                    "the ownership of fields"
+                };
+                lines.push(why.to_owned());
+            }
+            indented(lines)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns an object without the host's hash of it, and without its values if they must not be printed.
+fn shown(mut object: Value, hides: bool) -> Value {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    if let Some(Value::Object(annotations)) = annotations {
+        annotations.remove(ANNOTATION_APPLIED);
+    }
+    if hides && let Value::Object(fields) = &mut object {
+        fields.retain(|name, _| !VALUES.contains(&name.as_str()));
+    }
+    object
+}
+
+fn status_fields(parent: &Object, after: &Map<String, Value>) -> Vec<String> {
+    let parent: Value = serde_json::from_str(&parent.json).unwrap_or_default();
+    let before = after
+        .keys()
+        .map(|name| (name.clone(), parent["status"][name].clone()));
+    let before = by_type(Value::Object(before.collect()));
+    diff::of(&before, &by_type(Value::Object(after.clone())))
+}
+
+/// Replaces the list of conditions by an object, because their order has no meaning.
+fn by_type(mut status: Value) -> Value {
+    if let Some(conditions) = status.get_mut("conditions") {
+        let entry = |one: &Value| {
+            let name = one["type"].as_str().unwrap_or_default().to_owned();
+            let shown = json!({
+                "status": one["status"], "reason": one["reason"], "message": one["message"],
+            });
+            (name, shown)
+        };
+        let all = conditions.as_array().into_iter().flatten().map(entry);
+        *conditions = Value::Object(all.collect());
+    }
+    status
+}
+
+fn indented(lines: Vec<String>) -> Vec<String> {
+    lines.into_iter().map(|line| format!("  {line}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use innkeeper_cluster::present;
+    use innkeeper_model::{Gvk, HashKey, ObjectId, ResourceVersion, Uid};
+
+    use super::*;
+
+    fn secret(value: &str, metadata: Value) -> Map<String, Value> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"password": value},
+        });
+        secret.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn values_of_secrets_are_not_printed() {
+        let kind = Gvk::new("", "v1", "Secret");
+        let id = ObjectId::new(kind.group_kind(), Some("demo"), "a");
+        let stated = json!({
+            "name": "a", "namespace": "demo", "annotations": {(ANNOTATION_APPLIED): "v1:new"},
+        });
+        let body = Arc::new(secret("bmV3", stated));
+        let create = Operation::Create {
+            key: "a".to_owned(),
+            id: id.clone(),
+            kind: kind.clone(),
+            body: Arc::clone(&body),
+            generate: Vec::new(),
+        };
+        let created = fields(&create, None, "own");
+        let expected = [
+            "  apiVersion: v1",
+            "  kind: Secret",
+            "  metadata:",
+            "    annotations: {}",
+            "    name: a",
+            "    namespace: demo",
+        ];
+        assert_eq!(created, expected);
+        let known = json!({
+            "name": "a", "namespace": "demo", "uid": "u", "resourceVersion": "1",
+            "annotations": {(ANNOTATION_APPLIED): "v1:old"},
+        });
+        let known = secret("b2xk", known);
+        let update = Operation::Update {
+            restores: false,
+            key: "a".to_owned(),
+            id,
+            kind: kind.clone(),
+            uid: Uid("u".into()),
+            resource_version: ResourceVersion(1),
+            body,
+            generate: Vec::new(),
+        };
+        for access in [Access::Full, Access::Hash] {
+            let observed = present(&known, &kind, access, &HashKey::new([0; 32])).unwrap();
+            let changed = fields(&update, Some(&observed), "own");
+            assert_eq!(changed, ["  values that are not shown"], "{access}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The plan against the live objects of a cluster, with the cache and the dry run of a host.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use innkeeper_cluster::Cluster;
+use innkeeper_model::{Fault, Gvk, Limits, ObjectId, PluginName};
+use innkeeper_plan::fault_condition;
+use innkeeper_plugin_controller::{
+    manager,
+    resource::{Declared, Plugin as PluginObject},
+};
+use innkeeper_policy::Grants;
+use innkeeper_reconcile::{
+    Candidate, Draft, DryRunOutcome, Reconciler, Serving, Shared, until_read,
+};
+use innkeeper_sandbox::Described;
+use serde_json::{Map, Value};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{FleetPlan, ParentOutcome, ParentPlan, Planned, differences};
+use crate::{
+    config::{Exit, ParentName, PlanArgs},
+    failure::{Failure, OrFail as _},
+    render,
+    run::ReadOnlyHost,
+};
+
+/// The time limit for the first lists of all kinds, and for the reads of all passes. A cluster of 10,000 parents is listed
+/// in a few seconds.
+const READ_WITHIN: Duration = Duration::from_mins(1);
+
+/// The inputs of a plan besides the cluster.
+pub(super) struct Given {
+    pub(super) candidate: Described,
+    pub(super) against: Option<Described>,
+    pub(super) config: Option<Map<String, Value>>,
+    pub(super) grants: Option<Grants>,
+    pub(super) threads: NonZeroUsize,
+}
+
+/// Plans a candidate for all live parents.
+pub(super) async fn plan(args: &PlanArgs, given: Given) -> Result<FleetPlan, Failure> {
+    let host = ReadOnlyHost::start(
+        &args.connection,
+        args.namespaces.as_ref(),
+        &args.host_namespace,
+        given.threads,
+    )
+    .await?;
+    let shared = Arc::clone(&host.shared);
+    host.run(Box::pin(plan_with(args, given, shared))).await
+}
+
+async fn plan_with(
+    args: &PlanArgs,
+    given: Given,
+    shared: Arc<Shared>,
+) -> Result<FleetPlan, Failure> {
+    let until = Instant::now() + READ_WITHIN;
+    let manifest = given.candidate.manifest();
+    let name = args.name.clone().unwrap_or_else(|| manifest.name.clone());
+    let declared = declared(&shared.cluster, &name).await?;
+    let declared = declared.as_ref();
+    let config = given.config.as_ref();
+    let serving = serving(&given.candidate, config, given.grants.as_ref(), declared)?;
+    let against = given.against.as_ref().map(|against| {
+        // The grants of a Plugin bind every revision.
+        let grants = given.grants.as_ref();
+        self::serving(against, None, grants, declared)
+    });
+    let against = against.transpose()?;
+    let (served, missing): (Vec<Gvk>, Vec<Gvk>) = manifest
+        .parents
+        .iter()
+        .map(|parent| parent.kind.clone())
+        .partition(|kind| shared.cluster.served(kind).is_some());
+    if served.is_empty() {
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "the cluster does not serve {}, the parents of plugin {name}: install their CustomResourceDefinitions (innkeeper manifests prints them)",
+            missing.join(" and ")
+        );
+        return Err(Failure::new(Exit::Failure, message));
+    }
+    let mut plan = FleetPlan {
+        plugin: name.to_string(),
+        revision: serving.plugin.revision().to_string(),
+        against: against
+            .as_ref()
+            .map(|against| against.plugin.revision().to_string()),
+        notes: missing
+            .iter()
+            .map(|kind| format!("the cluster does not serve {kind} yet, so it has no parents"))
+            .collect(),
+        parents: Vec::new(),
+    };
+    for kind in served {
+        let fleet = Fleet {
+            reconciler: Reconciler::new(
+                name.clone(),
+                kind.clone(),
+                serving.clone(),
+                Arc::clone(&shared),
+            ),
+            serving: serving.clone(),
+            against: against.clone(),
+            asked: args.parents.clone(),
+            until,
+        };
+        plan.parents.extend(fleet.plan(given.threads).await?);
+    }
+    plan.parents
+        .sort_by(|one, other| one.parent.cmp(&other.parent));
+    Ok(plan)
+}
+
+/// Reads the Plugin of this name; none if the cluster has none.
+async fn declared(cluster: &Cluster, name: &PluginName) -> Result<Option<Declared>, Failure> {
+    let kind = manager::kind();
+    if cluster.served(&kind).is_none() {
+        return Ok(None);
+    }
+    let found = cluster
+        .live_get(&kind, None, name.as_str())
+        .await
+        .or_fail(Exit::Failure, format!("failed to read the Plugin {name}"))?;
+    let read = |json: &str| PluginObject::read(json)?.declared();
+    let declared = found.map(|object| read(&object.json)).transpose();
+    declared.or_fail(Exit::Failure, format!("the Plugin {name} cannot be used"))
+}
+
+/// Returns a revision under the terms of its Plugin; the given configuration and grants come first.
+fn serving(
+    described: &Described,
+    config: Option<&Map<String, Value>>,
+    grants: Option<&Grants>,
+    declared: Option<&Declared>,
+) -> Result<Serving, Failure> {
+    let none = Map::new();
+    let config = config.or_else(|| declared.map(|declared| &declared.config));
+    let plugin = described
+        .configure(config.unwrap_or(&none))
+        .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
+    let plugin = Arc::new(plugin);
+    let grants = grants.or_else(|| declared.map(|declared| &declared.terms.grants));
+    let grants = render::granted(grants, plugin.manifest())?;
+    Ok(match declared {
+        Some(Declared { terms, .. }) => {
+            let mut terms = terms.clone();
+            terms.grants = grants;
+            terms.serving(plugin)
+        }
+        None => Serving::new(plugin, Arc::new(grants), Arc::<Limits>::default()),
+    })
+}
+
+/// The parents of one kind.
+struct Fleet {
+    reconciler: Reconciler,
+    serving: Serving,
+    against: Option<Serving>,
+    asked: Vec<ParentName>,
+    until: Instant,
+}
+
+impl Fleet {
+    /// Plans all parents, on all threads.
+    async fn plan(self, threads: NonZeroUsize) -> Result<Vec<ParentPlan>, Failure> {
+        let registration = self.reconciler.registration().clone();
+        let read = until_read(&registration, self.until).await;
+        let waiting = read.err().or_else(|| registration.waiting().pop());
+        if let Some(waiting) = waiting {
+            let message = format!("failed to plan: {} {}", waiting.kind, waiting.why);
+            return Err(Failure::new(Exit::Failure, message));
+        }
+        let mut parents = registration.parents();
+        parents.sort();
+        let share = parents.len().div_ceil(threads.get()).max(1);
+        let candidate = self.reconciler.candidate(self.serving.clone());
+        let against = self.against.clone();
+        let against = against.map(|against| self.reconciler.candidate(against));
+        let fleet = Arc::new((self, candidate, against));
+        let mut tasks = JoinSet::new();
+        for parents in parents.chunks(share) {
+            let (fleet, parents) = (Arc::clone(&fleet), parents.to_vec());
+            tasks.spawn(async move {
+                let (fleet, candidate, against) = &*fleet;
+                fleet.share(candidate, against.as_ref(), parents).await
+            });
+        }
+        let mut plans = Vec::with_capacity(parents.len());
+        while let Some(ended) = tasks.join_next().await {
+            plans.extend(ended.or_fail(Exit::Failure, "a task of the plan ended")??);
+        }
+        Ok(plans)
+    }
+
+    /// Plans some of the parents.
+    async fn share(
+        &self,
+        candidate: &Candidate,
+        against: Option<&Candidate>,
+        parents: Vec<ObjectId>,
+    ) -> Result<Vec<ParentPlan>, Failure> {
+        let mut known = BTreeMap::new();
+        if let Some(against) = against {
+            let results = self
+                .reconciler
+                .dry_run(against, parents.clone(), self.until);
+            known = results.collect().await;
+        }
+        let results = self.reconciler.dry_run(candidate, parents, self.until);
+        let mut results = pin!(results);
+        let mut plans = Vec::new();
+        while let Some((parent, result)) = results.next().await {
+            let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
+            let known = known.remove(&parent);
+            let outcome = self.outcome(&parent, is_asked, result, known)?;
+            plans.push(ParentPlan {
+                parent,
+                is_asked,
+                outcome,
+            });
+        }
+        Ok(plans)
+    }
+
+    fn outcome(
+        &self,
+        parent: &ObjectId,
+        is_asked: bool,
+        result: DryRunOutcome,
+        known: Option<DryRunOutcome>,
+    ) -> Result<ParentOutcome, Failure> {
+        let fails = matches!(
+            known,
+            Some(DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. })
+        );
+        Ok(match result {
+            DryRunOutcome::Planned(draft) => {
+                let known = match known {
+                    Some(DryRunOutcome::Planned(known)) => Some(known),
+                    Some(DryRunOutcome::Parked { waiting }) => {
+                        return Err(waits(parent, &waiting));
+                    }
+                    _ => None,
+                };
+                ParentOutcome::Planned(self.planned(is_asked, *draft, known.as_deref()))
+            }
+            DryRunOutcome::Refused { reason, message } => ParentOutcome::Fault {
+                reason: reason.to_owned(),
+                message,
+                known: fails,
+            },
+            DryRunOutcome::Fault { kind, message } => {
+                let report = None;
+                let fault = Fault {
+                    kind,
+                    message,
+                    report,
+                };
+                let condition = fault_condition(&fault);
+                ParentOutcome::Fault {
+                    reason: condition.reason,
+                    message: condition.message,
+                    known: fails,
+                }
+            }
+            DryRunOutcome::Idle => ParentOutcome::Skipped,
+            DryRunOutcome::Parked { waiting } => return Err(waits(parent, &waiting)),
+        })
+    }
+
+    fn planned(&self, is_asked: bool, mut draft: Draft, known: Option<&Draft>) -> Planned {
+        let plugin = self.reconciler.plugin();
+        let now = jiff::Timestamp::now();
+        let mut status = draft.status(plugin, now);
+        if let Some(known) = known {
+            draft.plan.subtract(&known.plan);
+            status = status.filter(|status| known.status(plugin, now).as_ref() != Some(status));
+        }
+        let operations = draft.plan.operations.iter();
+        Planned {
+            changes: draft.plan.changes(),
+            status: status.is_some(),
+            operations: operations.map(ToString::to_string).collect(),
+            differences: if is_asked {
+                differences::of(&draft, status.as_ref())
+            } else {
+                Vec::new()
+            },
+        }
+    }
+}
+
+fn waits(parent: &ObjectId, waiting: &str) -> Failure {
+    let message = format!("failed to plan {parent}: it waits for {waiting}");
+    Failure::new(Exit::Failure, message)
+}

@@ -1,0 +1,303 @@
+//! A plan as text, JSON and Markdown; deletes come first.
+
+use std::fmt::Write as _;
+
+use innkeeper_model::ObjectId;
+use innkeeper_plan::Writes;
+use serde_json::{Value, json};
+
+use super::{FleetPlan, ParentOutcome, ParentPlan, Sums};
+use crate::{
+    config::PlanFormat,
+    survey::{plain, table},
+};
+
+/// The number of deletes and of faults that people read; JSON has all.
+const NAMED_MAX: usize = 20;
+
+/// The reason why a write to a `String` does not fail.
+const TAKES_ANY_TEXT: &str = "a String takes any text";
+
+pub(super) fn all(plan: &FleetPlan, sums: &Sums, format: PlanFormat, has_colours: bool) -> String {
+    match format {
+        PlanFormat::Text => text(plan, sums, has_colours),
+        PlanFormat::Json => format!("{:#}\n", json(plan, sums)),
+        PlanFormat::Markdown => markdown(plan, sums),
+    }
+}
+
+fn text(plan: &FleetPlan, sums: &Sums, has_colours: bool) -> String {
+    let red = |text: String| {
+        if has_colours {
+            format!("\x1b[31m{text}\x1b[0m")
+        } else {
+            text
+        }
+    };
+    let mut out = format!("{}\n\n", heading(plan));
+    let deletes = &sums.forecast.deletes;
+    if !deletes.is_empty() {
+        line(
+            &mut out,
+            &red(format!(
+                "Deletes {}:",
+                count(deletes.len(), "child", "children")
+            )),
+        );
+        for id in deletes.iter().take(NAMED_MAX) {
+            line(&mut out, &red(format!("  {id}")));
+        }
+        line_of_more(&mut out, "  ", deletes.len());
+        out.push('\n');
+    }
+    let faults = faults(plan);
+    if !faults.is_empty() {
+        line(
+            &mut out,
+            &format!("Fails for {}:", count(faults.len(), "parent", "parents")),
+        );
+        for fault in faults.iter().take(NAMED_MAX) {
+            line(&mut out, &format!("  {fault}"));
+        }
+        line_of_more(&mut out, "  ", faults.len());
+        out.push('\n');
+    }
+    if !sums.forecast.kinds.is_empty() {
+        let rows = sums.forecast.kinds.iter().map(|(kind, writes)| {
+            let [creates, updates, deletes] = cells(*writes);
+            [kind.to_string(), deletes, creates, updates]
+        });
+        out.push_str(&table(["CHILDREN", "DELETES", "CREATES", "UPDATES"], rows));
+        out.push('\n');
+    }
+    line(&mut out, &format!("{}.", summary(sums)));
+    for (parent, differences) in asked(plan) {
+        write!(out, "\n{parent}\n").expect(TAKES_ANY_TEXT);
+        for difference in differences {
+            line(&mut out, &format!("  {difference}"));
+        }
+    }
+    out
+}
+
+fn heading(plan: &FleetPlan) -> String {
+    let FleetPlan {
+        plugin,
+        revision,
+        against,
+        ..
+    } = plan;
+    let against = against.as_ref().map_or_else(
+        || "the live objects".to_owned(),
+        |against| format!("revision {}", short(against)),
+    );
+    format!(
+        "Plan of plugin {plugin}, revision {} against {against}",
+        short(revision)
+    )
+}
+
+/// Returns the sums as a sentence without its full stop.
+fn summary(sums: &Sums) -> String {
+    let Writes {
+        creates,
+        updates,
+        deletes,
+    } = sums.forecast.total();
+    let forecast = &sums.forecast;
+    let mut text = format!(
+        "{}: unchanged {}, deletes {deletes}, creates {creates}, updates {updates}, changed status {}, faults {}",
+        count(forecast.parents, "parent", "parents"),
+        forecast.unchanged,
+        forecast.statuses,
+        forecast.faults,
+    );
+    for (number, what) in [
+        (sums.faults_known, "faults of the other plugin as well"),
+        (
+            sums.skipped,
+            "without a pass (paused, not selected or deleted)",
+        ),
+    ] {
+        if number > 0 {
+            write!(text, ", {what} {number}").expect(TAKES_ANY_TEXT);
+        }
+    }
+    text
+}
+
+/// Returns the new faults as lines.
+fn faults(plan: &FleetPlan) -> Vec<String> {
+    let fault = |plan: &ParentPlan| match &plan.outcome {
+        ParentOutcome::Fault {
+            reason,
+            message,
+            known: false,
+        } => Some(format!("{}: {reason}: {}", plan.parent, plain(message))),
+        _ => None,
+    };
+    plan.parents.iter().filter_map(fault).collect()
+}
+
+/// Returns the parents that the user asked for, with their differences.
+fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
+    let asked = plan.parents.iter().filter(|one| one.is_asked);
+    asked.map(|one| {
+        let lines = match &one.outcome {
+            ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
+                vec!["unchanged".to_owned()]
+            }
+            ParentOutcome::Planned(planned) => planned.differences.clone(),
+            ParentOutcome::Fault {
+                reason, message, ..
+            } => vec![format!("fails: {reason}: {message}")],
+            ParentOutcome::Skipped => vec!["has no pass".to_owned()],
+        };
+        (&one.parent, lines.iter().map(|line| safe(line)).collect())
+    })
+}
+
+/// Returns a line without control characters, which a terminal would execute; indents stay.
+fn safe(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+fn json(plan: &FleetPlan, sums: &Sums) -> Value {
+    let Sums {
+        forecast,
+        faults_known,
+        skipped,
+    } = sums;
+    let counts = |writes: Writes| json!({"creates": writes.creates, "updates": writes.updates, "deletes": writes.deletes});
+    let mut total = counts(forecast.total());
+    for (name, number) in [
+        ("parents", forecast.parents),
+        ("unchanged", forecast.unchanged),
+        ("statusChanges", forecast.statuses),
+        ("faults", forecast.faults),
+        ("faultsKnown", *faults_known),
+        ("skipped", *skipped),
+    ] {
+        total[name] = number.into();
+    }
+    let kinds = forecast.kinds.iter().map(|(kind, writes)| {
+        let mut entry = counts(*writes);
+        entry["group"] = (*kind.group).into();
+        entry["kind"] = (*kind.kind).into();
+        entry
+    });
+    let deletes = forecast.deletes.iter().map(name);
+    let parents = plan.parents.iter().filter_map(parent);
+    json!({
+        "plugin": plan.plugin,
+        "revision": plan.revision,
+        "against": plan.against,
+        "counts": total,
+        "kinds": kinds.collect::<Vec<_>>(),
+        "deletes": deletes.collect::<Vec<_>>(),
+        "parents": parents.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a parent that changes or fails, or that the user asked for.
+fn parent(plan: &ParentPlan) -> Option<Value> {
+    let mut entry = name(&plan.parent);
+    match &plan.outcome {
+        ParentOutcome::Planned(planned) => {
+            if !plan.is_asked && planned.operations.is_empty() && !planned.status {
+                return None;
+            }
+            entry["writes"] = planned.operations.clone().into();
+            entry["statusChanges"] = planned.status.into();
+            if plan.is_asked {
+                entry["differences"] = planned.differences.clone().into();
+            }
+        }
+        ParentOutcome::Fault {
+            reason,
+            message,
+            known,
+        } => entry["fault"] = json!({"reason": reason, "message": message, "known": known}),
+        ParentOutcome::Skipped => return None,
+    }
+    Some(entry)
+}
+
+fn name(id: &ObjectId) -> Value {
+    json!({
+        "group": *id.kind.group, "kind": *id.kind.kind,
+        "namespace": id.namespace.as_deref(), "name": *id.name,
+    })
+}
+
+fn markdown(plan: &FleetPlan, sums: &Sums) -> String {
+    let mut out = format!("### {}\n\n", heading(plan));
+    let deletes = &sums.forecast.deletes;
+    if !deletes.is_empty() {
+        let number = count(deletes.len(), "child", "children");
+        write!(out, "**Deletes {number}:**\n\n").expect(TAKES_ANY_TEXT);
+        for id in deletes.iter().take(NAMED_MAX) {
+            line(&mut out, &format!("- `{id}`"));
+        }
+        line_of_more(&mut out, "- ", deletes.len());
+        out.push('\n');
+    }
+    let faults = faults(plan);
+    if !faults.is_empty() {
+        let number = count(faults.len(), "parent", "parents");
+        write!(out, "**Fails for {number}:**\n\n").expect(TAKES_ANY_TEXT);
+        for fault in faults.iter().take(NAMED_MAX) {
+            line(&mut out, &format!("- `{}`", fault.replace('`', "'")));
+        }
+        line_of_more(&mut out, "- ", faults.len());
+        out.push('\n');
+    }
+    if !sums.forecast.kinds.is_empty() {
+        out.push_str("| Children | Deletes | Creates | Updates |\n|---|---|---|---|\n");
+        for (kind, writes) in &sums.forecast.kinds {
+            let [creates, updates, deletes] = cells(*writes);
+            line(
+                &mut out,
+                &format!("| {kind} | {deletes} | {creates} | {updates} |"),
+            );
+        }
+        out.push('\n');
+    }
+    line(&mut out, &format!("{}.", summary(sums)));
+    for (parent, differences) in asked(plan) {
+        let lines = differences.join("\n").replace("```", "'''");
+        write!(
+            out,
+            "\n<details><summary>{parent}</summary>\n\n```\n{lines}\n```\n\n</details>\n"
+        )
+        .expect(TAKES_ANY_TEXT);
+    }
+    out
+}
+
+fn cells(writes: Writes) -> [String; 3] {
+    [writes.creates, writes.updates, writes.deletes].map(|number| number.to_string())
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        more => format!("{more} {many}"),
+    }
+}
+
+fn line_of_more(out: &mut String, start: &str, number: usize) {
+    if number > NAMED_MAX {
+        line(out, &format!("{start}and {} more", number - NAMED_MAX));
+    }
+}
+
+fn short(revision: &str) -> &str {
+    let digits = revision.trim_start_matches("sha256:");
+    digits.get(..16).unwrap_or(digits)
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}

@@ -1,0 +1,235 @@
+//! The sums and the output of a plan.
+
+use expect_test::expect;
+use innkeeper_model::GroupKind;
+use serde_json::Value;
+
+use super::*;
+use crate::config::PlanFormat;
+
+fn id(kind: &str, name: &str) -> ObjectId {
+    ObjectId::new(GroupKind::new("apps", kind), Some("demo"), name)
+}
+
+fn parent(name: &str, outcome: ParentOutcome) -> ParentPlan {
+    ParentPlan {
+        parent: ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), name),
+        is_asked: false,
+        outcome,
+    }
+}
+
+fn updates(name: &str) -> ParentPlan {
+    let changes = Changes {
+        updates: vec![id("Deployment", name)],
+        ..Changes::default()
+    };
+    let planned = Planned {
+        changes,
+        status: true,
+        operations: vec![format!("update apps/v1 Deployment demo/{name}")],
+        differences: vec![
+            format!("update apps/v1 Deployment demo/{name}"),
+            "  spec.replicas is 3, and was 2".to_owned(),
+        ],
+    };
+    parent(name, ParentOutcome::Planned(planned))
+}
+
+fn deletes(name: &str) -> ParentPlan {
+    let changes = Changes {
+        creates: vec![id("StatefulSet", name)],
+        deletes: vec![id("Deployment", name)],
+        ..Changes::default()
+    };
+    let planned = Planned {
+        changes,
+        operations: vec![
+            format!("create apps/v1 StatefulSet demo/{name}"),
+            format!("prune apps/v1 Deployment demo/{name}"),
+        ],
+        ..Planned::default()
+    };
+    parent(name, ParentOutcome::Planned(planned))
+}
+
+fn faults(name: &str, known: bool) -> ParentPlan {
+    let fault = ParentOutcome::Fault {
+        reason: "Invalid".to_owned(),
+        message: "spec.size is odd\n\u{1b}[31m".to_owned(),
+        known,
+    };
+    parent(name, fault)
+}
+
+fn plan(parents: Vec<ParentPlan>) -> FleetPlan {
+    FleetPlan {
+        plugin: "web".to_owned(),
+        revision: "sha256:0123456789abcdef0123".to_owned(),
+        against: None,
+        parents,
+        notes: Vec::new(),
+    }
+}
+
+fn every_outcome() -> FleetPlan {
+    let same = ParentOutcome::Planned(Planned::default());
+    let mut asked = updates("asked");
+    asked.is_asked = true;
+    plan(vec![
+        asked,
+        updates("b"),
+        deletes("c"),
+        faults("d", false),
+        faults("e", true),
+        parent("f", ParentOutcome::Skipped),
+        parent("g", same),
+    ])
+}
+
+fn shown(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
+    show::all(plan, &plan.sums(), format, has_colours)
+}
+
+#[test]
+fn deletes_and_new_faults_are_findings() {
+    let same = || parent("a", ParentOutcome::Planned(Planned::default()));
+    for (parents, expected) in [
+        (vec![], Exit::Success),
+        (vec![same(), updates("b")], Exit::Success),
+        (vec![parent("a", ParentOutcome::Skipped)], Exit::Success),
+        (vec![same(), faults("b", true)], Exit::Success),
+        (vec![same(), faults("b", false)], Exit::Finding),
+        (vec![same(), deletes("b")], Exit::Finding),
+    ] {
+        let plan = plan(parents);
+        assert_eq!(plan.sums().exit(), expected, "{plan:?}");
+    }
+}
+
+#[test]
+fn people_read_the_deletes_first() {
+    let text = shown(&every_outcome(), PlanFormat::Text, false);
+    expect![[r"
+        Plan of plugin web, revision 0123456789abcdef against the live objects
+
+        Deletes 1 child:
+          Deployment.apps demo/c
+
+        Fails for 1 parent:
+          Web.example.com demo/d: Invalid: spec.size is odd [31m
+
+        CHILDREN          DELETES  CREATES  UPDATES
+        Deployment.apps   1        0        2
+        StatefulSet.apps  0        1        0
+
+        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults of the other plugin as well 1, without a pass (paused, not selected or deleted) 1.
+
+        Web.example.com demo/asked
+          update apps/v1 Deployment demo/asked
+            spec.replicas is 3, and was 2
+    "]].assert_eq(&text);
+}
+
+#[test]
+fn deletes_are_red_at_a_terminal_only() {
+    let plan = every_outcome();
+    let coloured = shown(&plan, PlanFormat::Text, true);
+    let red = "\u{1b}[31mDeletes 1 child:\u{1b}[0m\n\u{1b}[31m  Deployment.apps demo/c\u{1b}[0m\n";
+    assert!(coloured.contains(red), "{coloured}");
+    let piped = shown(&plan, PlanFormat::Text, false);
+    assert!(!piped.contains('\u{1b}'), "{piped}");
+}
+
+#[test]
+fn people_read_twenty_deletes_and_programs_all() {
+    let parents = (0..25).map(|number| deletes(&format!("web-{number:02}")));
+    let plan = plan(parents.collect());
+    let text = shown(&plan, PlanFormat::Text, false);
+    assert!(text.contains("demo/web-19\n  and 5 more\n"), "{text}");
+    let json: Value = serde_json::from_str(&shown(&plan, PlanFormat::Json, false)).unwrap();
+    assert_eq!(json["deletes"].as_array().unwrap().len(), 25);
+}
+
+#[test]
+fn programs_read_the_parents_that_change_or_fail() {
+    let json: Value =
+        serde_json::from_str(&shown(&every_outcome(), PlanFormat::Json, false)).unwrap();
+    expect![[r#"
+        {
+          "creates": 1,
+          "deletes": 1,
+          "faults": 1,
+          "faultsKnown": 1,
+          "parents": 5,
+          "skipped": 1,
+          "statusChanges": 2,
+          "unchanged": 1,
+          "updates": 2
+        }
+    "#]]
+    .assert_eq(&format!("{:#}\n", json["counts"]));
+    expect![[r#"
+        [
+          {
+            "creates": 0,
+            "deletes": 1,
+            "group": "apps",
+            "kind": "Deployment",
+            "updates": 2
+          },
+          {
+            "creates": 1,
+            "deletes": 0,
+            "group": "apps",
+            "kind": "StatefulSet",
+            "updates": 0
+          }
+        ]
+    "#]]
+    .assert_eq(&format!("{:#}\n", json["kinds"]));
+    let parents = json["parents"].as_array().unwrap();
+    let names: Vec<&str> = parents
+        .iter()
+        .map(|parent| parent["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["asked", "b", "c", "d", "e"]);
+    assert_eq!(
+        parents[0]["differences"][1],
+        "  spec.replicas is 3, and was 2"
+    );
+    assert_eq!(parents[1]["differences"], Value::Null);
+    assert_eq!(parents[3]["fault"]["known"], false);
+}
+
+#[test]
+fn a_pull_request_shows_the_same_in_markdown() {
+    let text = shown(&every_outcome(), PlanFormat::Markdown, false);
+    expect![[r"
+        ### Plan of plugin web, revision 0123456789abcdef against the live objects
+
+        **Deletes 1 child:**
+
+        - `Deployment.apps demo/c`
+
+        **Fails for 1 parent:**
+
+        - `Web.example.com demo/d: Invalid: spec.size is odd [31m`
+
+        | Children | Deletes | Creates | Updates |
+        |---|---|---|---|
+        | Deployment.apps | 1 | 0 | 2 |
+        | StatefulSet.apps | 0 | 1 | 0 |
+
+        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults of the other plugin as well 1, without a pass (paused, not selected or deleted) 1.
+
+        <details><summary>Web.example.com demo/asked</summary>
+
+        ```
+        update apps/v1 Deployment demo/asked
+          spec.replicas is 3, and was 2
+        ```
+
+        </details>
+    "]].assert_eq(&text);
+}
