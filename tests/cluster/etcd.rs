@@ -1,7 +1,7 @@
 //! The guest `etcd` on the shared host: bootstrap, the record of the cluster's state, and data that
 //! a successor may adopt.
 
-use innkeeper_tests::{eventually, manifest::condition};
+use innkeeper_tests::{User, eventually, manifest::condition, user::Kind};
 use serde_json::{Value, json};
 
 use crate::suite::{Site, Target, reason, retained_for};
@@ -98,12 +98,13 @@ fn the_members_start_after_their_record_and_claims() {
     ] {
         assert!(position(early) < members, "{writes:#?}");
     }
-    // The record is written twice, as new and as existing; everything else once.
+    // The record is written twice, as new and as existing, and then the StatefulSet gets the mark of a formed cluster;
+    // everything else is written once.
     assert!(
         members < position("patch configmaps demo-cluster-state 200"),
         "{writes:#?}"
     );
-    assert_eq!(writes.len(), 9, "{writes:#?}");
+    assert_eq!(writes.len(), 10, "{writes:#?}");
 }
 
 #[test]
@@ -287,4 +288,125 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
             "patch configmaps demo-cluster-state 200",
         ]
     );
+}
+
+/// Gives a Pod the status of one whose init container waits for data, as the kubelet would show it.
+pub(crate) fn let_wait(user: &User, namespace: &str, name: &str) {
+    let pods = Kind::new("v1", "Pod", namespace);
+    // The simulated kubelet leaves such a Pod alone.
+    let later =
+        json!({ "metadata": { "annotations": { "controlplane.test/start-after": "10m" } } });
+    user.merge(pods, name, &later)
+        .expect("a Pod can be patched");
+    // A Pod that the simulated kubelet starts again gets a new address beside the old one, which the API server refuses.
+    let status = json!({ "status": {
+        "phase": "Pending", "podIP": null, "podIPs": null,
+        "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotInitialized" }],
+        "initContainerStatuses": [{
+            "name": "admit", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+        }],
+        "containerStatuses": [{
+            "name": "etcd", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "PodInitializing" } },
+        }],
+    } });
+    user.merge_status(pods, name, &status)
+        .expect("a status can be patched");
+}
+
+/// Waits until a Job is complete, and gives its Pod a result, as etcdctl in it would.
+fn finish(site: &Site, name: &str, result: &str) {
+    site.wait("a Job is complete", ("batch/v1", "Job", name), |job| {
+        condition(job, "Complete").is_some()
+    });
+    let pods = site.kind("v1", "Pod");
+    let user = site.plane.user();
+    let found = user.list(pods, &format!("batch.kubernetes.io/job-name={name}"));
+    let mut pod = found.expect("Pods can be listed").remove(0);
+    let mut statuses = pod["status"]["containerStatuses"].take();
+    statuses[0]["state"]["terminated"]["message"] = result.into();
+    let pod = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    let status = json!({ "status": { "containerStatuses": statuses } });
+    user.merge_status(pods, &pod, &status)
+        .expect("a status can be patched");
+}
+
+// Jobs talk to etcd, and the record admits the one Pod that may use the new identity.
+#[test]
+fn a_member_that_lost_its_data_is_replaced() {
+    let (site, _) = article("etcd-replace");
+    const POD: Target<'static> = ("v1", "Pod", "demo-2");
+    let before = site.get(POD)["metadata"]["uid"].clone();
+    site.delete(POD);
+    let pod = site.wait("the Pod comes back", POD, |pod| {
+        pod["metadata"]["uid"] != before && pod["status"]["phase"] == "Running"
+    });
+    let_wait(site.plane.user(), &site.namespace, "demo-2");
+    let url = |ordinal: u8| format!("https://demo-{ordinal}.demo.{}.svc:2380", site.namespace);
+    let members: Vec<String> = (0..3).map(|it| format!("a{it} {}", url(it))).collect();
+    finish(&site, "demo-survey-0", &members.join("\n"));
+    site.wait(
+        "the removal names the identity",
+        ("batch/v1", "Job", "demo-remove-2-1"),
+        |job| job["metadata"]["labels"]["etcd.ydzs.io/member-id"] == "a2",
+    );
+    site.wait("the Pod is admitted", RECORD, |record| {
+        record["data"]["ADMIT_2"] == pod["metadata"]["uid"]
+    });
+    let parent = site.get(PARENT);
+    assert_eq!(reason(&parent, "Available"), "QuorumAvailable");
+    let soon = json!({ "metadata": { "annotations": { "controlplane.test/start-after": "0s" } } });
+    site.merge(POD, &soon);
+    site.wait_ready(PARENT);
+    let record = site.wait("the admission is used", RECORD, |record| {
+        record["data"]["ADMIT_2"].is_null()
+    });
+    assert_eq!(
+        record["metadata"]["annotations"]["etcd.ydzs.io/sequence"],
+        "3"
+    );
+    let list = record["data"]["ETCD_INITIAL_CLUSTER"].as_str().unwrap();
+    assert!(list.contains("demo-2="), "{list}");
+    for job in ["demo-survey-0", "demo-remove-2-1", "demo-add-2-2"] {
+        site.wait_gone(("batch/v1", "Job", job));
+    }
+}
+
+// On a volatile medium each deletion of a Pod costs the data of a member, so its founders start with an admission, too.
+#[test]
+fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
+    let site = Site::new("etcd-memory");
+    site.apply_example("examples/etcd/08-memory.yaml");
+    let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "memory");
+    site.wait_ready(parent);
+    for (at, sequence) in [(0, 0), (1, 3), (2, 6)] {
+        let name = format!("memory-{at}");
+        let target = ("v1", "Pod", &*name);
+        let before = site.get(target)["metadata"]["uid"].clone();
+        site.delete(target);
+        let pod = site.wait("the Pod comes back", target, |pod| {
+            pod["metadata"]["uid"] != before && pod["status"]["phase"] == "Running"
+        });
+        let_wait(site.plane.user(), &site.namespace, &name);
+        let url = |it: u8| format!("https://memory-{it}.memory.{}.svc:2380", site.namespace);
+        let members: Vec<String> = (0..3).map(|it| format!("a{it} {}", url(it))).collect();
+        finish(
+            &site,
+            &format!("memory-survey-{sequence}"),
+            &members.join("\n"),
+        );
+        let record = ("v1", "ConfigMap", "memory-cluster-state");
+        let admission = format!("ADMIT_{at}");
+        site.wait("the Pod is admitted", record, |record| {
+            record["data"][&admission] == pod["metadata"]["uid"]
+        });
+        let soon =
+            json!({ "metadata": { "annotations": { "controlplane.test/start-after": "0s" } } });
+        site.merge(target, &soon);
+        site.wait("the admission is used", record, |record| {
+            record["data"][&admission].is_null()
+        });
+        site.wait_ready(parent);
+    }
 }

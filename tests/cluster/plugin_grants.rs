@@ -5,6 +5,7 @@ use innkeeper_tests::{Host, manifest::condition};
 use serde_json::{Value, json};
 
 use crate::{
+    etcd::let_wait,
     plugins::{PluginSite, cache_grants},
     stage::Stage,
     suite::{Target, is_ready},
@@ -105,5 +106,37 @@ fn a_wordpress_serves_without_the_grants_of_features_that_no_parent_uses() {
         check_reports(&site, &host, &parent, kind);
     }
     assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
+    Stage::stop(host);
+}
+
+#[test]
+fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
+    const ARTICLE: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
+
+    let pods = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=etcd";
+    let grants = json!({
+        "parents": [{"group": "etcd.ydzs.io", "kind": "EtcdCluster"}],
+        "children": [
+            {"kind": "ConfigMap"},
+            {"kind": "PersistentVolumeClaim"},
+            {"kind": "Service"},
+            {"group": "apps", "kind": "StatefulSet"},
+            {"group": "policy", "kind": "PodDisruptionBudget"},
+        ],
+        "reads": [
+            {"kind": "Pod", "access": "full", "labelSelector": pods},
+            {"kind": "PersistentVolumeClaim", "access": "metadata"},
+            {"kind": "Secret", "access": "metadata"},
+            {"group": "storage.k8s.io", "kind": "StorageClass", "access": "full", "scope": "Cluster"},
+        ],
+    });
+    let definition = "etcdclusters.etcd.ydzs.io";
+    let (site, host) = serve("etcd", &grants, definition, ARTICLE);
+    // Only a member that has to be replaced needs a Job.
+    let_wait(site.stage.plane.user(), &site.namespace, "demo-1");
+    site.stage.wait(&host, &site.namespace, ARTICLE, |parent| {
+        let synced = condition(parent, "Synced").unwrap_or_default();
+        synced.starts_with("False/ChildForbidden") && synced.contains("Job")
+    });
     Stage::stop(host);
 }

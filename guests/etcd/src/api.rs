@@ -227,8 +227,8 @@ pub(crate) struct Storage {
     /// grow if their StorageClass allows it.
     #[serde(default = "default_storage_size")]
     pub(crate) size: Quantity,
-    /// Medium: Persistent (a claim). EmptyDir (the node's disk) and Memory are refused: they lose the data of
-    /// a member with its Pod, and such a member cannot be replaced yet. Immutable.
+    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory. The last two lose the data of a member
+    /// with its Pod; the member is then replaced, so they need a size of 3 or more. Immutable.
     #[serde(default)]
     pub(crate) medium: Medium,
     /// StorageClass of the claims. Default: the cluster's default. Immutable.

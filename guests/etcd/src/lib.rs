@@ -1,15 +1,18 @@
 //! The reconciler of `etcd.ydzs.io/v1alpha1` `EtcdCluster`: an etcd cluster on a StatefulSet, bootstrapped once.
 //!
-//! One ConfigMap, the record, holds the whole state of the bootstrap, so that every transition is one atomic write.
-//! A guest has no network and never talks to etcd; it knows the members only by their Pods.
+//! One ConfigMap, the record, holds the whole state of the bootstrap and of replacements, so that every transition is one
+//! atomic write.
+//! A guest has no network and never talks to etcd; it knows the members by their Pods, and Jobs talk to etcd for it.
 
 mod api;
 mod children;
 mod cluster;
 mod config;
+mod jobs;
 mod members;
 mod observe;
 mod record;
+mod replace;
 mod report;
 mod rollout;
 mod step;
@@ -22,6 +25,7 @@ mod tests;
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
+    batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
@@ -51,6 +55,9 @@ impl Reconciler for Plugin {
             .never_deleted()
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
+            .optional()
+            // Only for parents with a member that has to be replaced.
+            .child::<Job>()
             .optional()
             // The metadata alone would not do: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)

@@ -38,22 +38,28 @@ use crate::{
 /// The largest quota that etcd takes without a warning.
 const QUOTA_BYTES_MAX: i128 = 8 << 30;
 
+/// The annotation of the StatefulSet of a formed cluster. It holds when record and status are lost.
+pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
+
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
 /// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
-const USER: i64 = 65532;
+pub(crate) const USER: i64 = 65532;
 
 /// The script of the init container. It ends when the member may start: it has data, the cluster is being formed, or
-/// the record admits the member.
+/// the record admits this Pod.
 ///
 /// It prevents a member that lost its disk from joining under an identity that had data, because that would break the
-/// guarantees of Raft.
+/// guarantees of Raft. Volatile media lose their data so easily that their founders need an admission as well.
 const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
-  || [ "$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = new ] \
-  || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = 1 ]; do
+  || [ "$PERSISTENT$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = truenew ] \
+  || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = "$POD_UID" ]; do
   sleep 2
 done
 "#;
+
+/// The init container with that script.
+pub(crate) const ADMIT_CONTAINER: &str = "admit";
 
 /// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(
@@ -80,8 +86,13 @@ pub(crate) fn stateful_set(
     let template = template(cluster, observation);
     let hash = TemplateHash::of(&template);
     let partition = partition(cluster, observation, record, &hash);
+    let mut metadata = metadata(cluster.name, &member_labels);
+    if record.formed {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(FORMED.to_owned(), "true".to_owned());
+    }
     StatefulSet {
-        metadata: hash.mark(metadata(cluster.name, &member_labels)),
+        metadata: hash.mark(metadata),
         spec: Some(StatefulSetSpec {
             replicas: Some(replicas),
             service_name: Some(cluster.name.to_owned()),
@@ -250,7 +261,7 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
     })
 }
 
-fn container_security() -> SecurityContext {
+pub(crate) fn container_security() -> SecurityContext {
     SecurityContext {
         read_only_root_filesystem: Some(true),
         ..pod::container_security()
@@ -259,7 +270,7 @@ fn container_security() -> SecurityContext {
 
 fn admit(cluster: &Cluster<'_>) -> Container {
     Container {
-        name: "admit".to_owned(),
+        name: ADMIT_CONTAINER.to_owned(),
         image: Some(cluster.config.images.tools.clone()),
         image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(
@@ -267,7 +278,11 @@ fn admit(cluster: &Cluster<'_>) -> Container {
                 .map(str::to_owned)
                 .to_vec(),
         ),
-        env: Some(vec![pod::field_variable("POD_NAME", "metadata.name")]),
+        env: Some(vec![
+            pod::field_variable("POD_NAME", "metadata.name"),
+            pod::field_variable("POD_UID", "metadata.uid"),
+            pod::variable("PERSISTENT", cluster.is_persistent().to_string()),
+        ]),
         resources: Some(pod::resources(None, "10m", "32Mi")),
         security_context: Some(container_security()),
         volume_mounts: Some(vec![

@@ -1,4 +1,4 @@
-//! The observed state: the record, the StatefulSet, claims and Pods.
+//! The observed state: the record, the StatefulSet, claims, Pods and Jobs.
 
 use std::{
     cmp::Ordering,
@@ -20,19 +20,27 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition},
     storage::v1::StorageClass,
 };
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{ObjectMeta, Time},
+};
 
 use serde::Deserialize;
 
 use crate::{
     api::EtcdClusterStatus,
     cluster::{CLUSTER_UID_LABEL, Cluster},
+    jobs::{self, ClusterJobs, milliseconds},
+    members::{ADMIT_CONTAINER, FORMED},
     record::Record,
     version::Version,
 };
 
 /// The largest number of members that the schema accepts.
 pub(crate) const MEMBERS_MAX: i32 = 9;
+
+/// The restarts after which a member counts as broken; with the back-off of the kubelet, that takes about three minutes.
+const RESTARTS_BROKEN: i32 = 5;
 
 /// The observed StatefulSet of the members, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
@@ -69,9 +77,58 @@ struct ObservedContainer {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct ObservedPodStatus {
     conditions: Vec<PodCondition>,
+    init_container_statuses: Vec<ContainerStatus>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerStatus {
+    name: String,
+    ready: bool,
+    restart_count: i32,
+    state: ContainerState,
+    last_state: ContainerState,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    running: Option<Running>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Running {
+    started_at: Option<Time>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Terminated {
+    reason: String,
+}
+
+impl ContainerStatus {
+    /// The container keeps ending, not for lack of memory: another start will hardly help.
+    fn is_broken(&self) -> bool {
+        let is_full = |state: &ContainerState| {
+            let terminated = state.terminated.as_ref();
+            terminated.is_some_and(|it| it.reason == "OOMKilled")
+        };
+        !self.ready
+            && self.restart_count >= RESTARTS_BROKEN
+            && !is_full(&self.state)
+            && !is_full(&self.last_state)
+    }
+
+    fn has_run(&self) -> bool {
+        self.restart_count > 0 || self.state.running.is_some() || self.state.terminated.is_some()
+    }
 }
 
 /// The observed state of one cluster.
@@ -84,7 +141,7 @@ pub(crate) struct Observation {
     pub(crate) claims: BTreeMap<i32, Claim>,
     /// Pods of members by ordinal.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
-    /// The cluster is formed according to the stored status.
+    /// The cluster is formed according to the stored status or the StatefulSet.
     pub(crate) was_formed: bool,
     /// The reason of the stored condition `Available`; empty if there is none.
     pub(crate) was_available: String,
@@ -94,6 +151,8 @@ pub(crate) struct Observation {
     pub(crate) pull_secrets: Found,
     /// The StatefulSet with the names in its Pod template.
     pub(crate) running: Option<Workload>,
+    /// The Jobs that talk to etcd.
+    pub(crate) jobs: ClusterJobs,
 }
 
 /// A claim of a member.
@@ -104,6 +163,8 @@ pub(crate) struct Claim {
     pub(crate) is_ours: bool,
     /// The claim is being deleted.
     pub(crate) is_leaving: bool,
+    /// The volume is gone.
+    pub(crate) is_lost: bool,
     /// The size of the volume, once it is bound.
     pub(crate) capacity: Option<Quantity>,
     pub(crate) metadata: ObjectMeta,
@@ -111,7 +172,14 @@ pub(crate) struct Claim {
 
 /// A Pod of a member.
 pub(crate) struct MemberPod {
+    pub(crate) uid: String,
     pub(crate) is_ready: bool,
+    /// The time in milliseconds since the Unix epoch since which the Pod waits for data or an admission.
+    pub(crate) waiting_since_ms: Option<u64>,
+    /// The Pod has started etcd.
+    pub(crate) has_run: bool,
+    /// etcd keeps ending.
+    pub(crate) is_broken: bool,
     pub(crate) version: Option<Version>,
     /// The revision of the StatefulSet from which the Pod was made.
     pub(crate) revision: Option<String>,
@@ -135,7 +203,11 @@ impl Observation {
             BTreeMap::new()
         };
         let status = request.stored_status::<EtcdClusterStatus>();
-        let was_formed = status.is_some_and(|status| status.cluster_formed);
+        let is_marked = stateful_set.as_ref().is_some_and(|observed| {
+            let annotations = observed.metadata.annotations.as_ref();
+            annotations.is_some_and(|it| it.contains_key(FORMED))
+        });
+        let was_formed = is_marked || status.is_some_and(|status| status.cluster_formed);
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
         // A record that a user has edited must not start a second cluster.
         if let Some(record) = &mut record {
@@ -155,6 +227,7 @@ impl Observation {
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
+            jobs: jobs::read(request, host, cluster)?,
         })
     }
 
@@ -232,6 +305,10 @@ fn claims(
                 child,
                 is_ours: uid.is_some_and(|uid| uid == cluster.uid),
                 is_leaving: found.metadata.deletion_timestamp.is_some(),
+                is_lost: found
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| status.phase.as_deref() == Some("Lost")),
                 capacity: found
                     .status
                     .and_then(|status| status.capacity?.remove("storage")),
@@ -283,6 +360,11 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         }
         let mut conditions = pod.status.conditions.iter();
         let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+        let mut init = pod.status.init_container_statuses.iter();
+        let admit = init.find(|it| it.name == ADMIT_CONTAINER);
+        let waiting = admit.and_then(|it| it.state.running.as_ref());
+        let mut main = pod.status.container_statuses.iter();
+        let etcd = main.find(|it| it.name == "etcd");
         let mut containers = pod.spec.containers.into_iter();
         let image = containers
             .find(|it| it.name == "etcd")
@@ -294,7 +376,11 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         Some((
             ordinal,
             MemberPod {
+                uid: pod.metadata.uid.unwrap_or_default(),
                 is_ready,
+                waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
+                has_run: etcd.is_some_and(ContainerStatus::has_run),
+                is_broken: etcd.is_some_and(ContainerStatus::is_broken),
                 // The version in the spec is that of the image in the spec alone.
                 version: tagged.or_else(|| stated.filter(|_| is_stated)),
                 revision: labels

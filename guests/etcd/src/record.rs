@@ -1,4 +1,4 @@
-//! The record: the whole state of the bootstrap, in the ConfigMap `<name>-cluster-state`.
+//! The record: the whole state of the bootstrap and of replacements, in the ConfigMap `<name>-cluster-state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,8 @@ const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
 const VOTERS: &str = "etcd.ydzs.io/voters";
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 const VERSION: &str = "etcd.ydzs.io/version";
-/// The prefix of the keys that let a member of a formed cluster start without data; the init container reads them.
+const REPLACING: &str = "etcd.ydzs.io/replacing";
+/// The prefix of the keys with the UID of the Pod that may start a member without data; the init container reads them.
 const ADMIT: &str = "ADMIT_";
 
 /// The decisions about the membership of the cluster.
@@ -28,10 +29,51 @@ pub(crate) struct Record {
     pub(crate) voters: Option<BTreeSet<i32>>,
     /// The number of operations that have ended.
     pub(crate) sequence: u64,
-    /// The ordinals of members that may start without data although the cluster is formed: they have never been ready.
-    pub(crate) admitted: BTreeSet<i32>,
+    /// The UIDs of the Pods that may start a member without data, by ordinal. An identity in etcd is good for one Pod: a
+    /// later Pod without data may not vote under it, because the earlier one may have voted.
+    pub(crate) admitted: BTreeMap<i32, String>,
+    /// The progress of replacements, by ordinal.
+    pub(crate) replacing: BTreeMap<i32, Replacement>,
     /// The version that all members had last when they were ready; none while it is unknown.
     pub(crate) version: Option<Version>,
+}
+
+/// The progress of the replacement of a member that lost its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Replacement {
+    /// etcd has the member under this ID. Next: removed, or none when the member is ready after all.
+    Lost(String),
+    /// etcd has no such member. Next: added.
+    Removed,
+    /// etcd has the member under a new ID, which no Pod has used. Next: none, when a Pod is admitted.
+    Added,
+}
+
+impl Replacement {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "removed" => Some(Self::Removed),
+            "added" => Some(Self::Added),
+            _ => text
+                .strip_prefix("lost:")
+                .and_then(member_id)
+                .map(Self::Lost),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Lost(id) => format!("lost:{id}"),
+            Self::Removed => "removed".to_owned(),
+            Self::Added => "added".to_owned(),
+        }
+    }
+}
+
+/// The ID of a member as etcd writes it; none for any other text.
+pub(crate) fn member_id(text: &str) -> Option<String> {
+    let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    is_id.then(|| text.to_owned())
 }
 
 impl Record {
@@ -43,7 +85,8 @@ impl Record {
             token: format!("{}-{}-{}", cluster.namespace, cluster.name, cluster.uid),
             voters: None,
             sequence: 0,
-            admitted: BTreeSet::new(),
+            admitted: BTreeMap::new(),
+            replacing: BTreeMap::new(),
             version: None,
         }
     }
@@ -63,8 +106,19 @@ impl Record {
             .collect();
         let none = BTreeMap::new();
         let annotations = config_map.metadata.annotations.as_ref().unwrap_or(&none);
+        let replacing: BTreeMap<i32, Replacement> = annotations
+            .get(REPLACING)
+            .into_iter()
+            .flat_map(|text| text.split(','))
+            .filter_map(|entry| {
+                let (ordinal, progress) = entry.split_once('=')?;
+                Some((ordinal.parse().ok()?, Replacement::parse(progress)?))
+            })
+            .collect();
+        let replaced = replacing.keys().copied();
         Some(Self {
-            members: members?,
+            // The list of etcd lacks the members that were removed.
+            members: members?.into_iter().chain(replaced).collect(),
             formed: data.get(STATE).is_some_and(|state| state == "existing"),
             token: data.get(TOKEN)?.clone(),
             // A text that is no list of ordinals says nothing about the voters.
@@ -76,9 +130,12 @@ impl Record {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or_default(),
             admitted: data
-                .keys()
-                .filter_map(|key| key.strip_prefix(ADMIT)?.parse().ok())
+                .iter()
+                .filter_map(|(key, uid)| {
+                    Some((key.strip_prefix(ADMIT)?.parse().ok()?, uid.clone()))
+                })
                 .collect(),
+            replacing,
             version: annotations
                 .get(VERSION)
                 .and_then(|text| Version::parse(text)),
@@ -90,6 +147,13 @@ impl Record {
         self.members.last().map_or(0, |top| top + 1)
     }
 
+    /// The ordinals of the members that etcd has.
+    pub(crate) fn registered(&self) -> BTreeSet<i32> {
+        let is_registered =
+            |ordinal: &&i32| self.replacing.get(ordinal) != Some(&Replacement::Removed);
+        self.members.iter().filter(is_registered).copied().collect()
+    }
+
     /// The data of the ConfigMap, which the members read at every start.
     pub(crate) fn data(&self, cluster: &Cluster<'_>) -> BTreeMap<String, String> {
         let entry = |ordinal: &i32| {
@@ -99,10 +163,11 @@ impl Record {
                 cluster.peer_url(*ordinal)
             )
         };
-        let members: Vec<String> = self.members.iter().map(entry).collect();
+        // A member that joins compares the list with that of etcd.
+        let members: Vec<String> = self.registered().iter().map(entry).collect();
         let state = if self.formed { "existing" } else { "new" };
         let admitted = self.admitted.iter();
-        let admitted = admitted.map(|ordinal| (format!("{ADMIT}{ordinal}"), "1".to_owned()));
+        let admitted = admitted.map(|(ordinal, uid)| (format!("{ADMIT}{ordinal}"), uid.clone()));
         let state = [
             (MEMBERS.to_owned(), members.join(",")),
             (STATE.to_owned(), state.to_owned()),
@@ -117,6 +182,13 @@ impl Record {
         if let Some(voters) = &self.voters {
             let voters: Vec<String> = voters.iter().map(ToString::to_string).collect();
             annotations.insert(VOTERS.to_owned(), voters.join(","));
+        }
+        if !self.replacing.is_empty() {
+            let entry = |(ordinal, progress): (&i32, &Replacement)| {
+                format!("{ordinal}={}", progress.text())
+            };
+            let entries: Vec<String> = self.replacing.iter().map(entry).collect();
+            annotations.insert(REPLACING.to_owned(), entries.join(","));
         }
         if let Some(version) = self.version {
             annotations.insert(VERSION.to_owned(), version.to_string());

@@ -8,8 +8,9 @@ use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
     children::requested,
     cluster::{Cluster, quorum},
-    members,
+    jobs, members,
     observe::{Claim, Observation},
+    replace::{Cause, Next},
     step::{Stage, Step},
     version::Version,
 };
@@ -237,6 +238,98 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The members that are without data, or without a place in etcd, as names.
+    fn replaced(&self) -> String {
+        let record = self.step.record.as_ref();
+        let begun = record.into_iter().flat_map(|it| it.replacing.keys());
+        let waiting = self.observation.pods.iter();
+        let waiting = waiting.filter(|(_, pod)| pod.waiting_since_ms.is_some());
+        let ordinals: BTreeSet<i32> = begun.chain(waiting.map(|it| it.0)).copied().collect();
+        let names: Vec<String> = ordinals.iter().map(|it| self.cluster.member(*it)).collect();
+        names.join(", ")
+    }
+
+    /// The cause of a lost quorum and the remedy, if members lost their data.
+    fn loss(&self) -> String {
+        let replaced = self.replaced();
+        if replaced.is_empty() {
+            return String::new();
+        }
+        format!(
+            "; without data: {replaced}; if the other members do not come back, restore a snapshot into a new cluster"
+        )
+    }
+
+    fn failure(&self) -> String {
+        let record = self.observation.record.as_ref();
+        let failure = record.and_then(|record| jobs::failure(&self.observation.jobs, record));
+        failure.unwrap_or_else(|| "a Job failed".to_owned())
+    }
+
+    /// The condition `Progressing` of a replacement; none if there is none.
+    fn replacement(&self) -> Option<(bool, &'static str, String)> {
+        let replaced = self.replaced();
+        Some(match &self.step.replacement {
+            Next::Idle => return None,
+            Next::Wait(Cause::Quorum) => (
+                false,
+                "WaitingForHealthyMembers",
+                format!("{replaced}: replaced when a quorum of the other members is ready"),
+            ),
+            Next::Wait(Cause::Members) => (
+                false,
+                "WaitingForHealthyMembers",
+                format!("{replaced}: added to etcd again when all other members are ready"),
+            ),
+            Next::Wait(Cause::Failure) => (false, "OperationFailed", self.failure()),
+            Next::Wait(Cause::Pod) => (
+                true,
+                "ReplacingMember",
+                format!("{replaced}: waiting for the Pod"),
+            ),
+            Next::Run(_) | Next::Write(_) => (
+                true,
+                "ReplacingMember",
+                format!("replacing members without data: {replaced}"),
+            ),
+        })
+    }
+
+    /// The members whose data or volume only a user can give up.
+    fn broken(&self) -> Vec<i32> {
+        let members = self.step.record.as_ref().map(|record| &record.members);
+        let is_broken = |ordinal: &&i32| {
+            let pod = self.observation.pods.get(ordinal);
+            let claim = self.observation.claims.get(ordinal);
+            pod.is_some_and(|pod| pod.is_broken) || claim.is_some_and(|claim| claim.is_lost)
+        };
+        members
+            .into_iter()
+            .flatten()
+            .filter(is_broken)
+            .copied()
+            .collect()
+    }
+
+    /// The way to repair broken members, one of them at a time.
+    fn repair(&self) -> String {
+        let broken = self.broken();
+        let names: Vec<String> = broken.iter().map(|it| self.cluster.member(*it)).collect();
+        let first = broken.first().copied().unwrap_or_default();
+        let pod = self.cluster.member(first);
+        let remedy = if self.cluster.is_persistent() {
+            let claim = self.cluster.claim(first);
+            format!("delete PersistentVolumeClaim {claim} and Pod {pod}")
+        } else {
+            format!("delete Pod {pod}")
+        };
+        format!(
+            "{} does not start, see the log; if the data is damaged or the volume gone, {remedy}: the member is then \
+             replaced with the data of the others",
+            names.join(", ")
+        )
+    }
+
     fn available(&self) -> Condition {
         let quorum = quorum(self.members);
         let (status, reason, message) = match &self.step.stage {
@@ -257,7 +350,7 @@ impl<'a> View<'a> {
             _ if self.ready >= quorum => (true, "QuorumAvailable", self.counts()),
             Stage::Resuming => (false, "Resuming", self.counts()),
             _ => {
-                let message = format!("{}, quorum is {quorum}", self.counts());
+                let message = format!("{}, quorum is {quorum}{}", self.counts(), self.loss());
                 (false, "QuorumLost", message)
             }
         };
@@ -267,7 +360,11 @@ impl<'a> View<'a> {
     fn progressing(&self) -> Condition {
         let size = self.cluster.spec.size;
         let members = self.members;
+        let replacement = self.replacement();
         let (status, reason, message) = match &self.step.stage {
+            Stage::Formed | Stage::Resizing if replacement.is_some() => {
+                replacement.unwrap_or_default()
+            }
             Stage::Paused => (false, "Paused", self.paused()),
             Stage::StaleClaims(_) => (
                 false,
@@ -346,6 +443,10 @@ impl<'a> View<'a> {
             ),
             Stage::Resuming => (false, "NotDegraded", "members start again".to_owned()),
             _ if self.ready < quorum(self.members) => (true, "QuorumLost", self.counts()),
+            _ if self.step.replacement == Next::Wait(Cause::Failure) => {
+                (true, "OperationFailed", self.failure())
+            }
+            _ if !self.broken().is_empty() => (true, "MemberBroken", self.repair()),
             _ => (true, "MembersUnhealthy", self.counts()),
         };
         Condition::new("Degraded", status, reason, message)

@@ -3,17 +3,25 @@
 //! Every pass computes the record from the observed one and at most one transition. A pass that stops after any write
 //! is therefore in the same or the next state when it runs again.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::ExistingClaims,
     cluster::{Cluster, MEMBERS_LABEL, quorum},
-    members,
+    jobs, members,
     observe::{MEMBERS_MAX, Observation},
     record::Record,
+    replace::{self, Next, Seen, SeenPod},
 };
+
+/// The time after which a Pod that waits for data has none. The init container looks every two seconds, so a member with
+/// data passes it at once.
+const EMPTY_AFTER: Duration = Duration::from_secs(30);
 
 /// The state of the cluster, and the children that the answer states besides the Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +34,8 @@ pub(crate) struct Step {
     pub(crate) replicas: Option<i32>,
     /// The stage of the cluster.
     pub(crate) stage: Stage,
+    /// The next step of the replacement of members that lost their data.
+    pub(crate) replacement: Next,
     /// The time until the next pass if nothing changes.
     pub(crate) requeue: Option<Duration>,
 }
@@ -60,6 +70,7 @@ impl Step {
             has_claims: false,
             replicas: None,
             stage,
+            replacement: Next::Idle,
             requeue: None,
         }
     }
@@ -69,7 +80,7 @@ impl Step {
 pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Step {
     match &observation.record {
         None => begin(cluster, observation),
-        Some(record) if record.formed => run(cluster, observation, record),
+        Some(record) if record.formed => run(cluster, observation, record, host),
         Some(record) => form(cluster, observation, record, host),
     }
 }
@@ -170,11 +181,18 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
             .is_some_and(|claim| !claim.is_ours)
     });
     let is_paused = observation.stateful_set.is_some() && replicas == 0;
-    let formed =
-        observation.was_formed || is_adopted || is_paused || !observation.ready().is_empty();
+    // On a volatile medium, a Pod that has run has data of the cluster, and no admission tells of the others.
+    let has_run = !cluster.is_persistent() && observation.pods.values().any(|pod| pod.has_run);
+    let formed = observation.was_formed
+        || is_adopted
+        || is_paused
+        || has_run
+        || !observation.ready().is_empty();
+    let last = observation.jobs.keys().next_back().copied();
     let record = Record {
         formed,
-        sequence: 1,
+        // The names of Jobs that exist are not used again: these did the work of another step.
+        sequence: last.unwrap_or_default() + 1,
         ..Record::founding(cluster, members)
     };
     let stage = if formed {
@@ -206,13 +224,26 @@ fn form(
     let Some(stateful_set) = &observation.stateful_set else {
         return step;
     };
+    if let Some(record) = admitting_founders(cluster, observation, record) {
+        return Step {
+            record: Some(record),
+            ..step
+        };
+    }
     let ready = observation.ready();
     // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
     // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
     let is_outdated = !members::template_hash(cluster, observation).is_on(&stateful_set.metadata);
-    // The cluster may have formed while the host was away: its claims must outlive the StatefulSet.
-    let keeps_claims = members::keeps_claims(stateful_set);
-    if observation.is_leaving || (is_outdated && ready.is_empty() && keeps_claims) {
+    // The cluster may have formed while the host was away: its data must outlive the StatefulSet.
+    let keeps_data = if cluster.is_persistent() {
+        members::keeps_claims(stateful_set)
+    } else {
+        record.admitted.iter().all(|(ordinal, uid)| {
+            let pod = observation.pods.get(ordinal);
+            pod.is_some_and(|pod| pod.uid == *uid && !pod.has_run)
+        })
+    };
+    if observation.is_leaving || (is_outdated && ready.is_empty() && keeps_data) {
         return Step {
             replicas: None,
             ..step
@@ -245,13 +276,44 @@ fn form(
     }
 }
 
-/// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and may
-/// still start without data.
+/// The record that admits the founders of a cluster on a volatile medium; none if there is nothing to admit.
+///
+/// All of them are admitted at once, before any of them has run, and again only when no admitted Pod is left: then no data
+/// of the cluster are left either.
+fn admitting_founders(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+) -> Option<Record> {
+    let founders = record.members.iter().map(|ordinal| {
+        let pod = observation.pods.get(ordinal)?;
+        Some((*ordinal, pod.uid.clone()))
+    });
+    let founders: BTreeMap<i32, String> = founders.collect::<Option<_>>()?;
+    let mut admitted = record.admitted.iter();
+    let is_left = admitted.any(|(ordinal, uid)| founders.get(ordinal) == Some(uid));
+    (!cluster.is_persistent() && !is_left).then(|| Record {
+        admitted: founders,
+        ..record.clone()
+    })
+}
+
+/// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and their
+/// Pods may still start without data.
 fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: &Record) -> Step {
+    let pods = record.members.iter().filter_map(|ordinal| {
+        let pod = observation.pods.get(ordinal)?;
+        Some((*ordinal, pod.uid.clone()))
+    });
+    let admitted = if cluster.is_persistent() {
+        pods.collect()
+    } else {
+        record.admitted.clone()
+    };
     let record = Record {
         formed: true,
         voters: Some(record.members.clone()),
-        admitted: record.members.clone(),
+        admitted,
         ..record.clone()
     };
     Step {
@@ -262,9 +324,13 @@ fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: 
 }
 
 /// The record of a formed cluster with the facts that its ready members confirm.
-fn confirmed(cluster: &Cluster<'_>, observation: &Observation, mut record: Record) -> Record {
+fn confirmed(cluster: &Cluster<'_>, observation: &Observation, record: Record) -> Record {
     let ready = observation.ready();
-    record.admitted = &record.admitted - &ready;
+    let pod = |ordinal| {
+        let pod = observation.pods.get(&ordinal)?;
+        Some((&*pod.uid, pod.is_ready))
+    };
+    let mut record = replace::without_used_admissions(record, pod);
     if !record.members.is_subset(&ready) {
         return record;
     }
@@ -286,7 +352,7 @@ fn is_resuming(observation: &Observation) -> bool {
 }
 
 /// The step of a formed cluster.
-fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Step {
+fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record, host: &dyn Host) -> Step {
     let size = cluster.spec.size;
     let record = confirmed(cluster, observation, record.clone());
     let ready = observation.ready();
@@ -301,10 +367,61 @@ fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Ste
     } else {
         (record.replicas(), Stage::Resizing)
     };
-    Step {
-        record: Some(record),
+    let step = Step {
+        record: Some(record.clone()),
         has_claims: true,
         replicas: Some(replicas),
         ..Step::of(stage)
+    };
+    if size == 0 {
+        return step;
     }
+    let (seen, requeue) = seen(cluster, observation, &record, host);
+    let replacement = replace::next(&record, &seen);
+    Step {
+        record: match &replacement {
+            Next::Write(record) => Some(record.clone()),
+            _ => Some(record),
+        },
+        replacement,
+        requeue,
+        ..step
+    }
+}
+
+/// The cluster as a replacement sees it, and the time until a Pod has waited for long enough, or a Job may follow a failed
+/// one. The time is asked for only if a Pod waits or a Job is observed.
+fn seen(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+    host: &dyn Host,
+) -> (Seen, Option<Duration>) {
+    let now_ms = || host.now_ms();
+    let jobs = jobs::seen(&observation.jobs, cluster, record, &now_ms);
+    let mut requeue = jobs.wait;
+    let mut pods = BTreeMap::new();
+    for (ordinal, pod) in &observation.pods {
+        let is_admitted = record.admitted.get(ordinal) == Some(&pod.uid);
+        let waiting = pod.waiting_since_ms.filter(|_| !is_admitted);
+        let left = waiting.map(|since| {
+            let waited = Duration::from_millis(now_ms().saturating_sub(since));
+            EMPTY_AFTER.saturating_sub(waited)
+        });
+        let soon = left.filter(|left| !left.is_zero());
+        requeue = [requeue, soon].into_iter().flatten().min();
+        let pod = SeenPod {
+            uid: pod.uid.clone(),
+            is_ready: pod.is_ready,
+            is_empty: left.is_some_and(|left| left.is_zero()),
+        };
+        pods.insert(*ordinal, pod);
+    }
+    let seen = Seen {
+        pods,
+        job: jobs.job,
+        is_pausing: jobs.is_pausing,
+        is_surveyed: jobs.is_surveyed,
+    };
+    (seen, requeue)
 }

@@ -1,8 +1,11 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
 mod bad_input;
+mod membership;
 mod operation;
 mod properties;
+mod replacement;
+mod scripts;
 
 use std::sync::LazyLock;
 
@@ -61,7 +64,9 @@ fn of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Value 
     labels.insert("controller-revision-hash".to_owned(), revision.to_owned());
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": format!("demo-{ordinal}"), "namespace": "default", "labels": labels },
+        "metadata": {
+            "name": format!("demo-{ordinal}"), "namespace": "default", "labels": labels, "uid": format!("uid-{ordinal}"),
+        },
         "spec": { "containers": [{ "name": "etcd", "image": image }] },
         "status": { "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] },
     })

@@ -7,11 +7,14 @@ use innkeeper_sdk::{
 };
 
 use crate::{
-    api::ExistingClaims,
+    api::{ExistingClaims, Medium},
     cluster::Cluster,
     observe::Observation,
     version::{Version, check_upgrade},
 };
+
+/// The smallest number of members that is a quorum without one of them.
+const VOLATILE_SIZE_MIN: i32 = 3;
 
 /// Checks the spec. The error names the field, the problem and the remedy.
 pub(crate) fn spec(
@@ -52,17 +55,35 @@ fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A member that lost its data may not come back under its old identity, and a new one cannot join yet: the first deletion
-/// of a Pod would cost a member for good, and a roll-out would stop at its first member.
+/// Checks that a cluster survives the loss of a member's data, which comes with each deletion of a Pod on a volatile medium:
+/// by a drain of the node, and by each roll-out.
 fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
+    let spec = cluster.spec;
+    let medium = spec.storage.medium;
     if cluster.is_persistent() {
         return Ok(());
     }
-    Err(format!(
-        "spec.storage.medium: {:?} loses the data of a member with its Pod, and such a member cannot be replaced yet: \
-         set it to Persistent",
-        cluster.spec.storage.medium
-    ))
+    if spec.size < VOLATILE_SIZE_MIN {
+        return Err(format!(
+            "spec.size: {} members cannot replace one that lost its data, and with storage.medium {medium:?} each deletion \
+             of a Pod does that: set size to {VOLATILE_SIZE_MIN} or more, or storage.medium to Persistent",
+            spec.size
+        ));
+    }
+    let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
+    let limit = limits.and_then(|it| it.get("memory")).and_then(Amount::of);
+    let size = Amount::of(&spec.storage.size);
+    if medium == Medium::Memory
+        && let (Some(limit), Some(size)) = (limit, size)
+        && limit <= size
+    {
+        return Err(format!(
+            "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be larger than \
+             storage.size, {}",
+            spec.storage.size.0
+        ));
+    }
+    Ok(())
 }
 
 /// Checks the version against the tag of the image, the running version and the flags.

@@ -116,6 +116,7 @@ fn storage_has_a_size_and_outlives_its_pod() {
             storage("medium", json!("Disk")),
             storage("medium", json!("EmptyDir")),
             storage("medium", json!("Memory")),
+            json!({ "size": 2, "storage": { "medium": "Memory" } }),
             storage("accessModes", json!([])),
             storage("existingClaims", json!("adopt")),
             storage("whenDeleted", json!("Keep")),
@@ -128,8 +129,9 @@ fn storage_has_a_size_and_outlives_its_pod() {
             {"storage":{"size":0}}: rejected, spec.storage: storage.size must be greater than 0
             {"storage":{"size":"many"}}: rejected, spec.storage: failed to evaluate the rule "storage.size must be greater than 0": Error executing function 'quantity': no numeric value in 'many'
             {"storage":{"medium":"Disk"}}: rejected, spec.storage.medium: "Disk" is not one of "Persistent", "EmptyDir" or "Memory"
-            {"storage":{"medium":"EmptyDir"}}: Invalid, spec.storage.medium: EmptyDir loses the data of a member with its Pod, and such a member cannot be replaced yet: set it to Persistent
-            {"storage":{"medium":"Memory"}}: Invalid, spec.storage.medium: Memory loses the data of a member with its Pod, and such a member cannot be replaced yet: set it to Persistent
+            {"storage":{"medium":"EmptyDir"}}: accepted
+            {"storage":{"medium":"Memory"}}: accepted
+            {"size":2,"storage":{"medium":"Memory"}}: Invalid, spec.size: 2 members cannot replace one that lost its data, and with storage.medium Memory each deletion of a Pod does that: set size to 3 or more, or storage.medium to Persistent
             {"storage":{"accessModes":[]}}: rejected, spec.storage.accessModes: [] has less than 1 item
             {"storage":{"existingClaims":"adopt"}}: rejected, spec.storage.existingClaims: "adopt" is not one of "Refuse" or "Adopt"
             {"storage":{"whenDeleted":"Keep"}}: rejected, spec.storage.whenDeleted: "Keep" is not one of "Retain" or "Delete"

@@ -1,0 +1,392 @@
+//! The Jobs that talk to etcd for the plugin, and their results.
+//!
+//! The image of etcd has no shell, so the Pod brings a static busybox. A script looks at the members first and changes what
+//! is left to change: it may run twice, and late.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use innkeeper_sdk::{
+    job::{self, JobPhase, JobPod, JobRun, ObservedJob},
+    labels, pod,
+    prelude::*,
+};
+use k8s_openapi::{
+    api::{
+        batch::v1::{Job, JobSpec},
+        core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+
+use crate::{
+    cluster::Cluster,
+    members::{USER, container_security},
+    observe::MEMBERS_MAX,
+    record::{Record, member_id},
+    replace::{End, Next, Operation, SeenJob},
+};
+
+const OPERATION: &str = "etcd.ydzs.io/operation";
+const ORDINAL: &str = "etcd.ydzs.io/ordinal";
+const MEMBER_ID: &str = "etcd.ydzs.io/member-id";
+const SEQUENCE: &str = "etcd.ydzs.io/sequence";
+
+/// The container with etcdctl.
+const CONTAINER: &str = "etcdctl";
+
+/// The time between a failed Job and the next one; the Job controller has repeated the Pod with its own back-off before.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// The time for which a result may follow the end of its Job: the host can see the Job before the Pod.
+const RESULT_WAIT: Duration = Duration::from_mins(1);
+
+/// The longest message of a failed Job in a condition, in characters.
+const MESSAGE_CHARS_MAX: usize = 300;
+
+/// The begin of each script. It chooses a member that answers with a quorum, because etcd 3.4 lists its members without
+/// one, and reads the list: ID, status, name, peer URLs, client URLs, separated by a comma and a space.
+const PRELUDE: &str = r#"fail() { printf %s "$1" >/dev/termination-log; echo "$1" >&2; exit 1; }
+ctl() { etcdctl --endpoints="$endpoint" --dial-timeout=5s --command-timeout=20s "$@"; }
+chosen=
+for endpoint in $ENDPOINTS; do
+  if ctl get innkeeper --keys-only >/dev/null; then chosen=1; break; fi
+done
+[ "$chosen" ] || fail "no member answers with a quorum"
+list=$(ctl member list)
+"#;
+
+const SURVEY: &str = r#"result=
+while IFS=, read -r id status name peers rest; do
+  peers=${peers# }
+  case " $PEER_URLS " in
+    *" $peers "*) result="$result$id $peers
+" ;;
+    *) fail "etcd has a member that is none of this cluster: $id with $peers; remove it with etcdctl member remove" ;;
+  esac
+done <<END
+$list
+END
+printf %s "$result" >/dev/termination-log
+"#;
+
+/// A member that answers has its data after all, and would not survive its removal.
+const REMOVE: &str = r#"found=
+while IFS=, read -r id rest; do
+  if [ "$id" = "$MEMBER_ID" ]; then found=1; fi
+done <<END
+$list
+END
+[ "$found" ] || exit 0
+if etcdctl --endpoints="$CLIENT_URL" --command-timeout=5s endpoint status >/dev/null 2>&1; then
+  fail "$MEMBER answers, so it is not removed"
+fi
+ctl member remove "$MEMBER_ID"
+"#;
+
+/// An identity that has been started may have voted, so it is none for a member without data.
+const ADD: &str = r#"while IFS=, read -r id status name peers rest; do
+  if [ "${peers# }" = "$PEER_URL" ]; then
+    [ "$status" = " unstarted" ] || fail "etcd has $MEMBER with the ID $id already"
+    exit 0
+  fi
+done <<END
+$list
+END
+ctl member add "$MEMBER" --peer-urls="$PEER_URL"
+"#;
+
+/// An observed Job of the plugin.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterJob {
+    pub(crate) name: String,
+    operation: Operation,
+    /// The end; none while the Job has not ended or is being deleted.
+    end: Option<Ended>,
+}
+
+#[derive(Clone, Debug)]
+struct Ended {
+    /// The time in milliseconds since the Unix epoch.
+    at_ms: u64,
+    has_failed: bool,
+    /// The termination message, else that of the Job.
+    message: Option<String>,
+}
+
+/// The observed Jobs of a cluster, by sequence number.
+pub(crate) type ClusterJobs = BTreeMap<u64, ClusterJob>;
+
+/// Reads the Jobs, and the messages of those that have ended.
+pub(crate) fn read(
+    request: &Request,
+    host: &dyn Host,
+    cluster: &Cluster<'_>,
+) -> Result<ClusterJobs, Fault> {
+    let observed = request.children.all::<ObservedJob>()?;
+    if observed.is_empty() {
+        return Ok(ClusterJobs::new());
+    }
+    let selector = labels::selector_text(&labels::base_labels("etcd", cluster.name, "operation"));
+    let pods = host.list::<JobPod>(cluster.namespace, &selector)?;
+    let jobs = observed.iter().filter_map(|job| {
+        let labels = job.metadata.labels.as_ref()?;
+        let sequence = labels.get(SEQUENCE)?.parse().ok()?;
+        Some((sequence, parse(job, &pods, operation(labels)?)?))
+    });
+    Ok(jobs.collect())
+}
+
+fn operation(labels: &BTreeMap<String, String>) -> Option<Operation> {
+    let ordinal = || labels.get(ORDINAL)?.parse().ok();
+    match labels.get(OPERATION)?.as_str() {
+        "survey" => Some(Operation::Survey),
+        "remove" => Some(Operation::Remove {
+            ordinal: ordinal()?,
+            id: member_id(labels.get(MEMBER_ID)?)?,
+        }),
+        "add" => Some(Operation::Add {
+            ordinal: ordinal()?,
+        }),
+        _ => None,
+    }
+}
+
+fn parse(job: &ObservedJob, pods: &[JobPod], operation: Operation) -> Option<ClusterJob> {
+    let run = JobRun::of(job);
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let is_over = run.phase.is_final() && job.metadata.deletion_timestamp.is_none();
+    let end = is_over.then(|| Ended {
+        at_ms: run.ended.as_ref().map_or(0, milliseconds),
+        has_failed: run.phase == JobPhase::Failed,
+        message: job::termination_message(uid, pods, CONTAINER)
+            .map(str::to_owned)
+            .or(run.message),
+    });
+    Some(ClusterJob {
+        name: job.metadata.name.clone()?,
+        operation,
+        end,
+    })
+}
+
+/// A time of the API in milliseconds since the Unix epoch.
+pub(crate) fn milliseconds(time: &Time) -> u64 {
+    u64::try_from(time.0.as_millisecond()).unwrap_or_default()
+}
+
+/// The Jobs as a replacement sees them.
+pub(crate) struct SeenJobs {
+    pub(crate) job: Option<SeenJob>,
+    pub(crate) is_pausing: bool,
+    pub(crate) is_surveyed: bool,
+    /// The time until something changes without an event.
+    pub(crate) wait: Option<Duration>,
+}
+
+/// The Job with the sequence number of the record, and the one before it. The time is asked for only if it matters.
+pub(crate) fn seen(
+    jobs: &ClusterJobs,
+    cluster: &Cluster<'_>,
+    record: &Record,
+    now_ms: &dyn Fn() -> u64,
+) -> SeenJobs {
+    let left = |ended: &Ended, time: Duration| {
+        let since = Duration::from_millis(now_ms().saturating_sub(ended.at_ms));
+        time.checked_sub(since).filter(|left| !left.is_zero())
+    };
+    if let Some(current) = jobs.get(&record.sequence) {
+        let mut wait = None;
+        let end = current.end.as_ref().and_then(|ended| {
+            let result = result(cluster, &current.operation, ended);
+            if result.is_none() {
+                wait = left(ended, RESULT_WAIT);
+            }
+            result.or_else(|| wait.is_none().then_some(End::Failed))
+        });
+        let operation = current.operation.clone();
+        return SeenJobs {
+            job: Some(SeenJob { operation, end }),
+            is_pausing: false,
+            is_surveyed: false,
+            wait,
+        };
+    }
+    let last = record.sequence.checked_sub(1).and_then(|it| jobs.get(&it));
+    let ended = last.and_then(|last| Some((last, last.end.as_ref()?)));
+    let recent = ended.and_then(|(last, ended)| Some((last, ended, left(ended, PAUSE)?)));
+    let has_failed = recent.is_some_and(|(last, ended, _)| {
+        result(cluster, &last.operation, ended).is_none_or(|it| it == End::Failed)
+    });
+    let is_survey = recent.is_some_and(|(last, ..)| last.operation == Operation::Survey);
+    SeenJobs {
+        job: None,
+        is_pausing: has_failed,
+        is_surveyed: is_survey && !has_failed,
+        wait: recent.map(|(.., left)| left),
+    }
+}
+
+/// The result of a Job; none if it is not known.
+fn result(cluster: &Cluster<'_>, operation: &Operation, ended: &Ended) -> Option<End> {
+    if ended.has_failed {
+        return Some(End::Failed);
+    }
+    if *operation != Operation::Survey {
+        return Some(End::Succeeded(BTreeMap::new()));
+    }
+    let line = |line: &str| {
+        let (id, url) = line.split_once(' ')?;
+        let mut ordinals = 0..MEMBERS_MAX;
+        let ordinal = ordinals.find(|ordinal| cluster.peer_url(*ordinal) == url)?;
+        Some((ordinal, member_id(id)?))
+    };
+    let ids: Option<BTreeMap<i32, String>> = ended.message.as_deref()?.lines().map(line).collect();
+    // A list without a member is no list: etcd has at least the one that answers.
+    ids.filter(|ids| !ids.is_empty()).map(End::Succeeded)
+}
+
+/// The name and the message of the Job that failed last, if no other one has begun since.
+pub(crate) fn failure(jobs: &ClusterJobs, record: &Record) -> Option<String> {
+    let last = jobs.get(&record.sequence.checked_sub(1)?)?;
+    let message = last.end.as_ref()?.message.as_deref().unwrap_or("no result");
+    let message = job::tail(message.trim(), MESSAGE_CHARS_MAX);
+    Some(format!("Job {} failed: {message}", last.name))
+}
+
+/// The Jobs of the answer: the one that has to run, and the observed ones as long as their results count.
+pub(crate) fn children(
+    cluster: &Cluster<'_>,
+    jobs: &ClusterJobs,
+    record: &Record,
+    next: &Next,
+) -> Vec<Child> {
+    let operation = match next {
+        Next::Idle => return Vec::new(),
+        Next::Run(operation) => Some(operation),
+        Next::Write(_) | Next::Wait(_) => None,
+    };
+    let key = |sequence: u64| format!("operation-{sequence}");
+    let counts = jobs.range(record.sequence.saturating_sub(1)..);
+    let held = counts.map(|(sequence, observed)| {
+        let identity = Job {
+            metadata: metadata(&*observed.name, &BTreeMap::new()),
+            ..Default::default()
+        };
+        Child::new(key(*sequence), &identity).hold()
+    });
+    let due = operation.filter(|_| !jobs.contains_key(&record.sequence));
+    let due = due.map(|it| Child::new(key(record.sequence), &job(cluster, record, it)));
+    held.chain(due).collect()
+}
+
+/// The name of the Job of an operation.
+pub(crate) fn name(cluster: &Cluster<'_>, sequence: u64, operation: &Operation) -> String {
+    let name = cluster.name;
+    match operation {
+        Operation::Survey => format!("{name}-survey-{sequence}"),
+        Operation::Remove { ordinal, .. } => format!("{name}-remove-{ordinal}-{sequence}"),
+        Operation::Add { ordinal } => format!("{name}-add-{ordinal}-{sequence}"),
+    }
+}
+
+fn job(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Job {
+    let mut labels = cluster.labels("operation");
+    let mut label = |key: &str, value: String| labels.insert(key.to_owned(), value);
+    label(SEQUENCE, record.sequence.to_string());
+    let (kind, ordinal) = match operation {
+        Operation::Survey => ("survey", None),
+        Operation::Remove { ordinal, id } => {
+            label(MEMBER_ID, id.clone());
+            ("remove", Some(*ordinal))
+        }
+        Operation::Add { ordinal } => ("add", Some(*ordinal)),
+    };
+    label(OPERATION, kind.to_owned());
+    if let Some(ordinal) = ordinal {
+        label(ORDINAL, ordinal.to_string());
+    }
+    Job {
+        metadata: metadata(name(cluster, record.sequence, operation), &labels),
+        spec: Some(JobSpec {
+            backoff_limit: Some(3),
+            active_deadline_seconds: Some(600),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    ..Default::default()
+                }),
+                spec: Some(pod_spec(cluster, record, operation)),
+            },
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn pod_spec(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> PodSpec {
+    let script = match operation {
+        Operation::Survey => SURVEY,
+        Operation::Remove { .. } => REMOVE,
+        Operation::Add { .. } => ADD,
+    };
+    let shell = ["/tools/busybox", "sh", "-ec"].map(str::to_owned);
+    let command = shell.into_iter().chain([format!("{PRELUDE}{script}")]);
+    let copy = ["/bin/busybox", "cp", "/bin/busybox", "/tools/busybox"].map(str::to_owned);
+    let container = |name: &str, image: &str, command: Vec<String>| Container {
+        name: name.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
+        command: Some(command),
+        resources: Some(pod::resources(None, "10m", "32Mi")),
+        security_context: Some(container_security()),
+        volume_mounts: Some(vec![pod::mount("tools", "/tools")]),
+        ..Default::default()
+    };
+    PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        init_containers: Some(vec![container(
+            "tools",
+            &cluster.config.images.tools,
+            copy.to_vec(),
+        )]),
+        containers: vec![Container {
+            env: Some(environment(cluster, record, operation)),
+            // The end of the log, if the script does not say more.
+            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+            ..container(CONTAINER, &cluster.image, command.collect())
+        }],
+        volumes: Some(vec![pod::empty_dir("tools")]),
+        ..pod::restricted(Some(USER), &cluster.spec.image_pull_secrets)
+    }
+}
+
+/// The input of a script.
+fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Vec<EnvVar> {
+    let (victim, own) = match operation {
+        Operation::Survey => {
+            let urls = record.members.iter().map(|it| cluster.peer_url(*it));
+            let urls: Vec<String> = urls.collect();
+            (None, vec![pod::variable("PEER_URLS", urls.join(" "))])
+        }
+        Operation::Remove { ordinal, id } => {
+            let own = vec![
+                pod::variable("MEMBER", cluster.member(*ordinal)),
+                pod::variable("MEMBER_ID", id),
+                pod::variable("CLIENT_URL", cluster.client_url(*ordinal)),
+            ];
+            (Some(ordinal), own)
+        }
+        Operation::Add { ordinal } => {
+            let own = vec![
+                pod::variable("MEMBER", cluster.member(*ordinal)),
+                pod::variable("PEER_URL", cluster.peer_url(*ordinal)),
+            ];
+            (Some(ordinal), own)
+        }
+    };
+    let others = record.registered().into_iter();
+    let others = others.filter(|ordinal| Some(ordinal) != victim);
+    let endpoints: Vec<String> = others.map(|it| cluster.client_url(it)).collect();
+    let endpoints = pod::variable("ENDPOINTS", endpoints.join(" "));
+    [endpoints].into_iter().chain(own).collect()
+}

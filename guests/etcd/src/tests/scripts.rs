@@ -1,0 +1,135 @@
+//! The scripts of Jobs, under the shells of this machine, with a function in place of etcdctl.
+
+use std::{
+    fs,
+    process::{Command, id},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use super::{replacement::addition, replacement::removal, replacement::survey, *};
+
+/// etcdctl: members on `DOWN` endpoints do not answer, `LIST` is the list of members, and changes are printed.
+const ETCDCTL: &str = r#"etcdctl() {
+  case "$*" in
+    --endpoints="$DOWN"\ *) return 1 ;;
+    *" get innkeeper --keys-only") echo innkeeper ;;
+    *" member list") printf '%s\n' "$LIST" ;;
+    *" endpoint status") [ "$ANSWERS" ] ;;
+    *) all="$*"; echo "${all%% *} ${all#*=20s }" ;;
+  esac
+}
+"#;
+
+const FIRST: &str = "http://demo-0.demo.default.svc:2379";
+
+/// The list of members that etcdctl prints.
+fn list(members: &[(&str, &str)]) -> String {
+    let line = |(id, name): &(&str, &str)| {
+        let status = if *id == "f1" { "unstarted" } else { "started" };
+        let shown = if *id == "f1" { "" } else { name };
+        format!(
+            "{id}, {status}, {shown}, https://{name}.demo.default.svc:2380, http://{name}:2379, false"
+        )
+    };
+    members.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs the script of a Job with more variables: its exit code, output and termination message.
+fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let message = std::env::temp_dir().join(format!("innkeeper-etcd-{}-{number}", id()));
+    fs::write(&message, "").unwrap();
+    let job = Value::from(job.object.clone());
+    let container = &job["spec"]["template"]["spec"]["containers"][0];
+    let script = container["command"][3].as_str().unwrap();
+    let script = script.replace("/dev/termination-log", message.to_str().unwrap());
+    let environment = container["env"].as_array().unwrap().iter();
+    let environment =
+        environment.map(|it| (it["name"].as_str().unwrap(), it["value"].as_str().unwrap()));
+    let output = Command::new(shell[0])
+        .args(&shell[1..])
+        .arg("-ec")
+        .arg(format!("{ETCDCTL}{script}"))
+        .envs([("DOWN", ""), ("ANSWERS", "")])
+        .envs(environment)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let written = fs::read_to_string(&message).unwrap();
+    fs::remove_file(&message).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    (
+        output.status.code(),
+        text.trim().to_owned(),
+        written.trim().to_owned(),
+    )
+}
+
+/// Runs the script under each shell: sh, and the one of the tools image if this machine has it.
+fn check(job: &Child, variables: &[(&str, &str)], expected: (i32, &str, &str)) {
+    let busybox = Command::new("busybox").arg("true").status();
+    let has_busybox = busybox.is_ok_and(|it| it.success());
+    let shells: [&[&str]; 2] = [&["sh"], &["busybox", "sh"]];
+    for shell in shells.into_iter().take(1 + usize::from(has_busybox)) {
+        let (code, output, message) = run(shell, job, variables);
+        let found = (code, &*output, &*message);
+        assert_eq!(
+            found,
+            (Some(expected.0), expected.1, expected.2),
+            "{shell:?} {variables:?}"
+        );
+    }
+}
+
+const ALL: [(&str, &str); 3] = [("a1", "demo-0"), ("b2", "demo-1"), ("c3", "demo-2")];
+
+#[test]
+fn a_survey_lists_the_members_of_this_cluster() {
+    let job = survey();
+    let known = "a1 https://demo-0.demo.default.svc:2380\n\
+                 b2 https://demo-1.demo.default.svc:2380\n\
+                 c3 https://demo-2.demo.default.svc:2380";
+    check(&job, &[("LIST", &list(&ALL))], (0, "", known));
+    check(
+        &job,
+        &[("LIST", &list(&ALL)), ("DOWN", FIRST)],
+        (0, "", known),
+    );
+    let foreign = list(&[("a1", "demo-0"), ("d4", "other-0")]);
+    let problem = "etcd has a member that is none of this cluster: d4 with https://other-0.demo.default.svc:2380; remove it \
+                   with etcdctl member remove";
+    check(&job, &[("LIST", &foreign)], (1, "", problem));
+    let nobody = [("ENDPOINTS", FIRST), ("DOWN", FIRST)];
+    check(&job, &nobody, (1, "", "no member answers with a quorum"));
+}
+
+#[test]
+fn a_removal_is_of_one_identity_that_does_not_answer() {
+    let job = removal();
+    let call = format!("--endpoints={FIRST} member remove c3");
+    check(&job, &[("LIST", &list(&ALL))], (0, &call, ""));
+    check(&job, &[("LIST", &list(&ALL[..2]))], (0, "", ""));
+    // The place has a new identity already.
+    let renewed = list(&[ALL[0], ALL[1], ("f1", "demo-2")]);
+    check(&job, &[("LIST", &renewed)], (0, "", ""));
+    let alive = [("LIST", &*list(&ALL)), ("ANSWERS", "yes")];
+    check(
+        &job,
+        &alive,
+        (1, "", "demo-2 answers, so it is not removed"),
+    );
+}
+
+#[test]
+fn an_addition_takes_no_identity_that_was_started() {
+    let job = addition();
+    let call = format!(
+        "--endpoints={FIRST} member add demo-2 --peer-urls=https://demo-2.demo.default.svc:2380"
+    );
+    check(&job, &[("LIST", &list(&ALL[..2]))], (0, &call, ""));
+    let added = list(&[ALL[0], ALL[1], ("f1", "demo-2")]);
+    check(&job, &[("LIST", &added)], (0, "", ""));
+    let problem = "etcd has demo-2 with the ID c3 already";
+    check(&job, &[("LIST", &list(&ALL))], (1, "", problem));
+}
