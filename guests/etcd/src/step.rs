@@ -331,18 +331,16 @@ fn confirmed(cluster: &Cluster<'_>, observation: &Observation, record: Record) -
         Some((&*pod.uid, pod.is_ready))
     };
     let mut record = replace::without_used_admissions(record, pod);
-    if !record.members.is_subset(&ready) {
+    let is_whole = record.members.is_subset(&ready);
+    // Both facts in one write: the status of the StatefulSet follows that of the Pods.
+    if !is_whole || !observation.is_rolled_out(&members::template_hash(cluster, observation)) {
         return record;
     }
     // The voters of an adopted cluster are unknown until all members of the record are ready at once.
     if record.voters.is_none() {
         record.voters = Some(record.members.clone());
     }
-    if let Some(version) = cluster.version()
-        && observation.is_rolled_out(&members::template_hash(cluster, observation))
-    {
-        record.version = Some(version);
-    }
+    record.version = cluster.version().or(record.version);
     record
 }
 
