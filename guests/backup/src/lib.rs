@@ -117,7 +117,10 @@ impl Reconciler for Plugin {
                 Ok(Outcome::keep(reporter.report(None, Some(blocked))))
             }
             Err(Stop::Invalid(problem)) => {
-                Err(Fault::invalid(problem).with_report(reporter.report(None, None)))
+                let reason = "Invalid";
+                let message = &problem;
+                let report = reporter.report(None, Some(Blocked { reason, message }));
+                Err(Fault::invalid(problem.clone()).with_report(report))
             }
             Err(Stop::Fault(fault)) => Err(fault),
         };

@@ -131,12 +131,12 @@ impl Reporter<'_> {
         warnings
     }
 
-    /// The due times of a schedule in UTC.
+    /// The due times of a schedule.
     ///
-    /// Other zones would need a time zone database. The guest asks for the time only here, because the
-    /// host cannot skip a pass that asks for it, even if nothing else changed.
+    /// The guest asks for the time only here, because the host cannot skip a pass that asks for it, even if
+    /// nothing else changed.
     fn due(&self, plan: &Plan<'_>) -> Due {
-        let Some(schedule) = plan.schedule.as_ref().filter(|it| it.is_utc) else {
+        let Some(schedule) = plan.schedule.as_ref() else {
             return Due::default();
         };
         if self.parent.is_suspended() {
@@ -146,10 +146,10 @@ impl Reporter<'_> {
         let Ok(now) = Timestamp::from_millisecond(now) else {
             return Due::default();
         };
-        let next = schedule.cron.next_after(now);
+        let next = schedule.next_after(now, self.host);
         let expected = self
             .last_start(now)
-            .and_then(|last| schedule.cron.next_after(last));
+            .and_then(|last| schedule.next_after(last, self.host));
         let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
         let is_idle = self.history.active.is_none();
         let missed = expected.filter(|_| is_idle && deadline.is_some_and(|it| it < now));

@@ -7,6 +7,7 @@ use innkeeper_sdk::{
     cron::{self, Cron},
     prelude::*,
 };
+use k8s_openapi::jiff::Timestamp;
 
 use crate::{api::Schedule, stop::Stop};
 
@@ -19,9 +20,22 @@ pub(crate) struct Effective {
     /// The `schedule` of the CronJob.
     pub(crate) expression: String,
     /// The parsed expression, for due times.
-    pub(crate) cron: Cron,
-    /// The schedule is in UTC. Due times in other zones need a time zone database.
-    pub(crate) is_utc: bool,
+    cron: Cron,
+    /// The time zone, by its name in the IANA database.
+    zone: String,
+}
+
+impl Effective {
+    /// The first due time after a moment; none in a time zone that the host does not know.
+    pub(crate) fn next_after(&self, moment: Timestamp, host: &dyn Host) -> Option<Timestamp> {
+        if matches!(self.zone.as_str(), "Etc/UTC" | "UTC") {
+            return self.cron.next_after(moment);
+        }
+        self.cron.next_after_in(moment, |moment| {
+            let moment = u64::try_from(moment.as_millisecond()).ok()?;
+            host.zone_offset(&self.zone, moment)
+        })
+    }
 }
 
 /// Translates a schedule.
@@ -44,7 +58,7 @@ pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effect
     Ok(Effective {
         expression,
         cron,
-        is_utc: matches!(schedule.time_zone.as_str(), "Etc/UTC" | "UTC"),
+        zone: schedule.time_zone.clone(),
     })
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct BackupStatus {
     /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
-    /// Time of the next run; only for schedules in Etc/UTC.
+    /// Time of the next run. Absent while suspended, and in a time zone that the host does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) next_run: Option<String>,

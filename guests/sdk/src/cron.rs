@@ -3,9 +3,10 @@
 //!
 //! An expression has five fields of numbers or names, lists, ranges and steps.
 //! A day matches either of the two day fields when both are restricted, and Sunday is 0, never 7.
-//! Due times are in UTC; no time zone database is part of a guest.
+//! Due times are in UTC, or in a time zone whose offsets the caller gives: no time zone database is part of a
+//! guest.
 
-use k8s_openapi::jiff::{Timestamp, civil, tz::TimeZone};
+use k8s_openapi::jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 
 use crate::hash::sha256_hex;
 
@@ -100,6 +101,49 @@ impl Cron {
             }
             date = date.tomorrow().ok()?;
             from = 0;
+        }
+        None
+    }
+
+    /// The first due time after a moment, in a time zone, as a CronJob computes it; none without an
+    /// offset.
+    ///
+    /// `offset` has the seconds east of UTC at an instant, as
+    /// [`Host::zone_offset`](crate::host::Host::zone_offset) tells them; it is called at most nine times. A time
+    /// that summer time skips is not due, and one that comes twice is due twice.
+    ///
+    /// ```
+    /// use innkeeper_sdk::cron::Cron;
+    ///
+    /// let nightly = Cron::parse("30 2 * * *").unwrap();
+    /// let next = nightly.next_after_in("2026-08-20T03:00:00Z".parse().unwrap(), |_| Some(7200));
+    /// assert_eq!(next.unwrap().to_string(), "2026-08-21T00:30:00Z");
+    /// ```
+    pub fn next_after_in(
+        &self,
+        moment: Timestamp,
+        offset: impl Fn(Timestamp) -> Option<i32>,
+    ) -> Option<Timestamp> {
+        let due = |moment: Timestamp, seconds: i32| {
+            let seconds = SignedDuration::from_secs(seconds.into());
+            let local = moment.checked_add(seconds).ok()?;
+            self.next_after(local)?.checked_sub(seconds).ok()
+        };
+        let mut moment = moment;
+        // A due time that the clock skips is followed by one that it does not, because changes are rare.
+        for _ in 0..3 {
+            let before = offset(moment)?;
+            let guess = due(moment, before)?;
+            let after = offset(guess)?;
+            if after == before {
+                return Some(guess);
+            }
+            // The offset changes in between, so the due time has the later offset, or the clock skips it.
+            let other = due(moment, after)?;
+            if offset(other)? == after {
+                return Some(other);
+            }
+            moment = guess;
         }
         None
     }
@@ -206,7 +250,7 @@ fn value(text: &str, min: u32, names: &[&str]) -> Result<u32, String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Cron, spread};
+    use super::{Cron, Timestamp, spread};
 
     #[test]
     fn refuses_each_expression_that_kubernetes_refuses() {
@@ -283,6 +327,38 @@ mod tests {
             never.next_after("2026-01-01T00:00:00Z".parse().unwrap()),
             None
         );
+    }
+
+    // Berlin's clock goes from 02:00 to 03:00 on March 29 and from 03:00 to 02:00 on October 25, each at 01:00 UTC.
+    #[test]
+    fn knows_the_next_due_time_of_a_zone() {
+        let berlin = |moment: Timestamp| {
+            let [spring, autumn] = ["2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"];
+            let is_summer = moment >= spring.parse().unwrap() && moment < autumn.parse().unwrap();
+            Some(if is_summer { 7200 } else { 3600 })
+        };
+        let table = [
+            ("0 2 * * *", "2026-01-10T00:00:00Z", "2026-01-10T01:00:00Z"),
+            ("0 2 * * *", "2026-08-20T00:00:00Z", "2026-08-21T00:00:00Z"),
+            ("0 0 1 * *", "2026-10-20T00:00:00Z", "2026-10-31T23:00:00Z"),
+            ("0 0 1 4 *", "2026-01-20T00:00:00Z", "2026-03-31T22:00:00Z"),
+            // The clock skips 02:30.
+            ("30 2 * * *", "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z"),
+            ("30 * * * *", "2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z"),
+            // 02:30 comes twice.
+            ("30 2 * * *", "2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"),
+            ("30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
+            ("30 2 * * *", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"),
+            ("0 * * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),
+        ];
+        for (cron, after, expected) in table {
+            let cron = Cron::parse(cron).unwrap();
+            let next = cron.next_after_in(after.parse().unwrap(), berlin);
+            assert_eq!(next.unwrap().to_string(), expected, "after {after}");
+        }
+        let nightly = Cron::parse("0 2 * * *").unwrap();
+        let moment = "2026-08-20T00:00:00Z".parse().unwrap();
+        assert_eq!(nightly.next_after_in(moment, |_| None), None);
     }
 
     #[test]

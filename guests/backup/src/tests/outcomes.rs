@@ -459,18 +459,61 @@ fn a_suspension_has_no_event_in_each_pass() {
     }
 }
 
+/// Berlin's summer time began on 2026-03-29.
+const SUMMER_MS: u64 = 1_774_746_000_000;
+
 #[test]
-fn a_zone_other_than_utc_has_no_next_run() {
+fn due_times_are_those_of_the_time_zone() {
     let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Berlin" });
-    let fake = host(&around());
-    let request = TestRequest::new(&backup(json!({ "schedule": schedule }))).build();
-    let outcome = Plugin::reconcile(&request, &fake).unwrap();
-    assert!(!fake.asked_now());
+    let parent = backup(json!({ "schedule": schedule }));
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-18T00:00:00Z" },
+        "status": { "lastScheduleTime": "2026-08-19T00:00:00Z" },
+    });
+    let request = TestRequest::new(&parent).child("schedule", &cron_job);
+    let request = request.build();
+    let berlin = host(&around()).zone("Europe/Berlin", [(0, 3600), (SUMMER_MS, 7200)]);
+    let outcome = Plugin::reconcile(&request, &berlin).unwrap();
+    let report = outcome.report();
+    assert_eq!(
+        condition(report, "Scheduled"),
+        "False/Overdue: no run since 2026-08-20T00:00:00Z, expected by 0 2 * * *"
+    );
+    let status = report.status.as_ref().unwrap();
+    assert_eq!(status["nextRun"], "2026-08-21T00:00:00Z");
+    assert!(report.requeue.is_some());
+}
+
+#[test]
+fn a_time_zone_that_the_host_does_not_know_has_no_next_run() {
+    let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Nowhere" });
+    let outcome = reconcile(&backup(json!({ "schedule": schedule })), &around()).unwrap();
     assert_eq!(outcome.report().requeue, None);
     assert_eq!(
         outcome.report().status.as_ref().unwrap().get("nextRun"),
         None
     );
+}
+
+// `kubectl apply && kubectl wait --for=condition=Ready` would wait for nothing.
+#[test]
+fn an_invalid_parent_is_not_ready_and_says_why() {
+    let spec = json!({ "schedule": { "cron": "@daily" }, "compressWith": { "type": "rar" } });
+    let invalid = backup(spec);
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "nightly", "uid": "cron-uid" },
+    });
+    for request in [
+        TestRequest::new(&invalid),
+        TestRequest::new(&invalid).child("schedule", &cron_job),
+    ] {
+        let fault = Plugin::reconcile(&request.build(), &host(&around())).unwrap_err();
+        assert_eq!(
+            condition(&fault.report.unwrap(), "Ready"),
+            "False/Invalid: compressWith.type: rar is not known to gobackup"
+        );
+    }
 }
 
 #[test]
