@@ -36,7 +36,7 @@ pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
     version = "v1",
     kind = "Backup",
     plural = "backups",
-    shortname = "backup",
+    shortname = "bk",
     category = "innkeeper",
     namespaced,
     status = "BackupStatus",
@@ -343,7 +343,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
                 "categories": ["innkeeper"],
                 "kind": "CronBackup",
                 "plural": "cronbackups",
-                "shortNames": ["cronbackup"],
+                "shortNames": ["cbk"],
                 "singular": "cronbackup",
             });
         })

@@ -42,7 +42,7 @@ pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Every child.
 pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
-    let claims = claims(plan);
+    let claims: Vec<Child> = claims(plan).map(|it| it.child(plan)).collect();
     let mut needed = vec!["config"];
     needed.extend(claims.iter().map(|claim| match claim.key.as_str() {
         "state" => "state",
@@ -178,40 +178,83 @@ pub(crate) fn cron_job_spec(plan: &Plan<'_>) -> Option<CronJobSpec> {
     })
 }
 
-/// The claims that the plugin creates. They stay when the parent is deleted.
-fn claims(plan: &Plan<'_>) -> Vec<Child> {
+/// A claim that the plugin creates. It stays when the parent is deleted.
+struct Claim {
+    key: &'static str,
+    /// The field of the parent.
+    field: &'static str,
+    name: String,
+    declared: DeclaredClaim,
+    observed: Option<ObservedClaim>,
+}
+
+impl Claim {
+    fn of(
+        plan: &Plan<'_>,
+        (key, field): (&'static str, &'static str),
+        name: String,
+        size: Quantity,
+        class: Option<String>,
+    ) -> Self {
+        let observed = plan.request.children.find::<PersistentVolumeClaim>(&name);
+        Self {
+            key,
+            field,
+            observed: observed.and_then(|observed| observed.parse().ok()),
+            name,
+            declared: DeclaredClaim {
+                size,
+                storage_class_name: class,
+                access_modes: vec!["ReadWriteOnce".to_owned()],
+            },
+        }
+    }
+
+    fn child(&self, plan: &Plan<'_>) -> Child {
+        // The API server rejects a smaller size and another class, so a claim of sufficient size is held
+        // and the observed class is repeated.
+        let observed = self.observed.as_ref();
+        let size = &self.declared.size;
+        let requested = observed.and_then(ObservedClaim::request);
+        let is_enough = requested.is_some_and(|it| Amount::of(it) >= Amount::of(size));
+        let declared = self.declared.clone();
+        let declared = match observed {
+            None => declared,
+            Some(observed) => DeclaredClaim {
+                storage_class_name: observed.spec.storage_class_name.clone(),
+                ..declared
+            },
+        };
+        let claim = declared.object(metadata(&self.name, &plan.labels(self.key)), None);
+        let child = Child::new(self.key, &claim).retain();
+        if is_enough { child.hold() } else { child }
+    }
+}
+
+fn claims(plan: &Plan<'_>) -> impl Iterator<Item = Claim> {
     let spec = &plan.parent.spec;
     let made = plan.state_claim_made();
     let state = (plan.state_claim().as_ref() == Some(&made)).then(|| {
         let given = spec.state.clone().unwrap_or_default();
         let size = given.size.unwrap_or_else(|| Quantity("64Mi".to_owned()));
-        claim(plan, "state", &made, size, given.storage_class_name)
+        let place = ("state", "state");
+        Claim::of(plan, place, made, size, given.storage_class_name)
     });
     let made = local_claim_made(plan.request.name());
     let local = (plan.local_claim().as_ref() == Some(&made)).then(|| {
         let given = spec.local_volume.clone().unwrap_or_default();
         let size = given.size.unwrap_or_else(|| Quantity("10Gi".to_owned()));
-        claim(plan, "local", &made, size, given.storage_class_name)
+        let place = ("local", "localVolume");
+        Claim::of(plan, place, made, size, given.storage_class_name)
     });
-    state.into_iter().chain(local).collect()
+    state.into_iter().chain(local)
 }
 
-fn claim(plan: &Plan<'_>, key: &str, name: &str, size: Quantity, class: Option<String>) -> Child {
-    let observed: Option<ObservedClaim> = plan
-        .request
-        .children
-        .find::<PersistentVolumeClaim>(name)
-        .and_then(|observed| observed.parse().ok());
-    // The API server rejects a smaller size and another class, so a claim of sufficient size is held
-    // and the observed class is repeated.
-    let requested = observed.as_ref().and_then(ObservedClaim::request);
-    let is_enough = requested.is_some_and(|it| Amount::of(it) >= Amount::of(&size));
-    let declared = DeclaredClaim {
-        size,
-        storage_class_name: observed.map_or(class, |it| it.spec.storage_class_name),
-        access_modes: vec!["ReadWriteOnce".to_owned()],
+/// The differences between the parent and its existing claims that Kubernetes does not let the plugin mend.
+pub(crate) fn claim_problems(plan: &Plan<'_>) -> Vec<String> {
+    let problem = |it: Claim| {
+        let checked = it.declared.check(it.field, &it.name, it.observed.as_ref());
+        checked.err()
     };
-    let claim = declared.object(metadata(name, &plan.labels(key)), None);
-    let child = Child::new(key, &claim).retain();
-    if is_enough { child.hold() } else { child }
+    claims(plan).filter_map(problem).collect()
 }

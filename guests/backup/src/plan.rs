@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     api::{Kind, Parent, StateMode, Volume},
+    children,
     config::Config,
     pod, references,
     render::{self, LocalStorage, Origin, Place, Rendered},
@@ -91,9 +92,13 @@ impl<'a> Plan<'a> {
             rendered,
             local_claim: None,
         };
+        validate::locals(plan.claimed_locals())?;
         tenants::check_local(plan.claimed_locals(), limits)?;
         plan.warn_about_retention();
         plan.warn_about_groups();
+        let problems = children::claim_problems(&plan).into_iter();
+        let problems = problems.map(|it| Warning::new("ClaimUnchanged", it));
+        plan.rendered.warnings.extend(problems);
         plan.warn_about_sharing(host)?;
         Ok(plan)
     }

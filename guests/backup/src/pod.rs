@@ -26,6 +26,9 @@ pub(crate) const DIRECTORIES: [&str; 4] = ["/home/gobackup", "/tmp", volumes::ST
 /// The directory of the configuration, which a volume of the parent would hide.
 pub(crate) const CONFIGURATION: &str = "/etc/gobackup";
 
+/// The file of the configuration.
+pub(crate) const CONFIG_PATH: &str = "/etc/gobackup/gobackup.yml";
+
 /// The name of the container with gobackup.
 pub(crate) const CONTAINER: &str = "gobackup";
 

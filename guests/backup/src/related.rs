@@ -69,7 +69,6 @@ pub(crate) struct DatabaseSpec {
     version = "v1",
     kind = "Storage",
     plural = "storages",
-    shortname = "storage",
     namespaced,
     doc = "A storage to which Backups and CronBackups upload their archives.",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     api::{Archive, ArchiveSettings, Compression, Encryption, Parent},
-    pod, references, render,
+    pod, references,
+    render::{self, LocalStorage},
     stop::Stop,
 };
 
@@ -49,9 +50,7 @@ pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), 
 
 /// Checks the mounts of volumes, of which the API server would reject the Pod.
 pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
-    let clean = |path: &str| path.trim_end_matches('/').to_owned();
-    let mut paths: BTreeSet<String> = pod::DIRECTORIES.map(clean).into();
-    paths.insert(clean(pod::CONFIGURATION));
+    let mut paths = taken_paths();
     let mut names = BTreeSet::new();
     for (index, volume) in parent.spec.volumes.iter().enumerate() {
         if !names.insert(&volume.name) {
@@ -68,6 +67,29 @@ pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Checks the paths of storages of type local, where the run mounts a claim. An error lies in the storage.
+pub(crate) fn locals<'a>(storages: impl Iterator<Item = &'a LocalStorage>) -> Result<(), Stop> {
+    let mut paths = taken_paths();
+    for LocalStorage { name, path, .. } in storages {
+        if !paths.insert(clean(path)) {
+            return Err(Stop::invalid_reference(format!(
+                "Storage {name}: config.path: another storage or the run itself has the path {path}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The mounts of the run itself.
+fn taken_paths() -> BTreeSet<String> {
+    let own = [pod::CONFIGURATION, pod::CONFIG_PATH, render::KEYS];
+    own.into_iter().chain(pod::DIRECTORIES).map(clean).collect()
+}
+
+fn clean(path: &str) -> String {
+    path.trim_end_matches('/').to_owned()
 }
 
 fn invalid(message: &str) -> Stop {

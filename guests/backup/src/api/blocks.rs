@@ -51,7 +51,8 @@ pub(crate) struct Schedule {
     /// Start no new run; a running one continues.
     #[serde(default)]
     pub(crate) suspend: bool,
-    /// Maximum delay of a start in seconds; a later run is skipped. Default: no limit.
+    /// Maximum delay of a start in seconds; a later run is skipped. Default: no limit, so a run that was missed
+    /// during a suspension starts at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) starting_deadline_seconds: Option<i64>,
@@ -149,10 +150,10 @@ pub(crate) struct ArchiveSettings {
     /// Description for users; without effect on the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
-    /// Script to run before everything else.
+    /// Script to run before everything else. If it fails, the run goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before_script: Option<String>,
-    /// Script to run after everything else.
+    /// Script to run after everything else. If it fails, the run succeeds all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_script: Option<String>,
     /// Compression of the archive. Default: none, a plain tar file.

@@ -48,8 +48,9 @@ const ALL_DATABASES: Key = flag(
 );
 const USERNAME: Key = text(
     "username",
-    "User name. Default: root for mysql and mariadb, sa for mssql, sysdba for firebird. \
-     username_ref takes it from a Secret.",
+    "User name. Default: root for mysql and mariadb, sa for mssql, sysdba for firebird. A run for \
+     postgresql fails without one, because its own user has no name. username_ref takes it from a \
+     Secret.",
 );
 const PASSWORD: Key = secret(
     "password",
@@ -58,13 +59,13 @@ const PASSWORD: Key = secret(
 const INCLUDED_TABLES: Key = texts(
     "tables",
     "Names of the tables to dump; all tables if empty. For postgresql and mysql; mariadb and mssql \
-     ignore it. mysql rejects it together with all_databases.",
+     ignore it. With all_databases, mysql rejects it and postgresql ignores it.",
 );
 const EXCLUDED_TABLES: Key = texts(
     "exclude_tables",
     "Names of the tables, for mongodb of the collections, to leave out of the dump. For \
-     postgresql, mysql and mongodb; mariadb and mssql ignore it. mysql rejects it together with \
-     all_databases.",
+     postgresql, mysql and mongodb; mariadb and mssql ignore it. With all_databases, mysql and \
+     mongodb reject it and postgresql ignores it.",
 );
 const COMPRESS: Key = text(
     "compress",

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use std::collections::BTreeMap;
 
-use super::secret_key;
+use super::{CONFIG_PATH, secret_key};
 use crate::{
     plan::{CONFIG_FILE, Plan},
     render::{Credential, KEYS},
@@ -82,7 +82,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         // configuration that changes, which must not happen during a run.
         sub_path: Some(CONFIG_FILE.to_owned()),
         read_only: Some(true),
-        ..mount("config", "/etc/gobackup/gobackup.yml")
+        ..mount("config", CONFIG_PATH)
     }];
     if plan.rendered.credentials.iter().any(Credential::is_file) {
         mounts.push(VolumeMount {

@@ -94,6 +94,10 @@ fn errors_of_the_parent_are_invalid() {
             json!({ "volumes": [volume("data", "/etc/gobackup")] }),
             "volumes[0]: another volume or the run itself has the mountPath /etc/gobackup",
         ),
+        (
+            json!({ "volumes": [volume("data", "/etc/gobackup/keys/")] }),
+            "volumes[0]: another volume or the run itself has the mountPath /etc/gobackup/keys/",
+        ),
     ];
     for (spec, message) in table {
         assert_eq!(invalid(spec), message);
@@ -184,6 +188,11 @@ fn a_database_that_cannot_be_rendered_is_not_the_parents_fault() {
             json!({ "database": "d", "compress": "gzip-9" }),
             "Database pg: config.compress must be gzip, lz4 or zstd, or one of them with a colon and its detail",
         ),
+        (
+            "mongodb",
+            json!({ "exclude_tables_prefix": ["tmp"] }),
+            "Database pg: config.exclude_tables_prefix needs config.database, and config.all_databases not to be true",
+        ),
     ];
     for (type_, config, message) in table {
         let expected = format!("False/InvalidReference: {message}");
@@ -224,6 +233,53 @@ fn a_storage_that_cannot_be_rendered_is_not_the_parents_fault() {
         let expected = format!("False/InvalidReference: {message}");
         assert_eq!(kept_with("Storage", type_, config), expected);
     }
+}
+
+// The API server would reject the Job.
+#[test]
+fn a_path_of_a_local_storage_is_its_own() {
+    let local = |name: &str, path: &str| {
+        let config = json!({ "path": path });
+        related(
+            "Storage",
+            name,
+            json!({ "type": "local", "config": config }),
+        )
+    };
+    let refs = json!([{ "name": "s" }, { "name": "t" }]);
+    let scripts = json!({ "scripts": true });
+    let ready = |first: &str, second: &str| {
+        let mut objects = around();
+        objects[1] = local("s", first);
+        objects.push(local("t", second));
+        let parent = backup(json!({ "storageRefs": refs }));
+        let outcome = reconcile_with(&parent, &objects, &scripts).unwrap();
+        condition(outcome.report(), "Ready")
+    };
+    let refused = |name: &str, path: &str| {
+        format!(
+            "False/InvalidReference: Storage {name}: config.path: another storage or the run itself has the \
+             path {path}"
+        )
+    };
+    assert_eq!(ready("/a", "/a/"), refused("t", "/a/"));
+    assert_eq!(ready("/work", "/a"), refused("s", "/work"));
+    assert!(ready("/a", "/b").starts_with("False/Pending"));
+}
+
+#[test]
+fn pg_dumpall_dumps_all_tables() {
+    let mut objects = around();
+    let config = json!({ "all_databases": true, "tables": ["a"], "exclude_tables": [] });
+    objects[0]["spec"]["config"] = config;
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    assert!(!configuration(&outcome).contains("tables"));
+    let status = outcome.report().status.as_ref().unwrap();
+    let expected = json!([{
+        "code": "FieldIgnored",
+        "message": "Database pg: config.tables is left out: pg_dumpall dumps all tables",
+    }]);
+    assert_eq!(status["warnings"], expected);
 }
 
 #[test]

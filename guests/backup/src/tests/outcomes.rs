@@ -199,6 +199,25 @@ fn a_claim_that_is_large_enough_is_left_alone() {
 }
 
 #[test]
+fn another_class_of_an_existing_claim_is_a_warning() {
+    let parent = |class: &str| {
+        let state = json!({ "mode": "Volume", "storageClassName": class });
+        backup(json!({ "state": state }))
+    };
+    let first = reconcile(&parent("fast"), &around()).unwrap();
+    let warnings = |class: &str| {
+        let request = TestRequest::new(&parent(class)).answered(&first).build();
+        let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+        assert_eq!(outcome.child("state").unwrap().apply, ApplyPolicy::Hold);
+        outcome.report().status.as_ref().unwrap()["warnings"].clone()
+    };
+    let message = "state: claim nightly-gobackup-state exists with storageClassName fast, which cannot change";
+    let expected = json!([{ "code": "ClaimUnchanged", "message": message }]);
+    assert_eq!(warnings("slow"), expected);
+    assert_eq!(warnings("fast"), json!([]));
+}
+
+#[test]
 fn keys_of_several_lines_are_files() {
     let config = json!({
         "host": "h", "username": "u", "private_key_ref": { "name": "ssh", "key": "id" },

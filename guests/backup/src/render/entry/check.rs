@@ -42,6 +42,19 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "cannot be used with config.tables or config.exclude_tables",
         ));
     }
+    // mongodump fails: it leaves out collections of one database only.
+    let excludes = ["exclude_tables", "exclude_tables_prefix"];
+    if source.type_.name == "mongodb"
+        && flag(config, "all_databases")
+        && !given(config, "uri")
+        && let Some(key) = excludes.into_iter().find(|key| given(config, key))
+    {
+        return Err(error(
+            source,
+            key,
+            "needs config.database, and config.all_databases not to be true",
+        ));
+    }
     if source.type_.name == "postgresql"
         && let Some(compress) = text(config, "compress")
         && !["gzip", "lz4", "zstd"]

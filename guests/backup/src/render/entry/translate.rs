@@ -32,12 +32,22 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
     config
 }
 
-/// pg_dumpall does not compress, and gobackup would give the plain dump the name of a compressed one.
+/// pg_dumpall does not compress, and gobackup would give the plain dump the name of a compressed one. It dumps
+/// all tables.
 fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
-    if flag(config, "all_databases") && config.remove("compress").is_some() {
-        let field = source.path("compress");
-        let message = format!("{field} is left out: pg_dumpall does not compress");
-        warnings.push(Warning::new("FieldIgnored", message));
+    if !flag(config, "all_databases") {
+        return;
+    }
+    for (key, reason) in [
+        ("compress", "does not compress"),
+        ("tables", "dumps all tables"),
+        ("exclude_tables", "dumps all tables"),
+    ] {
+        if given(config, key) && config.remove(key).is_some() {
+            let field = source.path(key);
+            let message = format!("{field} is left out: pg_dumpall {reason}");
+            warnings.push(Warning::new("FieldIgnored", message));
+        }
     }
 }
 
