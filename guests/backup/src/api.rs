@@ -63,6 +63,18 @@ pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
         json_path = ".status.lastSuccessfulBackupTime"
     ),
     printcolumn(name = "Failures", type_ = "integer", json_path = ".status.failureCount"),
+    printcolumn(
+        name = "Size",
+        type_ = "string",
+        json_path = ".status.lastRun.size",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Seconds",
+        type_ = "integer",
+        json_path = ".status.lastRun.durationSeconds",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // Kubernetes limits a label to 63 characters, which `<name>-run-12345678` must fit, and the name
     // of a CronJob to 52.

@@ -115,6 +115,12 @@ pub(crate) struct Run {
     /// The stored archives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<Artifact>,
+    /// Size of the archive in bytes, as a quantity of two digits, for example 1.2M.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<String>,
+    /// Duration of gobackup in seconds; only of a successful run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_seconds: Option<i64>,
 }
 
 /// A stored archive.

@@ -91,6 +91,9 @@ fi
 /// because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
 /// percent signs. The message holds at most 3584 bytes, so that a further message of the script fits into
 /// the 4096 that the kubelet reads, and it begins with a whole character.
+///
+/// It also adds up the sizes of uploaded files, which gobackup only logs, and writes that of an archive into
+/// `.size`: the largest sum of a storage, because each gets all chunks of the same archive.
 pub(crate) const REDACT: &str = r#"redact='
 function add(value) {
   if (value != "" && !(value in known)) { known[value] = 1; values[++count] = value }
@@ -125,6 +128,9 @@ BEGIN {
   for (i = 1; i < 256; i++) percent[sprintf("%c", i)] = sprintf("%%%02X", i)
   for (i = 128; i < 192; i++) following = following sprintf("%c", i)
   own = " HOME TMPDIR GOBACKUP_DIR DOLLAR MODEL STORAGES SECRETS ARCHIVE_ID POD_UID PATH PWD OLDPWD SHLVL HOSTNAME "
+  number = split("B kB MB GB TB PB EB", names, " ")
+  factor = 1
+  for (i = 1; i <= number; i++) { bytes[names[i]] = factor; factor *= 1000 }
   number = split(ENVIRON["SECRETS"], names, " ")
   for (i = 1; i <= number; i++) {
     name = names[i]
@@ -141,6 +147,12 @@ BEGIN {
     values[j + 1] = value
   }
 }
+/=> Storage / { sum = 0 }
+match($0, /-> Uploading \([0-9.]+ [kMGTPE]?B\)/) {
+  split(substr($0, RSTART + 14, RLENGTH - 15), part, " ")
+  sum += part[1] * bytes[part[2]]
+  if (sum > size) size = sum
+}
 {
   line = $0
   for (i = 1; i <= count; i++) line = redacted(line, values[i])
@@ -152,29 +164,36 @@ BEGIN {
 END {
   while (end != "" && index(following, substr(end, 1, 1))) end = substr(end, 2)
   printf "%s", end >"/dev/termination-log"
+  if (size) printf "%.0f", size >(ENVIRON["HOME"] "/.size")
 }
 '
 "#;
 
-/// Runs gobackup, fails if it succeeds without an upload, and writes the names of the stored files as the
-/// termination message.
+/// Runs gobackup, fails if it succeeds without an upload, and writes the names of the stored files, the size of
+/// the archive and the duration as the termination message.
 ///
 /// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
 /// that it does not have. The script therefore checks that the state of each storage is newer than
 /// the start of the run. Both times are those of files on one file system, so clocks of other machines
 /// do not matter; they are compared in whole seconds, the resolution that every file system has.
+///
+/// gobackup logs no size for a storage of type local, whose archive is a file here.
 const PERFORM: &str = r#"umask 002
 started="$GOBACKUP_DIR/.started"
 mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
 ARCHIVE_ID=`printf '%s' "$POD_UID" | tr -d - | tr 0123456789abcdef bcdfghjkqrstvwxz | cut -c 1-16`
 export ARCHIVE_ID
-rm -f "$HOME/.exit"
+rm -f "$HOME/.exit" "$HOME/.size"
+begin=`date +%s`
 {
   gobackup perform --config /etc/gobackup/gobackup.yml 2>&1
   echo $? >"$HOME/.exit"
 } | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
 code=`cat "$HOME/.exit"`
 [ "${code:-1}" = 0 ] || exit "${code:-1}"
+end=`date +%s`
+size=null
+[ ! -s "$HOME/.size" ] || size=`cat "$HOME/.size"`
 artifacts=""
 for key in $STORAGES; do
   state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
@@ -183,8 +202,11 @@ for key in $STORAGES; do
   fi
   file=`grep -o '"file_key" *: *"[^"]*"' "$state" | tail -n 1 | cut -d '"' -f 4`
   artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
+  kept=`directory "$key"`/$file
+  [ "$kept" = "/$file" ] || [ ! -f "$kept" ] || size=`stat -c %s "$kept"`
 done
-printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
+seconds=`expr "$end" - "$begin"`
+printf '{"artifacts":[%s],"bytes":%s,"seconds":%s}' "$artifacts" "$size" "$seconds" >/dev/termination-log
 "#;
 
 /// The script for one parent.
@@ -225,7 +247,19 @@ pub(super) fn script(plan: &Plan<'_>) -> String {
     script.push_str(VERSION);
     script.push_str(") || exit 1\n");
     script.push_str(REDACT);
+    script.push_str(&directories(plan));
     script.push_str(PERFORM);
+    script
+}
+
+/// The function that prints the directory of a storage of type local, and nothing for another.
+fn directories(plan: &Plan<'_>) -> String {
+    let mut script = "directory() {\n  case $1 in\n".to_owned();
+    for local in &plan.rendered.local {
+        let (key, path) = (quoted(&local.key), quoted(&clean(&local.path)));
+        line(&mut script, format_args!("  {key}) printf '%s' {path} ;;"));
+    }
+    script.push_str("  esac\n}\n");
     script
 }
 

@@ -41,6 +41,8 @@ impl Observed {
                 message: self.run.message.clone(),
                 logs: self.run.logs.clone(),
                 artifacts: self.run.artifacts.clone(),
+                size: self.run.size.clone(),
+                duration_seconds: self.run.duration_seconds,
                 ..recorded
             }
         } else {
@@ -53,6 +55,8 @@ impl Observed {
 #[derive(Deserialize)]
 struct Stored {
     artifacts: Vec<Artifact>,
+    bytes: Option<u64>,
+    seconds: Option<i64>,
 }
 
 pub(super) fn run(job: &ObservedJob, pods: &[JobPod]) -> Observed {
@@ -86,9 +90,12 @@ pub(super) fn run(job: &ObservedJob, pods: &[JobPod]) -> Observed {
 /// Completes a run that has ended with the termination message.
 fn complete(run: &mut Run, message: &str) {
     if run.phase == Phase::Succeeded {
-        let Ok(Stored { mut artifacts }) = serde_json::from_str(message) else {
+        let Ok(stored) = serde_json::from_str::<Stored>(message) else {
             return;
         };
+        run.size = stored.bytes.map(quantity);
+        run.duration_seconds = stored.seconds.filter(|it| *it >= 0);
+        let mut artifacts = stored.artifacts;
         artifacts.truncate(ARTIFACTS_MAX);
         for artifact in &mut artifacts {
             artifact.storage = job::tail(&artifact.storage, MESSAGE_MAX).to_owned();
@@ -109,6 +116,23 @@ fn complete(run: &mut Run, message: &str) {
         run.logs = Some(job::tail(&log, LOG_MAX).to_owned());
     }
 }
+
+/// A number of bytes as a quantity of at most three digits.
+pub(super) fn quantity(bytes: u64) -> String {
+    let (mut unit, mut scale) = (0, 1);
+    while bytes / scale >= 1000 && unit + 1 < UNITS.len() {
+        scale *= 1000;
+        unit += 1;
+    }
+    let (whole, suffix) = (bytes / scale, UNITS[unit]);
+    match bytes % scale * 10 / scale {
+        tenths if tenths > 0 && whole < 10 => format!("{whole}.{tenths}{suffix}"),
+        _ => format!("{whole}{suffix}"),
+    }
+}
+
+/// The decimal suffixes of quantities.
+const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 
 /// A log in which the values of options that carry passwords are replaced.
 ///

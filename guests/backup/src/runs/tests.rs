@@ -3,7 +3,10 @@
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{JOB_LOST, message::redacted};
+use super::{
+    JOB_LOST,
+    message::{quantity, redacted},
+};
 use crate::{
     Plugin,
     tests::{
@@ -86,9 +89,15 @@ fn the_pods_message_may_come_after_the_end() {
         "True/Completed: nightly succeeded"
     );
     let status = first.status.unwrap();
-    let stored = json!({ "artifacts": [{ "storage": "s", "file": "f" }] }).to_string();
+    let artifacts = json!([{ "storage": "s", "file": "f" }]);
+    let stored = json!({ "artifacts": artifacts, "bytes": 12_000_000, "seconds": 75 }).to_string();
     let later = pass(&status, &jobs, &[pod("a", &stored)]);
     assert_eq!(condition(&later, "Ready"), "True/Completed: stored f in s");
+    let run = &later.status.as_ref().unwrap()["lastRun"];
+    assert_eq!(
+        (&run["size"], &run["durationSeconds"]),
+        (&json!("12M"), &json!(75))
+    );
     let gone = pass(&later.status.clone().unwrap(), &jobs, &[]);
     assert_eq!(gone.status, later.status);
 }
@@ -190,6 +199,22 @@ fn a_job_that_is_gone_after_its_success_is_no_failure() {
     let failure = (json!("Failed"), (json!(0), json!(3)), "JobLost".to_owned());
     assert_eq!(lost(json!("2026-08-19T02:05:00Z")), failure);
     assert_eq!(lost(Value::Null), failure);
+}
+
+#[test]
+fn sizes_are_short_quantities() {
+    let table = [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1k"),
+        (1_250_000, "1.2M"),
+        (12_345_678, "12M"),
+        (999_999_999, "999M"),
+        (u64::MAX, "18446P"),
+    ];
+    for (bytes, expected) in table {
+        assert_eq!(quantity(bytes), expected);
+    }
 }
 
 #[test]

@@ -22,9 +22,9 @@ use super::*;
 const USER: u32 = 65532;
 
 /// The programs of the script.
-const PROGRAMS: [&str; 18] = [
-    "awk", "cat", "cut", "expr", "find", "grep", "head", "id", "mkdir", "printf", "rm", "sed",
-    "sh", "stat", "tail", "touch", "tr", "[",
+const PROGRAMS: [&str; 19] = [
+    "awk", "cat", "cut", "date", "expr", "find", "grep", "head", "id", "mkdir", "printf", "rm",
+    "sed", "sh", "stat", "tail", "touch", "tr", "[",
 ];
 
 /// A program in place of gobackup that stores an archive in each storage.
@@ -211,7 +211,7 @@ impl Run {
         Ended {
             code: output.status.code(),
             log: String::from_utf8_lossy(&log).into_owned(),
-            message: String::from_utf8_lossy(&message).into_owned(),
+            message: timeless(&String::from_utf8_lossy(&message)),
         }
     }
 
@@ -225,6 +225,16 @@ impl Drop for Run {
         let is_gone = fs::remove_dir_all(&self.root).is_ok();
         assert!(is_gone || !Path::new(&self.root).exists());
     }
+}
+
+/// A message with no seconds in the place of its number.
+fn timeless(message: &str) -> String {
+    let parts = message.split_once("\"seconds\":");
+    let timed = parts.filter(|(_, rest)| rest.trim_end_matches('}').parse::<u8>().is_ok());
+    timed.map_or_else(
+        || message.to_owned(),
+        |(before, _)| format!("{before}\"seconds\":0}}"),
+    )
 }
 
 /// The container of a run.
@@ -272,12 +282,58 @@ fn a_run_tells_the_stored_files() {
     let outcome = reconcile(&backup(json!({})), &around()).unwrap();
     let ended = end(STORING, &outcome, &[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let expected = json!({ "artifacts": [{ "storage": "s", "file": "f.tar" }] });
     let message: Value = serde_json::from_str(&ended.message).unwrap();
+    let artifacts = json!([{ "storage": "s", "file": "f.tar" }]);
+    let expected = json!({ "artifacts": artifacts, "bytes": null, "seconds": 0 });
     assert_eq!(message, expected);
     // The kubelet would expand it.
     let run = Run::new(Shell::Own, STORING);
     assert!(!run.script(&outcome).contains("$("));
+}
+
+/// The size of the archive that a run tells.
+fn size(gobackup: &str, outcome: &Outcome) -> Value {
+    let ended = end(gobackup, outcome, &[]);
+    let message: Value = serde_json::from_str(&ended.message).unwrap();
+    message["bytes"].clone()
+}
+
+// gobackup logs sizes only, with a bar before them, and each storage gets the same chunks.
+#[test]
+fn a_run_tells_the_size_of_the_archive() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for (log, expected) in [
+        (
+            "2026/08/20 02:00:01 [S3] -> Uploading (12 MB)...",
+            12_000_000,
+        ),
+        ("[=>--] 40%[S3] -> Uploading (1.3 kB)...", 1300),
+        ("[SFTP] -> Uploading (83 B)...", 83),
+        (
+            "=> Storage | s3\n-> Uploading (2.0 GB)...\n-> Uploading (500 MB)...\n\
+             => Storage | sftp\n-> Uploading (2.0 GB)...\n-> Uploading (500 MB)...",
+            2_500_000_000_u64,
+        ),
+    ] {
+        let program = format!("echo '{log}'\n{STORING}");
+        assert_eq!(size(&program, &outcome), expected, "{log}");
+    }
+}
+
+#[test]
+fn a_run_tells_the_size_of_a_local_archive() {
+    let mut objects = around();
+    let config = json!({ "path": "/data/shelf" });
+    objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
+    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    for shell in Shell::all() {
+        let run = Run::new(shell, STORING);
+        run.directory("volumes/data/shelf");
+        run.file("volumes/data/shelf/f.tar", "twelve bytes");
+        let ended = run.end(&outcome, &[]);
+        let message: Value = serde_json::from_str(&ended.message).unwrap();
+        assert_eq!(message["bytes"], 12, "{ended:?}");
+    }
 }
 
 #[test]
