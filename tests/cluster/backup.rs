@@ -263,11 +263,21 @@ fn a_suspended_schedule_stops_although_a_secret_is_missing() {
 
 // A Backup without a schedule runs once.
 #[test]
-fn a_removed_schedule_is_pruned() {
+fn a_removed_schedule_is_pruned_and_the_one_run_waits_for_the_pod_that_uses_the_volume() {
     let (site, _) = files("backup-prune");
     let mark = site.settle();
     site.merge(FILES, &json!({ "spec": { "schedule": null } }));
     site.wait_gone(FILES_SCHEDULE);
+    site.settle();
+    assert_eq!(site.get(FILES)["status"]["successCount"], 0);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "uploads", "namespace": site.namespace, "labels": { "app": "uploads" },
+        },
+        "spec": { "containers": [{ "name": "uploads", "image": "uploads" }] },
+    });
+    site.plane.user().create(&pod).unwrap();
     let parent = site.wait("the one run succeeds", FILES, |parent| {
         reason(parent, "Ready") == "Completed"
     });

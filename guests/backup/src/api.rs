@@ -7,7 +7,7 @@
 use innkeeper_sdk::{
     crd::Crd,
     manifest::{ParentKind, Scope},
-    pod::{ImagePullPolicy, PodMetadata},
+    pod::ImagePullPolicy,
     prelude::*,
 };
 use k8s_openapi::api::core::v1::{
@@ -21,12 +21,14 @@ use serde_json::json;
 use crate::{restore::Restore, status::BackupStatus};
 
 mod blocks;
+mod placement;
 mod volumes;
 
 pub(crate) use blocks::{
     Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, OldSchedule, Schedule,
     SecretKey,
 };
+pub(crate) use placement::{Placement, PodTemplate, RunWith};
 pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
 
 /// Specification of the runs.
@@ -148,9 +150,12 @@ pub(crate) struct BackupSpec {
     /// User and groups of the run. Default: user and group 65532.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) security_context: Option<RunUser>,
-    /// Additional labels and annotations of the run's Pods.
+    /// Additional labels and annotations of the run's Pods, and their placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
+    /// Pods that use the volumes: the run is placed on their node, as claims of ReadWriteOnce need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run_with: Option<RunWith>,
     /// Maximum duration of a run in seconds, retries included. Default: 21600 (6 hours).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -200,15 +205,6 @@ pub(crate) struct ModelReference {
     /// Schedule of the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<OldSchedule>,
-}
-
-/// Additions to the run's Pods.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PodTemplate {
-    /// Additional labels and annotations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) metadata: Option<PodMetadata>,
 }
 
 /// The kind of a parent.
@@ -314,7 +310,7 @@ fn both_generations(crd: Crd) -> Crd {
         .edit_schema("spec.env[]", |item| {
             item.insert("x-kubernetes-validations".to_owned(), reserved_variables());
         });
-    REFERENCES
+    let crd = REFERENCES
         .iter()
         .fold(crd, |crd, name| {
             let rule = format!("!has(self.{name}) || !has(self.spec) || !has(self.spec.{name})");
@@ -331,9 +327,29 @@ fn both_generations(crd: Crd) -> Crd {
             "schedule: give it in spec or in backupModelRef, not both",
         )
         // The Pods have no resourceClaims that the field could name.
-        .remove("spec.resources", "claims")
-        // The deepest fields, `spec.volumes[].configMap.items[].key`, lie seven steps below the root.
-        .short_descriptions(7)
+        .remove("spec.resources", "claims");
+    own_namespace(crd)
+        // The deepest fields are those of `spec.podTemplate.spec.affinity`.
+        .short_descriptions(12)
+}
+
+/// Removes the fields of an affinity that are about Pods of other namespaces: a user who may create parents
+/// could find out and block their nodes.
+fn own_namespace(crd: Crd) -> Crd {
+    let affinity = "spec.podTemplate.spec.affinity";
+    ["podAffinity", "podAntiAffinity"]
+        .into_iter()
+        .flat_map(|kind| {
+            let rule = "DuringSchedulingIgnoredDuringExecution[]";
+            [
+                format!("{affinity}.{kind}.required{rule}"),
+                format!("{affinity}.{kind}.preferred{rule}.podAffinityTerm"),
+            ]
+        })
+        .fold(crd, |crd, path| {
+            crd.remove(&path, "namespaces")
+                .remove(&path, "namespaceSelector")
+        })
 }
 
 /// Rejects the names of variables that the run depends on.
@@ -380,5 +396,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
             scope: Scope::Namespaced,
         })
         .crd(cron_backup)
-        .parent_with::<Restore>(|crd| crd.remove("spec.resources", "claims").short_descriptions(7))
+        .parent_with::<Restore>(|crd| {
+            own_namespace(crd.remove("spec.resources", "claims")).short_descriptions(12)
+        })
 }

@@ -34,6 +34,11 @@ pub(crate) struct Tenants {
     pub(crate) service_accounts: Vec<String>,
     /// Keys of labels and annotations that parents may set on the Pods of their runs.
     pub(crate) pod_metadata: PodMetadataLists,
+    /// Keys of taints that the Pods of runs may tolerate if parents say so; an entry that ends with a slash stands
+    /// for all that start with it, and * for a toleration without a key, which tolerates each taint. Empty: none.
+    pub(crate) tolerations: Vec<String>,
+    /// PriorityClasses that parents may name for their runs. Empty: none.
+    pub(crate) priority_classes: Vec<String>,
     /// True if the scripts of parents and of their models run, and if parents may name variables and
     /// mounts that change the programs of the run. Scripts that do not run cause a warning.
     pub(crate) scripts: bool,

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
+    api::Placement,
     plan::Plan,
     render::{Credential, KEYS, Origin},
 };
@@ -44,14 +45,15 @@ pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
 
 fn pod(plan: &Plan<'_>) -> PodSpec {
     let spec = &plan.parent.spec;
-    PodSpec {
+    let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
         service_account_name: spec.service_account_name.clone(),
         containers: vec![container(plan)],
         volumes: Some(volumes::volumes(plan)),
         security_context: Some(security(plan)),
         ..block::restricted(None, pull_secrets(plan))
-    }
+    };
+    Placement::of(spec.pod_template.as_ref(), spec.run_with.as_ref(), pod)
 }
 
 /// The Secrets for pulling images.

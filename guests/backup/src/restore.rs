@@ -211,6 +211,7 @@ fn effective(
     });
     effective.service_account_name = None;
     effective.pod_template.clone_from(&spec.pod_template);
+    effective.run_with.clone_from(&spec.run_with);
     effective.work.clone_from(&spec.work);
     effective.resources.clone_from(&spec.resources);
     effective

@@ -28,12 +28,11 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     let (path, list) = ("spec.serviceAccountName", "tenants.serviceAccounts");
     let names = &spec.service_account_name;
     check_listed(path, list, names, &limits.service_accounts).map_err(Stop::Invalid)?;
-    let template = spec.pod_template.as_ref();
-    if let Some(given) = template.and_then(|it| it.metadata.as_ref()) {
-        let path = "spec.podTemplate.metadata";
-        given
-            .check(path, &limits.pod_metadata)
-            .map_err(Stop::Invalid)?;
+    if let Some(given) = &spec.pod_template {
+        given.check(limits).map_err(Stop::Invalid)?;
+    }
+    if let Some(given) = &spec.run_with {
+        given.check().map_err(Stop::Invalid)?;
     }
     let mut volumes = spec.volumes.iter();
     match volumes.find(|volume| volume.nfs.is_some() || volume.host_path.is_some()) {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{PodTemplate, Reference, RunUser, Volume, Work},
+    api::{PodTemplate, Reference, RunUser, RunWith, Volume, Work},
     status::Phase,
 };
 
@@ -100,9 +100,12 @@ pub(crate) struct RestoreSpec {
     /// User and groups of the Pod. Default: those of the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) security_context: Option<RunUser>,
-    /// Additional labels and annotations of the Pod.
+    /// Additional labels and annotations of the Pod, and its placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
+    /// Pods that use the volumes: the Pod is placed on their node, as claims of ReadWriteOnce need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run_with: Option<RunWith>,
     /// Maximum duration in seconds. A failed restoration is not retried.
     #[serde(default = "deadline")]
     #[schemars(range(min = 1))]

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::{Restoration, remote, script};
 use crate::{
+    api::Placement,
     pod::{self, secret_key, volumes},
     render::{Credential, KEYS},
 };
@@ -35,14 +36,15 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
     volumes.extend([block::empty_dir("tmp"), block::empty_dir("home")]);
     volumes.extend(plan.local_claim().map(|it| block::from_claim("local", it)));
     volumes.extend(given.volumes.iter().map(volumes::given));
-    PodSpec {
+    let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
         init_containers: Some(vec![fetch(restoration)]),
         containers: vec![restore(restoration)],
         volumes: Some(volumes),
         security_context: Some(pod::security(plan)),
         ..block::restricted(None, pod::pull_secrets(plan))
-    }
+    };
+    Placement::of(given.pod_template.as_ref(), given.run_with.as_ref(), pod)
 }
 
 /// A container with the directories that both have.

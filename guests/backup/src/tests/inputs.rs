@@ -98,6 +98,16 @@ fn errors_of_the_parent_are_invalid() {
             json!({ "volumes": [volume("data", "/etc/gobackup/keys/")] }),
             "volumes[0]: another volume or the run itself has the mountPath /etc/gobackup/keys/",
         ),
+        (
+            json!({ "runWith": { "labelSelector": { "matchLabels": { "app": "a b" } } } }),
+            "spec.runWith.labelSelector.matchLabels.app: \"a b\" is not a label value: write at most 63 \
+             letters, digits, '-', '_' or '.', or nothing",
+        ),
+        (
+            json!({ "podTemplate": { "spec": { "nodeSelector": { "a b": "c" } } } }),
+            "spec.podTemplate.spec.nodeSelector: \"a b\" is not a label key: write at most 63 letters, \
+             digits, '-', '_' or '.', after a DNS name and a slash if need be",
+        ),
     ];
     for (spec, message) in table {
         assert_eq!(invalid(spec), message);

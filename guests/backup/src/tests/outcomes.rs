@@ -563,6 +563,34 @@ fn pod_of(spec: Value, storage: Value) -> (Value, Vec<String>) {
     (run.object["spec"]["template"]["spec"].clone(), codes)
 }
 
+#[test]
+fn a_run_is_placed_by_its_template_and_beside_the_pods_that_use_its_volumes() {
+    let hostname = "kubernetes.io/hostname";
+    let beside =
+        json!({ "labelSelector": { "matchLabels": { "app": "shop" } }, "topologyKey": hostname });
+    let zone = json!({ "labelSelector": {}, "topologyKey": "zone" });
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let run_with = json!({ "labelSelector": { "matchLabels": { "app": "shop" } } });
+    let (pod, _) = pod_of(json!({ "runWith": run_with }), s3());
+    assert_eq!(
+        pod["affinity"],
+        json!({ "podAffinity": { required: [beside] } })
+    );
+    assert_eq!(pod.get("nodeSelector"), None);
+
+    let template = json!({ "spec": {
+        "nodeSelector": { "disk": "ssd" },
+        "affinity": { "podAffinity": { required: [zone] } },
+    } });
+    let spec = json!({ "podTemplate": template, "runWith": run_with });
+    let (pod, _) = pod_of(spec, s3());
+    assert_eq!(pod["nodeSelector"], json!({ "disk": "ssd" }));
+    assert_eq!(
+        pod["affinity"],
+        json!({ "podAffinity": { required: [zone, beside] } })
+    );
+}
+
 fn data(read_only: bool) -> Value {
     json!([{
         "name": "data", "mountPath": "/data", "readOnly": read_only,

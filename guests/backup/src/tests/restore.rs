@@ -109,6 +109,18 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
 }
 
 #[test]
+fn a_restore_is_placed_beside_the_pods_that_use_its_volumes() {
+    let run_with = json!({ "labelSelector": { "matchLabels": { "app": "shop" } } });
+    let outcome = first(json!({ "runWith": run_with }));
+    let pod = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
+    let pods = &pod["affinity"]["podAffinity"];
+    assert_eq!(
+        pods["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"],
+        run_with["labelSelector"]
+    );
+}
+
+#[test]
 fn the_end_of_a_restore_is_final() {
     let first = first(json!({}));
     let made = Value::from(first.child("restore").unwrap().object.clone());

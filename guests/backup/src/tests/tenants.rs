@@ -72,6 +72,36 @@ fn labels_and_annotations_that_other_controllers_obey() {
 }
 
 #[test]
+fn taints_and_priorities() {
+    let placed = |spec: Value| json!({ "podTemplate": { "spec": spec } });
+    let path = "spec.podTemplate.spec";
+    let keys = json!([{ "key": "example.com/backup", "operator": "Exists" }]);
+    check_refused(
+        placed(json!({ "tolerations": keys })),
+        &json!({ "tolerations": ["example.com/"] }),
+        &format!(
+            "{path}.tolerations: tenants.tolerations of the plugin's configuration does not list \
+             example.com/backup"
+        ),
+    );
+    check_refused(
+        placed(json!({ "tolerations": [{ "operator": "Exists" }] })),
+        &json!({ "tolerations": ["*"] }),
+        &format!(
+            "{path}.tolerations: tenants.tolerations of the plugin's configuration does not list *"
+        ),
+    );
+    check_refused(
+        placed(json!({ "priorityClassName": "high" })),
+        &json!({ "priorityClasses": ["high"] }),
+        &format!(
+            "{path}.priorityClassName: tenants.priorityClasses of the plugin's configuration does not list \
+             high"
+        ),
+    );
+}
+
+#[test]
 fn variables_that_change_the_programs() {
     let off = "tenants.scripts of the plugin's configuration is off";
     for name in ["PATH", "LD_PRELOAD", "BASH_ENV"] {
