@@ -325,6 +325,48 @@ fn the_claims_outlive_the_parent_and_are_reused() {
     );
 }
 
+// The definition has no field for Pods of other namespaces, so the API server drops it.
+#[test]
+fn a_schedule_states_the_placement_of_its_pods() {
+    const ORDERS: Target<'static> = (API, "Backup", "orders");
+    let site = Site::new("backup-placement");
+    site.apply_example("examples/backup/07-notifiers.yaml");
+    site.wait_ready(ORDERS);
+    let template = |site: &Site| {
+        let schedule = site.get(("batch/v1", "CronJob", "orders"));
+        schedule["spec"]["jobTemplate"]["spec"]["template"]["spec"].clone()
+    };
+    assert_eq!(
+        template(&site)["nodeSelector"],
+        json!({ "kubernetes.io/os": "linux" })
+    );
+    let term = json!({
+        "labelSelector": { "matchLabels": { "app": "other" } },
+        "namespaces": ["kube-system"], "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname",
+    });
+    let rule = "requiredDuringSchedulingIgnoredDuringExecution";
+    let placement = json!({ "affinity": { "podAntiAffinity": { rule: [term] } } });
+    let spec = json!({
+        "podTemplate": { "spec": placement },
+        "runWith": { "labelSelector": { "matchLabels": { "app": "orders" } } },
+    });
+    site.merge(ORDERS, &json!({ "spec": spec }));
+    site.wait_ready(ORDERS);
+    let affinity = template(&site)["affinity"].clone();
+    let term = |app: &str| {
+        json!({
+            "labelSelector": { "matchLabels": { "app": app } }, "topologyKey": "kubernetes.io/hostname",
+        })
+    };
+    assert_eq!(
+        affinity,
+        json!({
+            "podAffinity": { rule: [term("orders")] },
+            "podAntiAffinity": { rule: [term("other")] },
+        })
+    );
+}
+
 // The status records the value when the Job is observed, so the deleted Job is not made again.
 #[test]
 fn a_suspended_schedule_runs_when_asked_and_once_for_each_value() {

@@ -25,8 +25,8 @@ mod placement;
 mod volumes;
 
 pub(crate) use blocks::{
-    Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, OldSchedule, Schedule,
-    SecretKey,
+    Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, HEADERS, Notifier,
+    OldSchedule, Schedule, SecretKey,
 };
 pub(crate) use placement::{Placement, PodTemplate, RunWith};
 pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};

@@ -1,12 +1,14 @@
-//! The types of databases and storages that gobackup supports, and the keys of each.
+//! The types of databases, storages and notifiers that gobackup supports, and the keys of each.
 //!
-//! The same table drives the schemas of `Database` and `Storage` and the renderer, so the two cannot
+//! The same table drives the schemas of `Database`, `Storage` and notifiers and the renderer, so the two cannot
 //! disagree. The values are checked and rendered in `render`.
 
 mod databases;
+mod notifiers;
 mod storages;
 
 pub(crate) use databases::{DATABASES, EXCLUSIVE, OLD_DATABASE_KEYS};
+pub(crate) use notifiers::{NOTIFIERS, WITH_HEADERS};
 pub(crate) use storages::STORAGES;
 
 /// The form of a value.
@@ -78,7 +80,7 @@ const fn secret(name: &'static str, description: &'static str) -> Key {
     key
 }
 
-/// One type of database or storage.
+/// One type of database, storage or notifier.
 #[derive(Debug)]
 pub(crate) struct Type {
     /// The name in the API.

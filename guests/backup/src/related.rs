@@ -231,7 +231,8 @@ fn s3_types(_: &mut SchemaGenerator) -> Schema {
     names(catalog::STORAGES.iter().filter(|it| it.is_s3_like))
 }
 
-fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
+/// The names of types.
+pub(crate) fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
     let names: Vec<&str> = types.map(|it| it.name).collect();
     json_schema!({"type": "string", "enum": names})
 }
@@ -244,11 +245,11 @@ fn storage_config(_: &mut SchemaGenerator) -> Schema {
     config(catalog::STORAGES, &[])
 }
 
-/// The keys of all types of a family.
+/// The keys of all types of a family, and the names of Secrets for some of them.
 ///
 /// A key that the object's type does not have causes a warning and no rejection, because older
 /// manifests may carry it.
-fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
+pub(crate) fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
     let mut properties = Map::new();
     let mut rules = BTreeMap::new();
     for key in family.iter().flat_map(Type::keys).chain(old) {

@@ -18,7 +18,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::SHELL;
+pub(crate) use entry::{SHELL, is_given};
 use yaml::{Node, quoted};
 
 /// A credential that the kubelet passes to gobackup.
@@ -174,6 +174,14 @@ pub(crate) fn render(
     }
     if let Some(default) = default {
         model.push(("default_storage".to_owned(), Node::Text(default)));
+    }
+    let mut notifiers = Vec::new();
+    for (index, given) in settings.notifiers.iter().flatten().enumerate() {
+        let entry = entry::notifier(given, index, &mut rendered)?;
+        notifiers.push((given.name.clone(), entry));
+    }
+    if !notifiers.is_empty() {
+        model.push(("notifiers".to_owned(), sorted(notifiers)));
     }
     let models = Node::Map(vec![(quoted(&rendered.model), Node::Map(model))]);
     rendered.text = yaml::write(vec![("models".to_owned(), models)], parent.spec.expand_env);

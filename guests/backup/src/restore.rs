@@ -242,6 +242,7 @@ impl Origin {
         let mut remote = remote::remote(source)?;
         let mut settings = self.settings;
         settings.archive = None;
+        settings.notifiers = None;
         let rendered = render::render(request.name(), parent, &settings, &self.related)?;
         tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
         let local = rendered.local.clone();

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::{
-    api::{Archive, ArchiveSettings, Compression, Encryption, Parent},
-    pod, references,
+    api::{Archive, ArchiveSettings, Compression, Encryption, HEADERS, Notifier, Parent},
+    catalog, pod, references,
     render::{self, LocalStorage},
     stop::Stop,
 };
@@ -105,7 +107,40 @@ fn problem(parent: &Parent, settings: &ArchiveSettings) -> Option<String> {
     let compression = || settings.compress_with.as_ref().and_then(compression);
     let encryption = || settings.encode_with.as_ref().and_then(encryption);
     let archive = || archive(parent, settings.archive.as_ref()?);
-    compression().or_else(encryption).or_else(archive)
+    let notifiers = || notifiers(settings.notifiers.as_deref()?);
+    compression()
+        .or_else(encryption)
+        .or_else(archive)
+        .or_else(notifiers)
+}
+
+fn notifiers(given: &[Notifier]) -> Option<String> {
+    let mut names = BTreeSet::new();
+    given.iter().find_map(|it| {
+        let name = &it.name;
+        if !names.insert(name) {
+            return Some(format!("notifiers: the name {name} is used twice"));
+        }
+        let Some(type_) = catalog::find(catalog::NOTIFIERS, &it.type_) else {
+            let type_ = &it.type_;
+            return Some(format!("notifiers: {name}: type {type_} is not known to gobackup"));
+        };
+        let mut keys = type_.keys();
+        let missing = keys.find(|key| key.is_required && !render::is_given(&it.config, key.name));
+        if let Some(key) = missing {
+            return Some(format!("notifiers: {name}: config.{} is required", key.name));
+        }
+        let headers = it.config.get(HEADERS).and_then(Value::as_object);
+        let is_header = |name: &str| {
+            let mut bytes = name.bytes();
+            !name.is_empty() && bytes.all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it))
+        };
+        let wrong = headers?.keys().find(|header| !is_header(header))?;
+        Some(format!(
+            "notifiers: {name}: config.{HEADERS}: \"{wrong}\" is not the name of a header: write letters, \
+             digits, '-' and '_'"
+        ))
+    })
 }
 
 fn compression(given: &Compression) -> Option<String> {

@@ -1,8 +1,13 @@
-//! Blocks of the API: the schedule, and the settings of archives.
+//! Blocks of the API: the schedule, the settings of archives, and notifiers.
+
+use std::collections::BTreeMap;
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{catalog, related};
 
 /// A key of a Secret in the parent's namespace.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
@@ -130,7 +135,7 @@ impl From<&OldSchedule> for Schedule {
     }
 }
 
-fn cron(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn cron(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({
         "type": "string",
         "maxLength": 128,
@@ -168,6 +173,10 @@ pub(crate) struct ArchiveSettings {
     /// Files and directories to add to the archive, from the volumes of the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archive: Option<Archive>,
+    /// Services to notify of the result of gobackup, at most 16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub(crate) notifiers: Option<Vec<Notifier>>,
 }
 
 impl ArchiveSettings {
@@ -183,6 +192,7 @@ impl ArchiveSettings {
             encode_with: own.encode_with.or(model.encode_with),
             split_with: own.split_with.or(model.split_with),
             archive: own.archive.or(model.archive),
+            notifiers: own.notifiers.or(model.notifiers),
         }
     }
 }
@@ -262,4 +272,45 @@ pub(crate) struct Archive {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) excludes: Vec<String>,
+}
+
+/// Service to notify of the result of gobackup.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notifier {
+    /// Name of the notifier, a DNS label that is unique in this list.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub(crate) name: String,
+    /// Type of the notifier.
+    #[schemars(schema_with = "notifier_types")]
+    #[serde(rename = "type")]
+    pub(crate) type_: String,
+    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
+    /// warning.
+    #[schemars(schema_with = "notifier_config")]
+    #[serde(default)]
+    pub(crate) config: BTreeMap<String, Value>,
+}
+
+/// The key of the headers in the configuration of a notifier.
+pub(crate) const HEADERS: &str = "headers_ref";
+
+fn notifier_types(_: &mut SchemaGenerator) -> Schema {
+    related::names(catalog::NOTIFIERS.iter())
+}
+
+fn notifier_config(_: &mut SchemaGenerator) -> Schema {
+    let mut schema = related::config(catalog::NOTIFIERS, &[]);
+    let header = innkeeper_sdk::crd::schema_of::<SecretKey>();
+    let headers = json!({
+        "description": "Headers of the requests of webhook and googlechat, by their names.",
+        "type": "object", "maxProperties": 16, "additionalProperties": header,
+    });
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties
+        .expect("should be the schema of an object")
+        .insert(HEADERS.to_owned(), headers);
+    schema
 }

@@ -89,7 +89,8 @@ fi
 ///
 /// `SECRETS` has the names of variables, of prefixes (with a star) and of files. Long values come first,
 /// because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
-/// percent signs. The message holds at most 3584 bytes, so that a further message of the script fits into
+/// percent signs. The path of a URL counts too, because errors of requests print a URL without its password.
+/// The message holds at most 3584 bytes, so that a further message of the script fits into
 /// the 4096 that the kubelet reads, and it begins with a whole character.
 ///
 /// It also adds up the sizes of uploaded files, which gobackup only logs, and writes that of an archive into
@@ -114,6 +115,7 @@ function secret(value) {
   add(escaped(value, ""))
   add(escaped(value, "+"))
   add(escaped(value, "%20"))
+  if (match(value, /^https?:\/\/[^\/]+\//) && length(value) - RLENGTH > 7) add(substr(value, RLENGTH))
 }
 function redacted(line, value,    at, text) {
   text = ""

@@ -1,4 +1,4 @@
-//! The entry of one database or storage in the configuration: translated, checked, without its
+//! The entry of one database, storage or notifier in the configuration: translated, checked, without its
 //! credentials.
 //!
 //! An error here lies in the related object, so the parent keeps its children as they are.
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use innkeeper_sdk::hash::sha256_hex;
 use serde_json::{Value, json};
 
-use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered};
+use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered, yaml::quoted};
 use crate::{
-    api::{Parent, SecretKey},
-    catalog::Key,
+    api::{HEADERS, Notifier, Parent, SecretKey},
+    catalog::{self, Key, WITH_HEADERS},
     references::Source,
     status::Warning,
     stop::Stop,
@@ -48,7 +48,7 @@ pub(super) fn storage(
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
     // With a key, gobackup reads its state back by a signed URL, but it cannot replace the first one.
-    let has_key = given(&config, "credentials") || given(&config, "credentials_file");
+    let has_key = is_given(&config, "credentials") || is_given(&config, "credentials_file");
     if keep > 0 && source.type_.name == "gcs" && has_key {
         let message = format!(
             "{}: gobackup deletes nothing with a key for gcs, because it cannot replace its state; delete \
@@ -84,6 +84,51 @@ pub(super) fn storage(
     }
     let prefix = format!("ST{index}");
     Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The entry of a notifier. It has passed `validate`.
+pub(super) fn notifier(
+    given: &Notifier,
+    index: usize,
+    rendered: &mut Rendered,
+) -> Result<Node, Stop> {
+    let Some(type_) = catalog::find(catalog::NOTIFIERS, &given.type_) else {
+        let (name, type_) = (&given.name, &given.type_);
+        let message = format!("notifiers: {name}: type {type_} is not known to gobackup");
+        return Err(Stop::invalid_reference(message));
+    };
+    let mut source = Source {
+        kind: "notifiers:",
+        name: given.name.clone(),
+        type_,
+        config: given.config.clone(),
+    };
+    let prefix = format!("NT{index}");
+    let mut headers = Vec::new();
+    if WITH_HEADERS.contains(&type_.name)
+        && let Some(Value::Object(given)) = source.config.remove(HEADERS)
+    {
+        for (number, (header, secret)) in given.into_iter().enumerate() {
+            let Ok(secret) = serde_json::from_value::<SecretKey>(secret) else {
+                continue;
+            };
+            let name = format!("{prefix}_HEADER_{number}");
+            headers.push((quoted(&header), Node::Variable(name.clone())));
+            rendered.credentials.push(Credential {
+                name,
+                origin: Origin::Secret(secret),
+                passing: Passing::Value,
+                field: source.path(&format!("{HEADERS}.{header}")),
+            });
+        }
+    }
+    let Node::Map(mut members) = entry(&source, &source.config, &prefix, rendered) else {
+        return Ok(Node::Map(Vec::new()));
+    };
+    if !headers.is_empty() {
+        members.push(("headers".to_owned(), Node::Map(headers)));
+    }
+    Ok(Node::Map(members))
 }
 
 /// The keys that tell the place of a storage.
@@ -127,7 +172,7 @@ fn flag(config: &Config, key: &str) -> bool {
 }
 
 /// Returns true if the key has a value, in the object or in a Secret.
-fn given(config: &Config, key: &str) -> bool {
+pub(crate) fn is_given(config: &Config, key: &str) -> bool {
     let is_there = |key: &str| config.get(key).is_some_and(|value| !is_empty(value));
     is_there(key) || is_there(&format!("{key}_ref"))
 }

@@ -3,7 +3,10 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use crate::tests::{around, article, backup, configuration, reconcile, reconcile_with, related};
+use crate::{
+    catalog::Form,
+    tests::{around, article, backup, configuration, reconcile, reconcile_with, related},
+};
 
 fn check(parent: &Value, objects: &[Value], expected: Expect) {
     let outcome = reconcile_with(parent, objects, &json!({ "scripts": true })).unwrap();
@@ -289,5 +292,85 @@ fn translates_storages() {
                       ${ST0_SECRET_ACCESS_KEY}
                     storage_class: ""
         "#]],
+    );
+}
+
+/// Every type of notifier with all its keys, those with a twin from a Secret.
+fn notifiers() -> Vec<Value> {
+    let types = crate::catalog::NOTIFIERS.iter().map(|type_| {
+        let keys = type_.keys().map(|key| match key.form {
+            _ if key.has_twin() => (
+                format!("{}_ref", key.name),
+                json!({ "name": "keys", "key": "pg" }),
+            ),
+            Form::Flag => (key.name.to_owned(), json!(false)),
+            Form::Port => (key.name.to_owned(), json!(465)),
+            _ => (key.name.to_owned(), json!("x")),
+        });
+        let config: serde_json::Map<String, Value> = keys.collect();
+        json!({ "name": type_.name, "type": type_.name, "config": config })
+    });
+    types.collect()
+}
+
+#[test]
+fn renders_every_notifier() {
+    let mut text = String::new();
+    for notifier in notifiers() {
+        let parent = backup(json!({ "notifiers": [notifier] }));
+        let configuration = configuration(&reconcile(&parent, &around()).unwrap());
+        let (_, entry) = configuration.split_once("    notifiers:\n").unwrap();
+        let words: Vec<&str> = entry.split_whitespace().collect();
+        text.push_str(&words.join(" "));
+        text.push('\n');
+    }
+    expect![[r#"
+        "mail": type: "mail" from: "x" host: "x" on_failure: false on_success: false password: |2- ${NT0_PASSWORD} port: 465 tls: false to: "x" username: |2- ${NT0_USERNAME}
+        "webhook": type: "webhook" method: "x" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "googlechat": type: "googlechat" method: "x" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "slack": type: "slack" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "discord": type: "discord" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "feishu": type: "feishu" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "dingtalk": type: "dingtalk" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "wxwork": type: "wxwork" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "healthchecks": type: "healthchecks" on_failure: false on_success: false url: |2- ${NT0_URL}
+        "github": type: "github" on_failure: false on_success: false token: |2- ${NT0_TOKEN} url: |2- ${NT0_URL}
+        "telegram": type: "telegram" chat_id: "x" endpoint: "x" message_thread_id: "x" on_failure: false on_success: false token: |2- ${NT0_TOKEN}
+        "postmark": type: "postmark" from: "x" on_failure: false on_success: false to: "x" token: |2- ${NT0_TOKEN}
+        "sendgrid": type: "sendgrid" from: "x" on_failure: false on_success: false to: "x" token: |2- ${NT0_TOKEN}
+        "resend": type: "resend" from: "x" on_failure: false on_success: false to: "x" token: |2- ${NT0_TOKEN}
+        "ses": type: "ses" access_key_id: |2- ${NT0_ACCESS_KEY_ID} from: "x" on_failure: false on_success: false region: "x" secret_access_key: |2- ${NT0_SECRET_ACCESS_KEY} to: "x" token: |2- ${NT0_TOKEN}
+    "#]].assert_eq(&text);
+}
+
+#[test]
+fn renders_the_headers_of_a_webhook() {
+    let key = |key: &str| json!({ "name": "keys", "key": key });
+    let config = json!({
+        "url": "https://hooks.example.com/a", "on_success": false,
+        "headers_ref": { "Authorization": key("pg"), "X-Id": key("id") },
+    });
+    let notifier = json!({ "name": "hook", "type": "webhook", "config": config });
+    let parent = backup(json!({ "notifiers": [notifier] }));
+    let outcome = reconcile(&parent, &around()).unwrap();
+    let configuration = configuration(&outcome);
+    let (_, entry) = configuration.split_once("    notifiers:\n").unwrap();
+    expect![[r#"
+        "hook":
+          type: "webhook"
+          on_success: false
+          url: |2-
+            ${NT0_URL}
+          headers:
+            "Authorization": |2-
+              ${NT0_HEADER_0}
+            "X-Id": |2-
+              ${NT0_HEADER_1}
+    "#]]
+    .assert_eq(&entry.replace("\n      ", "\n")[6..]);
+    let run = outcome.child("run").unwrap().object.to_string();
+    assert!(
+        run.contains("NT0_URL NT0_HEADER_0 NT0_HEADER_1")
+            || run.contains("NT0_HEADER_0 NT0_HEADER_1 NT0_URL")
     );
 }

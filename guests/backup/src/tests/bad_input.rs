@@ -424,3 +424,69 @@ fn storages_are_checked_before_a_run() {
     expect!["accepted, ClearTextCredential, RetentionNotKept"]
         .assert_eq(&verdict(&parent, &objects));
 }
+
+#[test]
+fn notifiers_have_a_type_and_one_source_of_each_credential() {
+    let notifier = |type_: &str, config: Value| json!({ "notifiers": [{ "name": "n", "type": type_, "config": config }] });
+    let key = json!({ "name": "keys", "key": "pg" });
+    check(
+        &[
+            notifier("pager", json!({})),
+            notifier("slack", json!({})),
+            notifier("slack", json!({ "url": "https://h/a" })),
+            notifier("slack", json!({ "url_ref": key })),
+            notifier("slack", json!({ "url": "https://h/a", "url_ref": key })),
+            notifier(
+                "slack",
+                json!({ "url_ref": { "name": "gone", "key": "a" } }),
+            ),
+            notifier(
+                "slack",
+                json!({ "url_ref": key, "headers_ref": { "A": key } }),
+            ),
+            notifier("mail", json!({ "host": "h", "to": "t" })),
+            json!({ "notifiers": [{ "name": "A.b", "type": "slack", "config": { "url_ref": key } }] }),
+        ],
+        &expect![[r#"
+            {"notifiers":[{"config":{},"name":"n","type":"pager"}]}: rejected, spec.notifiers[0].type: "pager" is not one of "mail", "webhook" or 13 other candidates
+            {"notifiers":[{"config":{},"name":"n","type":"slack"}]}: Invalid, notifiers: n: config.url is required
+            {"notifiers":[{"config":{"url":"https://h/a"},"name":"n","type":"slack"}]}: accepted, ClearTextCredential
+            {"notifiers":[{"config":{"url_ref":{"key":"pg","name":"keys"}},"name":"n","type":"slack"}]}: accepted
+            {"notifiers":[{"config":{"url":"https://h/a","url_ref":{"key":"pg","name":"keys"}},"name":"n","type":"slack"}]}: rejected, spec.notifiers[0].config: set either config.url or config.url_ref
+            {"notifiers":[{"config":{"url_ref":{"key":"a","name":"gone"}},"name":"n","type":"slack"}]}: kept, SecretNotFound: Secret not found: gone
+            {"notifiers":[{"config":{"headers_ref":{"A":{"key":"pg","name":"keys"}},"url_ref":{"key":"pg","name":"keys"}},"name":"n","type":"slack"}]}: accepted, FieldIgnored
+            {"notifiers":[{"config":{"host":"h","to":"t"},"name":"n","type":"mail"}]}: Invalid, notifiers: n: config.username is required
+            {"notifiers":[{"config":{"url_ref":{"key":"pg","name":"keys"}},"name":"A.b","type":"slack"}]}: rejected, spec.notifiers[0].name: "A.b" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+        "#]],
+    );
+}
+
+#[test]
+fn a_run_is_placed_beside_labelled_pods() {
+    let with = |selector: Value| json!({ "runWith": { "labelSelector": selector } });
+    let placed = |spec: Value| json!({ "podTemplate": { "spec": spec } });
+    check(
+        &[
+            with(json!({})),
+            with(json!({ "matchLabels": {} })),
+            with(json!({ "matchLabels": { "app": "shop" } })),
+            with(json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] })),
+            with(json!({ "matchLabels": { "app": "a b" } })),
+            placed(json!({ "nodeSelector": { "disk": "ssd" } })),
+            placed(json!({ "tolerations": [{ "operator": "Exists" }] })),
+            placed(json!({ "priorityClassName": "" })),
+            placed(json!({ "priorityClassName": "system-node-critical" })),
+        ],
+        &expect![[r#"
+            {"runWith":{"labelSelector":{}}}: rejected, spec.runWith: runWith: labelSelector must name a label of the Pods that use the volumes
+            {"runWith":{"labelSelector":{"matchLabels":{}}}}: rejected, spec.runWith: runWith: labelSelector must name a label of the Pods that use the volumes
+            {"runWith":{"labelSelector":{"matchLabels":{"app":"shop"}}}}: accepted
+            {"runWith":{"labelSelector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}}: accepted
+            {"runWith":{"labelSelector":{"matchLabels":{"app":"a b"}}}}: Invalid, spec.runWith.labelSelector.matchLabels.app: "a b" is not a label value: write at most 63 letters, digits, '-', '_' or '.', or nothing
+            {"podTemplate":{"spec":{"nodeSelector":{"disk":"ssd"}}}}: accepted
+            {"podTemplate":{"spec":{"tolerations":[{"operator":"Exists"}]}}}: Invalid, spec.podTemplate.spec.tolerations: tenants.tolerations of the plugin's configuration does not list *
+            {"podTemplate":{"spec":{"priorityClassName":""}}}: rejected, spec.podTemplate.spec.priorityClassName: "" is shorter than 1 character
+            {"podTemplate":{"spec":{"priorityClassName":"system-node-critical"}}}: Invalid, spec.podTemplate.spec.priorityClassName: tenants.priorityClasses of the plugin's configuration does not list system-node-critical
+        "#]],
+    );
+}

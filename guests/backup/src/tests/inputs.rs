@@ -34,6 +34,13 @@ fn volume(name: &str, path: &str) -> Value {
     json!({ "name": name, "mountPath": path, "configMap": { "name": "files" } })
 }
 
+/// A webhook with these headers.
+fn hook(headers: Value) -> Value {
+    let url = json!({ "name": "keys", "key": "pg" });
+    let config = json!({ "url_ref": url, "headers_ref": headers });
+    json!({ "name": "hook", "type": "webhook", "config": config })
+}
+
 #[test]
 fn errors_of_the_parent_are_invalid() {
     let old = json!([{ "apiGroup": "database.gobackup.io", "type": "MySQL", "name": "m" }]);
@@ -97,6 +104,28 @@ fn errors_of_the_parent_are_invalid() {
         (
             json!({ "volumes": [volume("data", "/etc/gobackup/keys/")] }),
             "volumes[0]: another volume or the run itself has the mountPath /etc/gobackup/keys/",
+        ),
+    ];
+    for (spec, message) in table {
+        assert_eq!(invalid(spec), message);
+    }
+}
+
+#[test]
+fn errors_of_notifiers_and_of_the_placement_are_invalid() {
+    let table = [
+        (
+            json!({ "notifiers": [{ "name": "chat", "type": "slack", "config": {} }] }),
+            "notifiers: chat: config.url is required",
+        ),
+        (
+            json!({ "notifiers": [hook(json!({})), hook(json!({}))] }),
+            "notifiers: the name hook is used twice",
+        ),
+        (
+            json!({ "notifiers": [hook(json!({ "X Y": { "name": "keys", "key": "pg" } }))] }),
+            "notifiers: hook: config.headers_ref: \"X Y\" is not the name of a header: write letters, digits, \
+             '-' and '_'",
         ),
         (
             json!({ "runWith": { "labelSelector": { "matchLabels": { "app": "a b" } } } }),
@@ -306,6 +335,39 @@ fn an_error_in_the_model_is_not_the_parents_fault() {
         kept(&parent, &objects),
         "False/InvalidReference: BackupModel m: compressWith.type: rar is not known to gobackup"
     );
+}
+
+#[test]
+fn notifiers_of_the_model_and_their_secrets_are_checked() {
+    let notifier = |config: Value| json!([{ "name": "chat", "type": "slack", "config": config }]);
+    let parent = backup(json!({ "backupModelRef": { "name": "m" } }));
+    let ready = |config: Value| {
+        let mut objects = around();
+        let spec = json!({ "notifiers": notifier(config) });
+        objects.push(related("BackupModel", "m", spec));
+        condition(reconcile(&parent, &objects).unwrap().report(), "Ready")
+    };
+    assert_eq!(
+        ready(json!({})),
+        "False/InvalidReference: BackupModel m: notifiers: chat: config.url is required"
+    );
+    assert_eq!(
+        ready(json!({ "url_ref": { "name": "hooks", "key": "chat" } })),
+        "False/SecretNotFound: Secret not found: hooks"
+    );
+    assert_eq!(
+        ready(json!({ "url_ref": { "name": "keys", "key": "chat" } })),
+        "False/SecretIncomplete: Secret keys lacks the key chat"
+    );
+    // The parent's own list counts as a whole.
+    let mut objects = around();
+    objects.push(related(
+        "BackupModel",
+        "m",
+        json!({ "notifiers": notifier(json!({})) }),
+    ));
+    let own = backup(json!({ "backupModelRef": { "name": "m" }, "notifiers": [] }));
+    assert!(!configuration(&reconcile(&own, &objects).unwrap()).contains("notifiers"));
 }
 
 #[test]

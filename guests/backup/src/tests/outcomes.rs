@@ -107,13 +107,15 @@ fn every_example_makes_children() {
     const SCHEDULED: &str = include_str!("../../../../examples/backup/03-scheduled.yaml");
     const FILES: &str = include_str!("../../../../examples/backup/04-files.yaml");
     const NOW: &str = include_str!("../../../../examples/backup/05-run-now.yaml");
+    const NOTIFIERS: &str = include_str!("../../../../examples/backup/07-notifiers.yaml");
     let table = [
+        (NOTIFIERS, &["Secret/orders-gobackup", "CronJob/orders"][..]),
         (
             CRON,
             &[
                 "Secret/example-cronbackup-cron-gobackup",
                 "CronJob/example-cronbackup",
-            ][..],
+            ],
         ),
         (SCHEDULED, &["Secret/shop-gobackup", "CronJob/shop"]),
         (

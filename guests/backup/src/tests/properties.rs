@@ -102,7 +102,9 @@ proptest! {
         let mut objects = around();
         objects[0] = with_password(&password);
         let encode = json!({ "type": "openssl", "password": password });
-        let parent = backup(json!({ "encodeWith": encode }));
+        let config = json!({ "url": password });
+        let notifier = json!({ "name": "hook", "type": "slack", "config": config });
+        let parent = backup(json!({ "encodeWith": encode, "notifiers": [notifier] }));
         let outcome = reconcile(&parent, &objects).unwrap();
         prop_assert!(!configuration(&outcome).contains(&password));
         for child in outcome.children() {
@@ -112,6 +114,7 @@ proptest! {
         prop_assert!(!report.contains(&password));
         let secret = &outcome.child("config").unwrap().object["data"];
         prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["ENC_PASSWORD"]);
+        prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["NT0_URL"]);
     }
 
     /// Property 5: one request makes one Job, and a recorded end does not change.

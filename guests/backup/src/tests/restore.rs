@@ -121,6 +121,17 @@ fn a_restore_is_placed_beside_the_pods_that_use_its_volumes() {
 }
 
 #[test]
+fn a_restore_leaves_the_notifiers_of_the_parent_alone() {
+    let mut objects = ran();
+    let config = json!({ "url_ref": { "name": "gone", "key": "chat" } });
+    let notifier = json!({ "name": "chat", "type": "slack", "config": config });
+    let parent = objects.iter_mut().find(|it| it["kind"] == "Backup");
+    parent.unwrap()["spec"]["notifiers"] = json!([notifier]);
+    let outcome = pass(json!({}), &objects, |it| it);
+    assert_eq!(names(&outcome), ["Job/back-restore"]);
+}
+
+#[test]
 fn the_end_of_a_restore_is_final() {
     let first = first(json!({}));
     let made = Value::from(first.child("restore").unwrap().object.clone());

@@ -755,6 +755,24 @@ proptest! {
     }
 }
 
+// gobackup logs the URL, and Go's errors have it without its password.
+#[test]
+fn the_url_of_a_notifier_is_not_logged() {
+    let url_ref = json!({ "name": "keys", "key": "pg" });
+    let notifier = json!({ "name": "chat", "type": "slack", "config": { "url_ref": url_ref } });
+    let outcome = reconcile(&backup(json!({ "notifiers": [notifier] })), &around()).unwrap();
+    let program = "echo \"Send notification to $NT0_URL...\"
+        echo 'Post \"https://u:***@hooks.example.com/services/planted-token\": dial tcp: no such host'
+        exit 1";
+    let url = b"https://u:hidden@hooks.example.com/services/planted-token";
+    let ended = end(program, &outcome, &[("NT0_URL", url)]);
+    assert_eq!(
+        ended.message,
+        "Send notification to ***...\nPost \"https://u:***@hooks.example.com***\": dial tcp: no such host\n"
+    );
+    assert_eq!(ended.log, ended.message);
+}
+
 #[test]
 fn a_failure_is_told_by_the_end_of_the_log() {
     let outcome = reconcile(&backup(json!({})), &around()).unwrap();

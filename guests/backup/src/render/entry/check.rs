@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{Config, flag, given, text, texts};
+use super::{Config, flag, is_given, text, texts};
 use crate::{catalog::Key, references::Source, stop::Stop};
 
 /// Checks the translated keys of a database.
@@ -12,7 +12,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
     required(source, config)?;
     match source.type_.name {
         "postgresql" | "mysql" | "mariadb" | "mssql"
-            if !given(config, "database") && !flag(config, "all_databases") =>
+            if !is_given(config, "database") && !flag(config, "all_databases") =>
         {
             return Err(error(
                 source,
@@ -21,7 +21,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             ));
         }
         "influxdb" | "influxdb2" => {
-            let chosen = given(config, "bucket") || given(config, "bucket_id");
+            let chosen = is_given(config, "bucket") || is_given(config, "bucket_id");
             if !chosen && !flag(config, "all_databases") {
                 return Err(error(
                     source,
@@ -34,7 +34,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
     }
     if source.type_.name == "mysql"
         && flag(config, "all_databases")
-        && (given(config, "tables") || given(config, "exclude_tables"))
+        && (is_given(config, "tables") || is_given(config, "exclude_tables"))
     {
         return Err(error(
             source,
@@ -42,19 +42,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "cannot be used with config.tables or config.exclude_tables",
         ));
     }
-    // mongodump fails: it leaves out collections of one database only.
-    let excludes = ["exclude_tables", "exclude_tables_prefix"];
-    if source.type_.name == "mongodb"
-        && flag(config, "all_databases")
-        && !given(config, "uri")
-        && let Some(key) = excludes.into_iter().find(|key| given(config, key))
-    {
-        return Err(error(
-            source,
-            key,
-            "needs config.database, and config.all_databases not to be true",
-        ));
-    }
+    exclusions(source, config)?;
     if source.type_.name == "postgresql"
         && let Some(compress) = text(config, "compress")
         && !["gzip", "lz4", "zstd"]
@@ -84,11 +72,27 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
     no_white_space(source, config)
 }
 
+/// Rejects collections to leave out of all databases: mongodump knows only those of one.
+fn exclusions(source: &Source, config: &Config) -> Result<(), Stop> {
+    let is_whole = flag(config, "all_databases") && !is_given(config, "uri");
+    if source.type_.name != "mongodb" || !is_whole {
+        return Ok(());
+    }
+    let mut keys = ["exclude_tables", "exclude_tables_prefix"].into_iter();
+    match keys.find(|key| is_given(config, key)) {
+        None => Ok(()),
+        Some(key) => {
+            let problem = "needs config.database, and config.all_databases not to be true";
+            Err(error(source, key, problem))
+        }
+    }
+}
+
 /// Checks the translated keys of a storage.
 pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
     if source.type_.is_s3_like {
         for key in ["access_key_id", "secret_access_key"] {
-            if !given(config, key) {
+            if !is_given(config, key) {
                 return Err(error(
                     source,
                     key,
@@ -99,15 +103,15 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
     }
     required(source, config)?;
     match source.type_.name {
-        "r2" if !given(config, "account_id") && !given(config, "endpoint") => Err(error(
+        "r2" if !is_given(config, "account_id") && !is_given(config, "endpoint") => Err(error(
             source,
             "account_id",
             "is required unless config.endpoint is given",
         )),
-        "sftp" | "scp" if !given(config, "password") && !given(config, "private_key") => Err(
+        "sftp" | "scp" if !is_given(config, "password") && !is_given(config, "private_key") => Err(
             error(source, "password", "or config.private_key is required"),
         ),
-        "scp" if !given(config, "path") => Err(error(source, "path", "is required for scp")),
+        "scp" if !is_given(config, "path") => Err(error(source, "path", "is required for scp")),
         "local" if !text(config, "path").is_some_and(|path| path.starts_with('/')) => {
             Err(error(source, "path", "must be absolute"))
         }
@@ -119,7 +123,7 @@ fn required(source: &Source, config: &Config) -> Result<(), Stop> {
     let missing = source
         .type_
         .keys()
-        .find(|key| key.is_required && !given(config, key.name));
+        .find(|key| key.is_required && !is_given(config, key.name));
     missing.map_or(Ok(()), |key| Err(error(source, key.name, "is required")))
 }
 

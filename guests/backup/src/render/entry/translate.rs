@@ -1,6 +1,6 @@
 //! Translation of older or more convenient keys into those of gobackup.
 
-use super::{Config, flag, given, rename, set, text, texts};
+use super::{Config, flag, is_given, rename, set, text, texts};
 use crate::{api::Parent, references::Source, status::Warning};
 
 /// The keys of a database in the form of gobackup.
@@ -43,7 +43,7 @@ fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>)
         ("tables", "dumps all tables"),
         ("exclude_tables", "dumps all tables"),
     ] {
-        if given(config, key) && config.remove(key).is_some() {
+        if is_given(config, key) && config.remove(key).is_some() {
             let field = source.path(key);
             let message = format!("{field} is left out: pg_dumpall {reason}");
             warnings.push(Warning::new("FieldIgnored", message));
@@ -53,7 +53,7 @@ fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>)
 
 fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
     rename(config, "auth_db", "authdb");
-    let is_named = given(config, "database") || given(config, "uri");
+    let is_named = is_given(config, "database") || is_given(config, "uri");
     if !is_named && !config.contains_key("all_databases") {
         set(config, "all_databases", true);
     }
