@@ -63,7 +63,7 @@ struct Query {
 impl Query {
     fn parse(query: &str) -> Self {
         let without_strings = Regex::new(r#""[^"]*""#).unwrap().replace_all(query, "\"\"");
-        let group = Regex::new(r"\bby \(([^)]*)\)").unwrap();
+        let group = Regex::new(r"\b(?:by|on) \(([^)]*)\)").unwrap();
         let grouped_by = group.captures_iter(&without_strings).flat_map(|group| {
             let labels: Vec<String> = group[1].split(", ").map(str::to_owned).collect();
             labels
@@ -73,6 +73,9 @@ impl Query {
         let without_ranges = Regex::new(r"\[[^\]]*\]")
             .unwrap()
             .replace_all(&without_groups, "");
+        let without_ranges = Regex::new(r"\b(?:and|or|unless)\b")
+            .unwrap()
+            .replace_all(&without_ranges, "");
         // A name with an opening parenthesis is a function.
         let metric = Regex::new(r"\b([a-z][a-z0-9_]*)(\{[^}]*\}|\s*\()?").unwrap();
         let label = Regex::new(r"([a-z_]+)[=!]").unwrap();
@@ -136,6 +139,46 @@ fn o2_a_query_is_parsed_into_metrics_and_labels() {
         ["x_total{c}", "by (a)"]
     );
     assert_eq!(Query::parse("down").missing(&exposed), ["down"]);
+    let query = Query::parse("max by (b) (x_total) > 0 unless on (d) up");
+    assert_eq!(query.missing(&exposed), ["by (d)"]);
+}
+
+/// The metrics that kube-state-metrics makes of the parents of backup.
+fn of_backup() -> Exposed {
+    let path = "guests/backup/monitoring/kube-state-metrics.yaml";
+    let mut exposed = Exposed::new();
+    for resource in manifest::load(path).unwrap()[0]["spec"]["resources"]
+        .as_array()
+        .unwrap()
+    {
+        let prefix = resource["metricNamePrefix"].as_str().unwrap();
+        for metric in resource["metrics"].as_array().unwrap() {
+            let name = format!("{prefix}_{}", metric["name"].as_str().unwrap());
+            let parts = [
+                &resource["commonLabels"],
+                &resource["labelsFromPath"],
+                &metric["each"]["gauge"]["labelsFromPath"],
+            ];
+            let labels = parts.into_iter().filter_map(Value::as_object).flatten();
+            let labels = labels.map(|(label, _)| label.clone());
+            exposed.entry(name).or_default().extend(labels);
+        }
+    }
+    exposed
+}
+
+#[test]
+fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
+    let exposed = of_backup();
+    let mut found = Vec::new();
+    for alert in &manifest::load("guests/backup/monitoring/alerts.yaml").unwrap() {
+        queries(alert, &mut found);
+    }
+    assert_eq!(found.len(), 4);
+    for query in found {
+        let missing = Query::parse(&query).missing(&exposed);
+        assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");
+    }
 }
 
 /// Collects the metrics of a host that serves Plugin resources.

@@ -13,6 +13,7 @@ use crate::Plugin;
 
 mod bad_input;
 mod inputs;
+mod monitoring;
 pub(crate) mod outcomes;
 mod parents;
 mod properties;

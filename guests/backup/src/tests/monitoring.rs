@@ -1,0 +1,86 @@
+//! The metrics that kube-state-metrics makes of the parents.
+
+use super::*;
+
+const METRICS: &str = include_str!("../../monitoring/kube-state-metrics.yaml");
+const ALERTS: &str = include_str!("../../monitoring/alerts.yaml");
+
+/// The schema of the definition of a kind.
+fn root(kind: &str) -> &'static Value {
+    let mut crds = manifest().crds.iter();
+    let crd = crds.find(|it| it["spec"]["names"]["kind"] == kind);
+    &crd.expect("the definition is there")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+}
+
+/// The schema at a path of kube-state-metrics, which names fields of each item of a list.
+fn at<'a>(schema: &'a Value, path: &Value) -> &'a Value {
+    let steps = path.as_array().into_iter().flatten();
+    steps.fold(schema, |schema, step| {
+        let schema = schema.get("items").unwrap_or(schema);
+        let field = step.as_str().unwrap();
+        let found = schema["properties"].get(field);
+        found.unwrap_or_else(|| panic!("there is no field {field} of {path}"))
+    })
+}
+
+#[test]
+fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
+    let metrics = &documents(METRICS)[0];
+    let resources = metrics["spec"]["resources"].as_array().unwrap();
+    let mut kinds = Vec::new();
+    for resource in resources {
+        let kind = resource["groupVersionKind"]["kind"].as_str().unwrap();
+        kinds.push(kind);
+        let root = root(kind);
+        for (label, path) in resource["labelsFromPath"].as_object().unwrap() {
+            if path[0] != "metadata" {
+                assert_eq!(at(root, path)["type"], "string", "{label}");
+            }
+        }
+        for metric in resource["metrics"].as_array().unwrap() {
+            let gauge = &metric["each"]["gauge"];
+            // No definition lists the fields of metadata.
+            if gauge["path"][0] == "metadata" {
+                continue;
+            }
+            let below = at(root, &gauge["path"]);
+            for path in gauge["labelsFromPath"].as_object().into_iter().flatten() {
+                assert_eq!(at(below, path.1)["type"], "string", "{}", path.0);
+            }
+            let value = at(below, &gauge["valueFrom"]);
+            let is_number = value["type"] == "integer" || value["format"] == "date-time";
+            let field = gauge["valueFrom"][0].as_str().unwrap();
+            assert!(is_number || matches!(field, "status" | "size"), "{value}");
+        }
+    }
+    assert_eq!(kinds, ["Backup", "CronBackup", "Restore"]);
+}
+
+// The texts of the alerts name conditions and reasons, which no definition lists.
+#[test]
+fn the_alerts_select_the_conditions_of_a_report() {
+    let conditions = |outcome: &Outcome| {
+        let conditions = outcome.report().conditions.iter();
+        let shown = conditions.map(|it| format!("{}/{}", it.type_, it.reason));
+        shown.collect::<Vec<_>>()
+    };
+    let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    let overdue = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "c", "creationTimestamp": "2026-08-18T00:00:00Z" },
+    });
+    let request = TestRequest::new(&parent)
+        .child("schedule", &overdue)
+        .build();
+    let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+    assert!(conditions(&outcome).contains(&"Scheduled/Overdue".to_owned()));
+    assert!(conditions(&outcome).contains(&"Failed/NotFailed".to_owned()));
+    for text in [
+        r#"{type="Failed"}) > 0"#,
+        r#"{type="Scheduled", reason="Overdue"} == 0"#,
+        r#"{type="Ready", reason=~"Invalid|InvalidReference|ReferenceNotAllowed|.*NotFound|SecretIncomplete"} == 0"#,
+        r#"{phase="Succeeded"}"#,
+    ] {
+        assert!(ALERTS.contains(text), "{text}");
+    }
+}
