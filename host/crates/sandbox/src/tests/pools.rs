@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     num::NonZeroUsize,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::future::Either;
@@ -32,6 +32,26 @@ impl Reads for SlowReads {
         let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most.fetch_max(now, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(20));
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(None)
+    }
+
+    fn list(&mut self, _: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        Ok(Vec::new())
+    }
+}
+
+/// Stays in the read until so many calls are in one, or five seconds.
+struct MeetingReads(Arc<Gauge>, usize);
+
+impl Reads for MeetingReads {
+    fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(now, Ordering::SeqCst);
+        let begin = Instant::now();
+        while self.0.most.load(Ordering::SeqCst) < self.1 && begin.elapsed().as_secs() < 5 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.0.now.fetch_sub(1, Ordering::SeqCst);
         Ok(None)
     }
@@ -301,7 +321,7 @@ async fn without_passes_dry_runs_take_all_threads() {
     let plugin = named("tried", READING);
     let gauge = Arc::new(Gauge::default());
     let calls = (0..8).map(|_| {
-        let job = job(SlowReads(Arc::clone(&gauge)), SHORT_DEADLINE_MAX);
+        let job = job(MeetingReads(Arc::clone(&gauge), 4), SHORT_DEADLINE_MAX);
         pool.dry_run(Arc::clone(&plugin), VecDeque::from([job]))
     });
     futures::future::join_all(calls).await;
