@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_synced, wait_logged},
     suite::Target,
 };
 
@@ -199,8 +199,11 @@ fn status_reports_a_host_that_is_gone_and_a_missing_definition() {
         "--lease-retry=1",
     ];
     let mut site = StatusFixture::start_with(&lease, Stage::install_plugin_crd);
-    let log = site.host.log().unwrap();
-    assert!(log.contains("not serving the Plugin resources"), "{log}");
+    wait_logged(
+        &site.host,
+        "the host says that it serves files alone",
+        "not serving the Plugin resources",
+    );
     site.put(GOOD, "good");
     site.wait_synced(GOOD, "True", "Applied");
     let reports = |site: &StatusFixture, code, expected: &str| {
