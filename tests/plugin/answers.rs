@@ -38,7 +38,8 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
             {"group": "scheduling.k8s.io", "kind": "PriorityClass", "privileged": true},
         ],
     });
-    let granted = directory.path().join("grants.json");
+    // A file for each test: a host would read one that another test writes.
+    let granted = directory.path().join(format!("{behaviour}.grants.json"));
     fs::write(&granted, grants.to_string()).unwrap();
     let parent: PathBuf = directory.path().join(format!("{behaviour}.json"));
     let spec = json!({
