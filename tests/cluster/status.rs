@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    plugins::PLUGIN,
     stage::{Stage, is_synced, wait_logged},
     suite::Target,
 };
@@ -198,7 +199,13 @@ fn status_reports_a_host_that_is_gone_and_a_missing_definition() {
         "--lease-renew-deadline=3",
         "--lease-retry=1",
     ];
-    let mut site = StatusFixture::start_with(&lease, Stage::install_plugin_crd);
+    let mut site = StatusFixture::start_with(&lease, |stage| {
+        stage.install_plugin_crd();
+        // The host looks for the definition only once, at its start.
+        eventually("Plugins are served", || {
+            stage.plane.user().list(PLUGIN, "").map(drop)
+        });
+    });
     wait_logged(
         &site.host,
         "the host says that it serves files alone",
