@@ -342,7 +342,7 @@ impl World {
         Ok(())
     }
 
-    /// The time after the faults: everybody works, and a user deletes the data of members that etcd does not know.
+    /// The faults end, and a user deletes the data of members that etcd does not know.
     fn recover(&mut self) -> Result<(), TestCaseError> {
         for operation in std::mem::take(&mut self.leftovers) {
             self.work(&operation)?;
