@@ -24,15 +24,23 @@ struct Gauge {
     most: AtomicUsize,
 }
 
+impl Gauge {
+    /// Counts a call for as long as `stay` runs, which gets the maximum.
+    fn count(&self, stay: impl FnOnce(&AtomicUsize)) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        stay(&self.most);
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Stays in the read for a while.
 struct SlowReads(Arc<Gauge>);
 
 impl Reads for SlowReads {
     fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
-        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.most.fetch_max(now, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(20));
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0
+            .count(|_| std::thread::sleep(Duration::from_millis(20)));
         Ok(None)
     }
 
@@ -46,13 +54,12 @@ struct MeetingReads(Arc<Gauge>, usize);
 
 impl Reads for MeetingReads {
     fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
-        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.most.fetch_max(now, Ordering::SeqCst);
         let begin = Instant::now();
-        while self.0.most.load(Ordering::SeqCst) < self.1 && begin.elapsed().as_secs() < 5 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.count(|most| {
+            while most.load(Ordering::SeqCst) < self.1 && begin.elapsed().as_secs() < 5 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
         Ok(None)
     }
 
