@@ -32,6 +32,11 @@ fn check_reports(site: &PluginSite, host: &Host, parent: &Value, kind: &str) {
     let text = |pointer: &str| parent.pointer(pointer).unwrap().as_str().unwrap();
     let target: Target<'_> = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     site.stage.apply_new(&site.namespace, parent);
+    wait_forbidden(site, host, target, kind);
+}
+
+/// Waits until a parent names the kind that it lacks.
+fn wait_forbidden(site: &PluginSite, host: &Host, target: Target<'_>, kind: &str) {
     site.stage.wait(host, &site.namespace, target, |parent| {
         let synced = condition(parent, "Synced").unwrap_or_default();
         synced.starts_with("False/ChildForbidden") && synced.contains(kind)
@@ -134,9 +139,6 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
     let (site, host) = serve("etcd", &grants, definition, ARTICLE);
     // Only a member that has to be replaced needs a Job.
     let_wait(site.stage.plane.user(), &site.namespace, "demo-1");
-    site.stage.wait(&host, &site.namespace, ARTICLE, |parent| {
-        let synced = condition(parent, "Synced").unwrap_or_default();
-        synced.starts_with("False/ChildForbidden") && synced.contains("Job")
-    });
+    wait_forbidden(&site, &host, ARTICLE, "Job");
     Stage::stop(host);
 }
