@@ -86,7 +86,7 @@ impl FleetPlan {
         for ParentPlan { outcome, .. } in &self.parents {
             match outcome {
                 ParentOutcome::Planned(planned) => {
-                    sums.forecast.add(planned.changes.clone(), planned.status);
+                    sums.forecast.add(&planned.changes, planned.status);
                 }
                 ParentOutcome::Fault { known: false, .. } => sums.forecast.add_fault(),
                 ParentOutcome::Fault { known: true, .. } => sums.faults_known += 1,

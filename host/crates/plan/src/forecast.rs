@@ -82,7 +82,7 @@ pub struct Forecast {
 
 impl Forecast {
     /// Adds the changes of one parent; `status` is true if its stated status changes.
-    pub fn add(&mut self, changes: Changes, status: bool) {
+    pub fn add(&mut self, changes: &Changes, status: bool) {
         self.parents += 1;
         self.unchanged += usize::from(!status && changes.is_empty());
         self.statuses += usize::from(status);
@@ -95,7 +95,7 @@ impl Forecast {
         for id in &changes.deletes {
             self.writes(id).deletes += 1;
         }
-        self.deletes.extend(changes.deletes);
+        self.deletes.extend(changes.deletes.iter().cloned());
     }
 
     /// Adds a parent with a fault.
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn writes_are_counted_by_kind_and_deletes_are_named() {
         let mut forecast = Forecast::default();
-        forecast.add(Changes::default(), false);
-        forecast.add(Changes::default(), true);
+        forecast.add(&Changes::default(), false);
+        forecast.add(&Changes::default(), true);
         forecast.add_fault();
         let changes = Changes {
             creates: vec![child("Secret", "a")],
@@ -140,7 +140,7 @@ mod tests {
             deletes: vec![child("Secret", "b"), child("Secret", "c")],
             finalizer: true,
         };
-        forecast.add(changes.clone(), false);
+        forecast.add(&changes, false);
         let total = Writes {
             creates: 1,
             updates: 1,

@@ -136,7 +136,7 @@ async fn forecast(
         while let Some((_, result)) = results.next().await {
             match result {
                 // The status of the candidate counts no status writes.
-                DryRunOutcome::Planned(draft) => forecast.add(draft.plan.changes(), false),
+                DryRunOutcome::Planned(draft) => forecast.add(&draft.plan.changes(), false),
                 DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. } => forecast.add_fault(),
                 DryRunOutcome::Idle => {}
                 DryRunOutcome::Parked { waiting } => return Err(waits(&waiting)),
