@@ -88,7 +88,7 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
     let Component { guest, path, .. } = component;
     let package = &guest.package;
     let unusable = format!("failed to load the component of {package} as a plugin");
-    let (bytes, described) = plugin_file::load(path).or_fail(Exit::Failure, &unusable)?;
+    let (bytes, described) = plugin_file::load(path, None).or_fail(Exit::Failure, &unusable)?;
     let manifest = described.manifest();
     let bytes = description::embed(&bytes, manifest);
     // The description makes the component larger: check the host's limits again here, and not only at its deployment.

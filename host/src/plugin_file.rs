@@ -54,9 +54,9 @@ pub(crate) fn bytes(target: &Inspected, registry: &RegistryArgs) -> Result<Vec<u
 }
 
 /// Reads and describes a file.
-pub fn load(path: &Path) -> Result<(Vec<u8>, Described), Error> {
+pub fn load(path: &Path, cache: Option<&artifact::Cache>) -> Result<(Vec<u8>, Described), Error> {
     let bytes = read(path)?;
-    let described = describe(&bytes, None)?;
+    let described = describe(&bytes, cache)?;
     Ok((bytes, described))
 }
 

@@ -14,7 +14,9 @@ use innkeeper_source::{Expectation, Package, PublicKey, Reference, RegistryArtif
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Exit, FetchArgs, PullArgs, PushArgs, ResultFormat, SignArgs, Streams, VerifyArgs},
+    config::{
+        CacheArgs, Exit, FetchArgs, PullArgs, PushArgs, ResultFormat, SignArgs, Streams, VerifyArgs,
+    },
     failure::{Failure, OrFail as _},
     plugin_file, runtime,
 };
@@ -22,7 +24,7 @@ use crate::{
 /// Pushes a plugin.
 pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
-    let (package, size) = package(&args.file)?;
+    let (package, size) = package(&args.file, &args.cache)?;
     let pushed = runtime::block_on(shelf.push(&package))?;
     let found = [
         (
@@ -49,10 +51,11 @@ pub fn verify(args: &VerifyArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
 }
 
 /// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
-fn package(file: &Path) -> Result<(Package, usize), Failure> {
+fn package(file: &Path, cache: &CacheArgs) -> Result<(Package, usize), Failure> {
     let message = format!("failed to load {}", file.display());
-    let loaded = plugin_file::load(file).or_fail_by(plugin_file::Error::exit, message);
-    let (bytes, described) = loaded?;
+    let cache = cache.open()?;
+    let loaded = plugin_file::load(file, cache.as_ref());
+    let (bytes, described) = loaded.or_fail_by(plugin_file::Error::exit, message)?;
     let manifest = described.manifest();
     let inspection = artifact::inspect(&bytes);
     let annotation =

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    compiled::CacheDirectory,
     plugins::{PLUGIN, marked},
     registries::{key_file, public_key},
     stage::Stage,
@@ -339,7 +340,10 @@ impl Variants {
         site.stage.apply_new(NAMESPACE, &config_map);
 
         let registry = Registry::start().unwrap();
+        let cache = CacheDirectory::warm();
+        let cache = cache.path().to_str().unwrap();
         let client = Client::innkeeper().unwrap();
+        let client = client.with("INNKEEPER_CACHE_DIR", cache);
         let reference = format!("{}/plugins/memcached", registry.address());
         let run = |command: &[&str], tag: &str, more: &[&str]| {
             let reference = format!("{reference}:{tag}");

@@ -32,12 +32,17 @@ struct Publisher {
 
 impl Publisher {
     fn new(registry: &Registry, flags: &[&str]) -> Self {
+        let fixture = MoodyFixture::new(1);
+        // The host finds the code that a push compiles.
+        let cache = fixture.site.stage.options.cache.as_ref().unwrap();
+        let cache = cache.to_str().unwrap();
         let innkeeper = Client::innkeeper().unwrap();
+        let innkeeper = innkeeper.with("INNKEEPER_CACHE_DIR", cache);
         innkeeper
             .put("config.json", registry.docker_config())
             .unwrap();
         Self {
-            fixture: MoodyFixture::new(1),
+            fixture,
             innkeeper,
             flags: flags.iter().map(|&text| text.to_owned()).collect(),
         }

@@ -7,6 +7,7 @@ use innkeeper_model::Digest;
 use innkeeper_source::{DockerConfigText, Proxies, PublicKey, RegistrySettings, SigningKey};
 
 use super::{
+    CacheArgs,
     streams::{examples, exit_codes},
     values::{Pem, authorities, private_key, public_key, read},
 };
@@ -116,6 +117,9 @@ pub struct PushArgs {
     /// The registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,

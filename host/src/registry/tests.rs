@@ -68,6 +68,7 @@ impl Site {
             file: self.file(file),
             reference: self.registry.reference(version),
             registry: self.settings.clone(),
+            cache: CacheArgs::default(),
             output: ResultFormat::Json,
         };
         run(move |streams| push(&args, streams)).await
