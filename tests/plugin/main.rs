@@ -16,5 +16,6 @@ mod kubeconfigs;
 mod memory;
 mod projects;
 mod registries;
+mod release;
 mod testing;
 mod wasip2;

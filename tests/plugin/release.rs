@@ -1,0 +1,140 @@
+//! `deploy/release`: what it refuses, and what a release has. Only `tests/full` makes a release, which links for minutes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use innkeeper_tests::{
+    manifest::root,
+    process::is_full,
+    registry::{Client, Registry},
+};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn release(arguments: &[&str]) -> Output {
+    let mut command = Command::new(root().join("deploy/release"));
+    command.args(arguments).output().unwrap()
+}
+
+fn fixture(name: &str) -> String {
+    let path = root().join("host/crates/source/src/tests/fixtures");
+    path.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn refuses_bad_input_before_it_builds() {
+    let cases: [(&[&str], &str); 7] = [
+        (&[], "usage: deploy/release VERSION"),
+        (&["0.0.7"], "set both to 0.0.7"),
+        (&[VERSION, "--fast"], "unknown flag --fast"),
+        (&[VERSION, VERSION], "one argument too many"),
+        (&[VERSION, "--sign", "/none"], "/none is no ECDSA P-256 key"),
+        (
+            &[VERSION, "--sign", &fixture("ed25519.key")],
+            "openssl genpkey",
+        ),
+        (
+            &[VERSION, "--publish"],
+            "registry.invalid is a placeholder: set workspace.package.repository",
+        ),
+    ];
+    for (arguments, message) in cases {
+        let output = release(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn two_releases_are_alike_and_can_be_verified() {
+    if !is_full() {
+        return;
+    }
+    let registry = Registry::start().unwrap();
+    let key = fixture("p256.key");
+    let make = |more: &[&str]| {
+        let output = release(&[&[VERSION, "--sign", &key], more].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        let directory = root().join("target").join(format!("release-{VERSION}"));
+        let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
+        (directory, sums)
+    };
+    let (_, first) = make(&[]);
+    let to = registry.address();
+    let (directory, second) = make(&["--publish", "--registry", to]);
+    // The signatures of ECDSA have a random part, and the manifests name the registry.
+    let unsigned = |sums: &str| {
+        let lines = sums.lines();
+        let lines =
+            lines.filter(|it| !it.contains(" oci/plugins/") && !it.ends_with(" install.yaml"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(unsigned(&first), unsigned(&second));
+    check_files(&directory);
+    check_published(to);
+}
+
+/// Checks the files as those who download them would.
+#[track_caller]
+fn check_files(directory: &Path) {
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.args(arguments).current_dir(directory).output();
+        let output = output.unwrap();
+        assert!(
+            output.status.success(),
+            "{program} {arguments:?}: {output:?}"
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(
+        "sha256sum",
+        &["--check", "--strict", "--quiet", "SHA256SUMS"],
+    );
+    let check = "base64 --decode SHA256SUMS.sig >SHA256SUMS.der && \
+        openssl dgst -sha256 -verify \"$0\" -signature SHA256SUMS.der SHA256SUMS; rm SHA256SUMS.der";
+    let verified = run("sh", &["-ec", check, &fixture("p256.pub")]);
+    assert_eq!(verified, "Verified OK\n");
+    let unpacked = tempfile::tempdir().unwrap();
+    let archive = format!("innkeeper-{VERSION}-linux-*.tar.gz");
+    let unpack = format!("tar -C \"$0\" -xzf {archive} && \"$0/innkeeper\" --version");
+    let version = run("sh", &["-ec", &unpack, unpacked.path().to_str().unwrap()]);
+    assert_eq!(version, format!("innkeeper {VERSION}\n"));
+    let materials = fs::read_to_string(directory.join(format!("innkeeper-{VERSION}.cdx.json")));
+    let materials: serde_json::Value = serde_json::from_str(&materials.unwrap()).unwrap();
+    assert_eq!(materials["bomFormat"], "CycloneDX");
+    let components = materials["components"].as_array().unwrap();
+    assert!(components.iter().any(|it| it["name"] == "wasmtime"));
+    let parts = [
+        "NOTES.md",
+        "crds/plugins.innkeeper.dev.yaml",
+        "install.yaml",
+        &format!("innkeeper-{VERSION}.tgz"),
+        &format!("innkeeper-sdk-{VERSION}.crate"),
+        "oci/innkeeper/index.json",
+        "oci/plugins/backup/index.json",
+    ];
+    let missing: Vec<PathBuf> = parts.iter().map(|it| directory.join(it)).collect();
+    let missing: Vec<_> = missing.iter().filter(|it| !it.is_file()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Fetches what was published with other clients.
+#[track_caller]
+fn check_published(registry: &str) {
+    let plugin = format!("{registry}/plugins/etcd:{VERSION}");
+    let key = fixture("p256.pub");
+    let verify = ["verify", &plugin, "--insecure", "--key", &key];
+    Client::innkeeper().unwrap().run(&verify).unwrap();
+    for name in ["innkeeper", "charts/innkeeper"] {
+        let reference = format!("{registry}/{name}:{VERSION}");
+        let manifest = ["manifest", &reference, "--insecure"];
+        let manifest = Client::crane().unwrap().run(&manifest).unwrap();
+        assert!(manifest.contains("layers"), "{manifest}");
+    }
+}
