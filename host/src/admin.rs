@@ -12,9 +12,12 @@
 //! | `GET /metrics` | OpenMetrics text |
 //! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled, to clients on the same machine |
 //! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled, to clients on the same machine |
+//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled, to clients on the same machine |
 
+pub(crate) mod client;
 mod connections;
 mod heartbeat;
+mod order;
 mod state;
 
 use std::{
@@ -24,14 +27,14 @@ use std::{
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{ConnectInfo, Request, State},
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -40,7 +43,9 @@ use crate::{
     failure::{Failure, OrFail as _},
 };
 
+use connections::MoreTime;
 pub use heartbeat::{Heartbeat, Heartbeats};
+pub use order::{NUMBER_MAX, OrderRefusal, RecordingOrder, RecordingTarget, SECONDS_MAX};
 pub use state::{
     FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
 };
@@ -73,6 +78,9 @@ pub trait StatusProvider: Send + Sync + 'static {
 
     /// Changes the filter of the log; returns the reason if the filter is invalid.
     fn set_log_filter(&self, filter: &str) -> Result<(), String>;
+
+    /// Orders recordings; the channel ends with the order.
+    fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal>;
 }
 
 /// The admin server; it answers until it is dropped.
@@ -167,13 +175,14 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool) -> Router {
         let local = Router::new()
             .route("/debug/state", get(state))
             .route("/debug/log", get(log_filter).put(set_log_filter))
+            .route("/debug/recordings", post(record))
             .route_layer(middleware::from_fn(require_loopback));
         router = router.merge(local);
     }
     router.with_state(shown)
 }
 
-/// Rejects clients on other machines: the debug endpoints name parents, change the log and have no authentication.
+/// Rejects clients on other machines: the debug endpoints name and show parents, change the log and have no authentication.
 async fn require_loopback(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
@@ -220,6 +229,26 @@ async fn set_log_filter(State(shown): Asked, filter: String) -> Response {
         Ok(()) => format!("{}\n", shown.log_filter()).into_response(),
         Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
     }
+}
+
+async fn record(
+    State(shown): Asked,
+    Extension(more): Extension<MoreTime>,
+    order: String,
+) -> Response {
+    let order = match RecordingOrder::parse(&order) {
+        Ok(order) => order,
+        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    };
+    let (status, why) = match shown.record(&order) {
+        Ok(from) => {
+            more.grant(order.time());
+            return order::lines(from, Instant::now() + order.time()).into_response();
+        }
+        Err(OrderRefusal::Unknown(why)) => (StatusCode::UNPROCESSABLE_ENTITY, why),
+        Err(OrderRefusal::Refused(why)) => (StatusCode::CONFLICT, why),
+    };
+    (status, format!("{why}\n")).into_response()
 }
 
 /// Formats one line per check and a final line, as the API server does for its own `/livez` and `/readyz`.

@@ -12,7 +12,7 @@ use crate::{
     config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
     dev, documents,
     failure::Failure,
-    fleet, inspect, manifests, new, registry, render, run, survey, testing,
+    fleet, inspect, manifests, new, recordings, registry, render, run, survey, testing,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
@@ -48,6 +48,8 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Build(args) => build::run(&args, streams),
         Command::Test(args) => testing::run(&args, streams),
         Command::Plan(args) => fleet::run(&args, streams),
+        Command::Record(args) => recordings::record(&args, streams),
+        Command::Replay(args) => recordings::replay(&args, streams),
         Command::Push(args) => registry::push(&args, streams),
         Command::Pull(args) => registry::pull(&args, streams),
         Command::Sign(args) => registry::sign(&args, streams),

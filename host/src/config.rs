@@ -19,6 +19,7 @@ mod manifests;
 mod new;
 mod plan;
 mod plugins;
+mod recordings;
 mod registry;
 mod render;
 mod run;
@@ -48,6 +49,7 @@ pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
 pub use plan::{ParentName, PlanArgs, PlanFormat};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
+pub use recordings::{RecordArgs, ReplayArgs};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
 };
@@ -111,6 +113,10 @@ pub enum Command {
     Test(TestArgs),
     /// Show the effects of a plugin on the live parents of a cluster before it replaces the active revision; writes nothing.
     Plan(PlanArgs),
+    /// Record calls of a running host to files.
+    Record(RecordArgs),
+    /// Repeat a recorded pass offline and print the difference between the recorded and the new answer.
+    Replay(ReplayArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.

@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod manifests;
 pub mod new;
 pub mod plugin_file;
+pub mod recordings;
 pub mod registry;
 pub mod render;
 pub mod run;

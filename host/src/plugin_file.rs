@@ -1,11 +1,11 @@
 //! Plugin files of the commands that need no cluster: read, compiled and described in this process.
 
 use std::{
-    fs::Permissions,
+    fs::{self, Permissions},
     io::{self, Write as _},
     num::NonZeroU32,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use innkeeper_model::Limits;
@@ -89,6 +89,24 @@ pub fn describe_in(
 ) -> Result<Described, Error> {
     let compiled = artifact::compile(engine, bytes, &artifact::Limits::default(), cache)?;
     Ok(Described::load(engine, &compiled, &Limits::default())?)
+}
+
+/// Returns the only plugin that `innkeeper build` has built in a project.
+pub(crate) fn built(project: &Path) -> Result<PathBuf, Failure> {
+    let directory = project.join("target/plugins");
+    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "wasm"))
+        .collect();
+    let (found, remedy) = match (files.pop(), files.is_empty()) {
+        (Some(file), true) => return Ok(file),
+        (None, _) => ("no plugin", "run innkeeper build, or give a .wasm file"),
+        (Some(_), false) => ("several plugins", "give one of them"),
+    };
+    let directory = directory.display();
+    let message = format!("found {found} in {directory}: {remedy}");
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// Writes a file atomically: through a temporary file in the same directory.

@@ -17,7 +17,6 @@ mod observed;
 mod outcome;
 mod parent;
 mod reads;
-mod replay;
 mod seed;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,8 +34,8 @@ use crate::{
     document::Document,
     failure::Failure,
 };
-pub(crate) use guest::described;
-pub(crate) use input::{Files, Paths, given, grants_in, one_object};
+pub(crate) use guest::{described, note_fault, note_log, started};
+pub(crate) use input::{Files, Paths, bytes, given, grants_in, named, one_object};
 use observed::ObservedObjects;
 pub(crate) use parent::UID;
 pub(crate) use reads::{OfflineReads, World};
@@ -59,25 +58,9 @@ pub(crate) type Call<'a> = dyn Fn(
 ///
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    match (
-        &args.recording,
-        args.parent.as_ref().or(args.parent_file.as_ref()),
-    ) {
-        (Some(recording), _) => replay::run(args, recording, streams),
-        (None, Some(parent)) => from_files(args, parent, now_ms, streams),
-        (None, None) => {
-            let message = "nothing to render: give PARENT or --recording FILE";
-            Err(Failure::new(Exit::Usage, message))
-        }
-    }
-}
-
-fn from_files(
-    args: &RenderArgs,
-    parent: &Path,
-    now_ms: u64,
-    streams: &mut Streams<'_>,
-) -> Result<Exit, Failure> {
+    let Some(parent) = args.parent.as_ref().or(args.parent_file.as_ref()) else {
+        return Err(Failure::new(Exit::Usage, "nothing to render: give PARENT"));
+    };
     // First all files: a mistake in one is reported before the plugin is compiled, which takes seconds.
     let given = Files::read(&paths(args, parent), streams)?;
     let guest = guest::load(args, &given.config)?;
@@ -110,7 +93,7 @@ fn pass(
         world: World::default(),
     };
     let passed = offline.pass(given.parent, given.others, turn)?;
-    guest::note_log(&passed.log, streams);
+    note_log(&passed.log, streams);
     let said = &passed.said;
     let text = match args.output {
         OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel),
@@ -207,7 +190,7 @@ impl<'a> Offline<'a> {
             now_ms,
             seed: seed::of_pass(seed),
         };
-        let (report, reads) = guest::started((self.call)(&request, reads, &context), self.from)?;
+        let (report, reads) = started((self.call)(&request, reads, &context), self.from)?;
         let rules = policy::Rules {
             manifest,
             grants,
@@ -251,7 +234,7 @@ fn print(
     output: OutputFormat,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    guest::note_fault(said, streams);
+    note_fault(said, streams);
     if said.fault.is_none() && output == OutputFormat::Yaml && said.outcome != Some("desired") {
         streams.note("the plugin leaves the children as they are");
     }

@@ -47,7 +47,7 @@ use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
 use innkeeper_reconcile::{
-    HashKeySlot, Inventory, InventoryError, NamespaceBudgets, PassFiles, Shared,
+    HashKeySlot, Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
 };
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
@@ -274,6 +274,7 @@ fn share(
         events: Events::default(),
         namespace_budgets: NamespaceBudgets::default(),
         hash_key: HashKeySlot::default(),
+        recordings: Recordings::default(),
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,
         pass_files,

@@ -25,6 +25,7 @@ use crate::{
     config::{Exit, Inspected, RegistryArgs, Streams, TestArgs},
     document::Document,
     failure::{Failure, OrFail as _},
+    plugin_file,
     render::{self, Call, Offline},
 };
 use cases::Case;
@@ -100,32 +101,8 @@ fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     if !given.is_dir() {
         return Ok((given.to_owned(), None));
     }
-    let directory = given.join("target/plugins");
-    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|it| it == "wasm"))
-        .collect();
-    match (files.pop(), files.is_empty()) {
-        (Some(file), true) => {
-            let cases = given.join("tests");
-            Ok((file, cases.is_dir().then_some(cases)))
-        }
-        (None, _) => Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "found no plugin in {}: run innkeeper build, or give a .wasm file",
-                directory.display()
-            ),
-        )),
-        (Some(_), false) => Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "found several plugins in {}: give one of them",
-                directory.display()
-            ),
-        )),
-    }
+    let cases = given.join("tests");
+    Ok((plugin_file::built(given)?, cases.is_dir().then_some(cases)))
 }
 
 /// Checks the properties for the parents of the cases and for generated ones; returns the smallest findings.

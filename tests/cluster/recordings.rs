@@ -1,9 +1,11 @@
-//! The replay of a call that a host has recorded in its log (O5).
+//! Calls that a host has recorded in its log or on demand, and their replay (O5).
 
 use std::{
     fs,
+    io::Read as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use innkeeper_tests::{
@@ -37,13 +39,30 @@ fn replay(directory: &Path, recording: &str) -> Output {
     fs::write(&file, recording).unwrap();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["render", "-o", "json", "--plugin"]);
-    command.arg(guests.join("memcached.wasm"));
-    command.arg("--recording").arg(file);
+    command.args(["replay", "-o", "json"]).arg(file);
+    command.arg("--plugin").arg(guests.join("memcached.wasm"));
     command
         .arg("--cache-dir")
-        .arg(directory.join("render-cache"));
+        .arg(directory.join("replay-cache"));
     command.output().unwrap()
+}
+
+/// Runs `innkeeper record` against a host.
+fn record(address: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.args(["record", "--admin-address", address]);
+    command.args(arguments).output().unwrap()
+}
+
+/// Starts a host with debug endpoints.
+fn start(stage: &Stage, more: &[&str]) -> Host {
+    let mut options = stage.options.clone();
+    let arguments = admin::ARGUMENTS.iter().chain(&["--debug-endpoints"]);
+    let arguments = arguments.chain(more);
+    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
+    let host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
+    wait_ready(&address(&host));
+    host
 }
 
 #[track_caller]
@@ -58,11 +77,7 @@ fn check(output: &Output, code: i32, message: &str) {
 #[test]
 fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let mut options = stage.options.clone();
-    let arguments = admin::ARGUMENTS.iter().chain(&["--debug-endpoints"]);
-    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
-    let host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
-    wait_ready(&address(&host));
+    let host = start(&stage, &[]);
     let record = |plugin: &str| {
         let filter = format!("info,[pass{{plugin={plugin}}}]=trace");
         let changed = ask(&address(&host), "PUT", "/debug/log", &filter).unwrap();
@@ -94,9 +109,11 @@ fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let directory = stage.plane.directory();
     let again = replay(directory, &recording);
     check(&again, 0, "the answer is the recorded one");
-    let answer: Value = serde_json::from_slice(&again.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(printed["differences"], json!([]));
+    let answer = &printed["answer"];
     let mut changed: Value = serde_json::from_str(&recording).unwrap();
-    assert_eq!(changed["answer"], answer);
+    assert_eq!(&changed["answer"], answer);
     assert_eq!(
         (&changed["plugin"], &changed["secret"]),
         (&json!("memcached"), &json!(false))
@@ -106,11 +123,119 @@ fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
 
     // Another input gives another answer, and the command reports the difference.
     let edited = recording.replace("\"size\":2", "\"size\":3");
-    check(&replay(directory, &edited), 3, "replicas is 3, and was 2");
+    let other = replay(directory, &edited);
+    check(&other, 3, "the answer is not the recorded one");
+    let printed: Value = serde_json::from_slice(&other.stdout).unwrap();
+    let differences = printed["differences"].to_string();
+    assert!(
+        differences.contains("replicas is 3, and was 2"),
+        "{differences}"
+    );
     changed["recording"] = json!("v9");
     check(
         &replay(directory, &changed.to_string()),
         2,
         "is no recording of a pass",
     );
+}
+
+/// A settled parent answers from memory, so a recording of it needs a call of its own; a fault needs none. A command that
+/// finds nothing to record says the reason. A plugin that may read Secrets is never recorded.
+#[test]
+fn o5_calls_are_recorded_on_demand_into_files_and_repeated() {
+    let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
+    let test_guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    plugins.extend(["unruly", "nosy"].map(|name| test_guests.join(format!("{name}.wasm"))));
+    let stage = Stage::api_only(plugins);
+    let grants = stage.plane.directory().join("nosy.yaml");
+    let given = "parents: [{group: test.innkeeper.dev, kind: Nosy}]\nchildren: [{kind: ConfigMap}, {kind: Secret}]\nreads: [{kind: Secret, access: full, scope: ParentNamespace}, {kind: ConfigMap, access: full, scope: Cluster}]\n";
+    fs::write(&grants, given).unwrap();
+    let host = start(&stage, &["--grants", &format!("nosy={}", grants.display())]);
+    let namespace = stage.namespace("ordered");
+    let (api_version, kind, name) = PARENT;
+    stage.apply(
+        &namespace,
+        &json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1}}),
+    );
+    stage.wait(&host, &namespace, PARENT, is_applied);
+
+    let address = &address(&host);
+    let directory = stage.plane.directory().join("recordings");
+    check_settled_parent(address, &namespace, &directory);
+    check_faults(address, &namespace, &directory, &stage);
+    let to = directory.to_str().unwrap();
+    let none = "memcached --next-faults 1 --timeout 1";
+    let parent = format!("{namespace}/{name}");
+    for (arguments, code, message) in [
+        (
+            format!("--plugin {none} --to {to}"),
+            3,
+            "0 of 1 recordings in 1 s: the other calls had no fault",
+        ),
+        (
+            format!("--plugin other --next-faults 1 --to {to}"),
+            2,
+            "refuses: no plugin other is active: innkeeper status lists the plugins",
+        ),
+        (
+            format!("--parent nowhere/web --to {to}"),
+            2,
+            "refuses: no active plugin reconciles this parent",
+        ),
+        (
+            format!("--plugin nosy --next-faults 1 --to {to}"),
+            1,
+            "calls of the plugin nosy are never recorded, because it may read the values of Secrets",
+        ),
+        (
+            format!("--parent {parent} --to {}", grants.display()),
+            2,
+            "failed to create",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        check(&record(address, &arguments), code, message);
+    }
+    Stage::stop(host);
+}
+
+#[track_caller]
+fn check_settled_parent(address: &str, namespace: &str, directory: &Path) {
+    let parent = format!("{namespace}/{}", PARENT.2);
+    let to = directory.to_str().unwrap();
+    for number in 1..=2 {
+        let taken = record(address, &["--parent", &parent, "--to", to]);
+        check(&taken, 0, "waiting for 1 recordings, at most 60 s");
+        let path = directory.join(format!("memcached-{namespace}-web-{number}.json"));
+        let printed = String::from_utf8_lossy(&taken.stdout);
+        assert_eq!(printed, format!("{}\n", path.display()));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = replay(directory, &fs::read_to_string(&path).unwrap());
+        check(&again, 0, "the answer is the recorded one");
+    }
+}
+
+/// The parent whose plugin traps comes after the order.
+#[track_caller]
+fn check_faults(address: &str, namespace: &str, directory: &Path, stage: &Stage) {
+    let mut faults = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    faults.args(["record", "--admin-address", address, "--to"]);
+    faults.arg(directory);
+    faults.args(["--plugin", "unruly", "--next-faults", "2"]);
+    faults.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut faults = faults.spawn().unwrap();
+    let mut waits = [0; 7];
+    let stderr = faults.stderr.as_mut().unwrap();
+    stderr.read_exact(&mut waits).unwrap();
+    assert_eq!(waits, *b"waiting");
+    stage.apply(
+        namespace,
+        &json!({"apiVersion": "test.innkeeper.dev/v1", "kind": "Unruly", "metadata": {"name": "a"}, "spec": {"behaviour": "trap"}}),
+    );
+    let faults = faults.wait_with_output().unwrap();
+    assert_eq!(faults.status.code(), Some(0), "{faults:?}");
+    let first = directory.join(format!("unruly-{namespace}-a-1.json"));
+    let first: Value = serde_json::from_slice(&fs::read(first).unwrap()).unwrap();
+    assert_eq!(first["answer"]["fault"]["kind"], "GuestTrapped");
 }

@@ -4,7 +4,13 @@
 //! one request, and the oldest one is closed for a new one above the maximum.
 //! Probes get through, because they send their request at once, and clients that keep connections open lose them first.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo};
 use http::Request;
@@ -38,6 +44,16 @@ const DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
 
 /// The pause after a failure to accept a connection while none is open: others of the process use the descriptors.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time that the answer to one request may take beyond the usual.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MoreTime(Arc<OnceLock<Duration>>);
+
+impl MoreTime {
+    pub(super) fn grant(&self, time: Duration) {
+        self.0.get_or_init(|| time);
+    }
+}
 
 /// Answers connections until answering one panics.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
@@ -81,7 +97,10 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
 
 /// Answers one request.
 async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
+    let more = MoreTime::default();
+    let granted = more.clone();
     let respond = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(more.clone());
         request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().call(request)
     });
@@ -92,5 +111,9 @@ async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), respond);
     // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
-    drop(timeout(CONNECTION_TIMEOUT, connection).await);
+    let mut connection = pin!(connection);
+    let in_time = timeout(CONNECTION_TIMEOUT, connection.as_mut()).await;
+    if let (Err(_), Some(time)) = (in_time, granted.0.get()) {
+        drop(timeout(*time, connection).await);
+    }
 }

@@ -61,6 +61,23 @@ impl StatusProvider for Fixed {
         filter.clone_into(&mut self.filter.lock());
         Ok(())
     }
+
+    fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
+        match &order.of {
+            RecordingTarget::Parent { name, .. } => Err(OrderRefusal::Unknown(name.clone())),
+            RecordingTarget::Faults { plugin } if plugin == "secret" => {
+                Err(OrderRefusal::Refused("no".to_owned()))
+            }
+            RecordingTarget::Faults { .. } => {
+                let (to, from) = mpsc::channel(2);
+                // The channel has room for both.
+                for text in ["{}", "[]"] {
+                    drop(to.try_send(text.to_owned()));
+                }
+                Ok(from)
+            }
+        }
+    }
 }
 
 fn start(debug: bool) -> (Admin, Arc<Fixed>) {
@@ -137,6 +154,47 @@ fn debug_endpoints_exist_only_if_enabled() {
         ask(&admin, "PUT", "/debug/log", "a b"),
         (400, "that is no filter\n".to_owned())
     );
+}
+
+#[test]
+fn o5_an_order_of_recordings_is_checked_and_answered_line_by_line() {
+    let order = |of: &str, number: u32, seconds: u64| {
+        format!("{{\"of\": {of}, \"number\": {number}, \"seconds\": {seconds}}}")
+    };
+    let faults = |plugin: &str| format!("{{\"faults\": {{\"plugin\": \"{plugin}\"}}}}");
+    let parent = "{\"parent\": {\"namespace\": null, \"name\": \"a\"}}";
+    let (admin, _) = start(true);
+    for (text, status, body) in [
+        (
+            order(&faults("web"), 2, 1),
+            200,
+            "3\r\n{}\n\r\n3\r\n[]\n\r\n0\r\n\r\n",
+        ),
+        (order(parent, 1, 1), 422, "a\n"),
+        (order(&faults("secret"), 1, 1), 409, "no\n"),
+        (
+            order(&faults("web"), 0, 1),
+            400,
+            "give a number of 1 to 100",
+        ),
+        (
+            order(&faults("web"), 1, 3601),
+            400,
+            "give a number of 1 to 100 and a time of 1 to 3600 seconds",
+        ),
+        (
+            "{}".to_owned(),
+            400,
+            "failed to parse the order: missing field `of`",
+        ),
+    ] {
+        let answer = ask(&admin, "POST", "/debug/recordings", &text);
+        assert_eq!(answer.0, status, "{answer:?}");
+        assert!(answer.1.starts_with(body), "{answer:?}");
+    }
+    let (admin, _) = start(false);
+    let text = order(&faults("web"), 1, 1);
+    assert_eq!(ask(&admin, "POST", "/debug/recordings", &text).0, 404);
 }
 
 #[tokio::test]
@@ -219,6 +277,10 @@ impl StatusProvider for Panicking {
 
     fn set_log_filter(&self, _: &str) -> Result<(), String> {
         Ok(())
+    }
+
+    fn record(&self, _: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
+        Err(OrderRefusal::Refused(String::new()))
     }
 }
 

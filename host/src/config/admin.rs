@@ -19,8 +19,8 @@ pub struct AdminArgs {
         env = "INNKEEPER_ADMIN_ADDRESS"
     )]
     pub address: Option<SocketAddr>,
-    /// Also serve /debug/state, which names parents, and /debug/log, which changes the log filter, to clients on the same
-    /// machine.
+    /// Also serve /debug/state, which names parents, /debug/log, which changes the log filter, and /debug/recordings, which
+    /// shows parents and their children, to clients on the same machine.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
 }

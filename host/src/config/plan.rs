@@ -93,6 +93,16 @@ pub struct ParentName {
 }
 
 impl ParentName {
+    /// The namespace; none for a cluster-scoped parent.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns true if it names this object.
     pub fn is_of(&self, id: &ObjectId) -> bool {
         id.namespace.as_deref() == self.namespace.as_deref() && *id.name == *self.name

@@ -11,27 +11,17 @@ use super::{
 
 /// Flags of `render`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper render --plugin plugin.wasm --parent parent.yaml", "innkeeper render --plugin plugin.wasm --parent parent.yaml --observed children/ --output json", "innkeeper render --plugin plugin.wasm --recording recording.json"), exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one")))]
+#[command(after_help = concat!(examples!("innkeeper render --plugin plugin.wasm --parent parent.yaml", "innkeeper render --plugin plugin.wasm --parent parent.yaml --observed children/ --output json"), exit_codes!("the parent is rejected, or the plugin failed or broke a rule")))]
 pub struct RenderArgs {
     /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub plugin: Inspected,
     /// Parent: a file with one object as YAML or JSON; - reads standard input
-    #[arg(value_name = "PARENT", required_unless_present_any = ["parent", "recording"])]
+    #[arg(value_name = "PARENT", required_unless_present = "parent")]
     pub parent_file: Option<PathBuf>,
     /// Parent, as the argument PARENT
     #[arg(long, value_name = "FILE", conflicts_with = "parent_file")]
     pub parent: Option<PathBuf>,
-    /// Repeat the pass of this recording, and report the first difference; - reads standard input
-    ///
-    /// A host with the log filter recording=trace logs each call of a guest, and with [pass{plugin=NAME}]=trace those of
-    /// one plugin. A recording has all inputs of the guest, so the plugin may be another build.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["parent_file", "parent", "observed", "config", "grants", "phase", "now", "seed", "hash_key"]
-    )]
-    pub recording: Option<PathBuf>,
     /// Existing objects: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
     ///
     /// Those that belong to the parent are its children, and all of them answer the plugin's reads.

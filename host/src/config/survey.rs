@@ -36,7 +36,7 @@ pub struct StatusArgs {
     pub output: ResultFormat,
 }
 
-fn host_and_port(text: &str) -> Result<String, String> {
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     let expected = || "give HOST:PORT, as in 127.0.0.1:8080".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
     let is_host = !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);

@@ -38,20 +38,20 @@ pub(crate) fn described(
 }
 
 /// Returns the result of a step of the plugin.
-pub(super) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> Result<T, Failure> {
+pub(crate) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> Result<T, Failure> {
     let message = format!("failed to start the plugin {from}");
     result.or_fail_by(Exit::of_plugin, message)
 }
 
 /// Notes the lines of the guest's log.
-pub(super) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
+pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
     for line in log {
         streams.note(&format!("log: {}: {}", line.level, line.message));
     }
 }
 
 /// Notes the guest's fault, if there is one.
-pub(super) fn note_fault(said: &Said, streams: &mut Streams<'_>) {
+pub(crate) fn note_fault(said: &Said, streams: &mut Streams<'_>) {
     if let Some(fault) = &said.fault {
         streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
     }

@@ -12,7 +12,6 @@ use std::{
 use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, yaml};
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::Grants;
-use innkeeper_sandbox::Recording;
 use innkeeper_schema::{Kinds, Schema, kind_of_crd};
 use serde_json::{Map, Value};
 
@@ -239,7 +238,7 @@ pub(crate) fn one_object(
 }
 
 /// Reads a file, or the standard input for `-`.
-fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let read = if path.as_os_str() == "-" {
         streams.stdin.read_to_end(&mut content).map(drop)
@@ -270,19 +269,8 @@ fn unreadable(path: &Path) -> String {
     format!("failed to read {}", named(path))
 }
 
-/// Reads the recording of a pass.
-pub(super) fn recording(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Failure> {
-    let content = bytes(path, streams)?;
-    serde_json::from_slice(&content).or_fail(
-        Exit::Usage,
-        format!(
-            "{} is no recording of a pass: use one JSON object that a host logged at the target recording",
-            named(path)
-        ),
-    )
-}
-
-fn named(path: &Path) -> String {
+/// Returns the name of a file in messages.
+pub(crate) fn named(path: &Path) -> String {
     if path.as_os_str() == "-" {
         "the standard input".to_owned()
     } else {

@@ -156,7 +156,6 @@ fn given(parent: &str) -> Given {
         plugin: PathBuf::from("pond.wasm").into(),
         parent_file: None,
         parent: Some(path),
-        recording: None,
         observed: Vec::new(),
         config: None,
         grants: None,

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::Cluster;
 use innkeeper_model::HashKey;
-use innkeeper_reconcile::{HashKeySlot, Inventory, NamespaceBudgets, Shared};
+use innkeeper_reconcile::{HashKeySlot, Inventory, NamespaceBudgets, Recordings, Shared};
 use innkeeper_sandbox::Pool;
 use jiff::Timestamp;
 use tokio::{sync::Notify, time::timeout};
@@ -79,6 +79,7 @@ impl ReadOnlyHost {
             events: Events::default(),
             namespace_budgets: NamespaceBudgets::default(),
             hash_key: HashKeySlot::default(),
+            recordings: Recordings::default(),
             analyses: Notify::new(),
             remember_passes: false,
             pass_files: None,

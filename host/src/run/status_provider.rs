@@ -2,20 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{Cluster, ParentConditions, Waiting, WatchStatus, Why};
+use innkeeper_cluster::{Cause, Cluster, ParentConditions, Waiting, WatchStatus, Why};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
-use innkeeper_model::{Gvk, error_chain};
+use innkeeper_model::{Gvk, ObjectId, error_chain};
 use innkeeper_plugin_controller::Served;
-use innkeeper_reconcile::{Next, RecentFault, Reconciler};
+use innkeeper_reconcile::{Next, RecentFault, Reconciler, Wanted};
 use serde_json::{Value, json};
-use tokio::time::{Instant, interval};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, interval},
+};
 use tracing::error;
 
 use super::StatusRegistry;
 use crate::{
     admin::{
-        Check, FaultState, Heartbeat, HostProgress, HostState, KindState, ParentState, PassState,
-        PluginState, StatusProvider,
+        Check, FaultState, Heartbeat, HostProgress, HostState, KindState, OrderRefusal,
+        ParentState, PassState, PluginState, RecordingOrder, RecordingTarget, StatusProvider,
     },
     config::LogControl,
 };
@@ -113,6 +116,64 @@ impl StatusProvider for RunningHost {
             format!("failed to parse the log filter \"{filter}\": {error}; write it as info,innkeeper=debug")
         })
     }
+
+    fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
+        let active = self.status.active();
+        let recorded = recorded(&active, &order.of);
+        let Some(shared) = self.status.shared().filter(|_| !recorded.is_empty()) else {
+            return Err(OrderRefusal::Unknown(match &order.of {
+                RecordingTarget::Parent { .. } => "no active plugin reconciles this parent: innkeeper status lists the plugins of the host".to_owned(),
+                RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: innkeeper status lists the plugins of the host"),
+            }));
+        };
+        let secret = recorded.iter().find(|(it, _)| it.serving().shows_secrets());
+        if let Some((reconciler, _)) = secret {
+            let plugin = reconciler.plugin();
+            return Err(OrderRefusal::Refused(format!(
+                "calls of the plugin {plugin} are never recorded, because it may read the values of Secrets: repeat its passes with innkeeper render"
+            )));
+        }
+        let wanted = recorded.iter().map(|(reconciler, parent)| {
+            let plugin = reconciler.plugin().clone();
+            match parent {
+                Some(parent) => Wanted::Parent(plugin, parent.clone()),
+                None => Wanted::Faults(plugin),
+            }
+        });
+        let number = usize::try_from(order.number).unwrap_or(usize::MAX);
+        let until = Instant::now() + order.time();
+        let from = shared.recordings.order(wanted.collect(), number, until);
+        let from = from.ok_or_else(|| {
+            OrderRefusal::Refused(
+                "it has too many orders of recordings: end one of them".to_owned(),
+            )
+        })?;
+        for (reconciler, parent) in recorded {
+            reconciler.registration().trigger(parent, Cause::Resync);
+        }
+        Ok(from)
+    }
+}
+
+/// Returns the reconcilers of a target, each with its parent if the target is one.
+fn recorded<'a>(
+    active: &'a [Arc<Served>],
+    of: &RecordingTarget,
+) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
+    let mut recorded: Vec<(&Reconciler, Option<ObjectId>)> = Vec::new();
+    for served in active {
+        let reconcilers = served.reconcilers.iter().map(|it| &**it);
+        if of.is_plugin(&served.name) {
+            recorded.extend(reconcilers.take(1).map(|it| (it, None)));
+        } else {
+            recorded.extend(reconcilers.flat_map(|it| {
+                let mut parents = it.registration().parents();
+                parents.retain(|id| of.is_parent(id));
+                parents.into_iter().map(move |id| (it, Some(id)))
+            }));
+        }
+    }
+    recorded
 }
 
 /// Returns the temporary reasons for which a plugin's passes do not run.

@@ -1,69 +1,25 @@
 //! A survey from the debug endpoint of a running host.
 
-use std::{sync::Arc, time::Duration};
-
-use reqwest::{StatusCode, redirect::Policy};
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use std::time::Duration;
 
 use super::{OfPlugin, PluginRow, Survey};
 use crate::{
-    admin::{HostState, KindState, PluginState},
+    admin::{HostState, KindState, PluginState, client},
     config::Exit,
     failure::{Failure, OrFail as _},
 };
 
 /// Asks the host at `address` for its state.
 pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, Failure> {
-    let client = client(patience)?;
-    let no_host = || {
-        format!(
-            "no host answers at {address}: check that it is running and that its --admin-address is the same"
-        )
-    };
     let url = format!("http://{address}/debug/state");
-    let answer = client
-        .get(url)
-        .send()
-        .await
-        .or_fail(Exit::Failure, no_host())?;
-    let problem = match answer.status() {
-        StatusCode::OK => None,
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Some(format!(
-            "the host at {address} does not serve its state: start it with --debug-endpoints and ask from its machine (kubectl port-forward), or omit --admin-address to ask the cluster"
-        )),
-        status => Some(format!(
-            "the server at {address} is not an innkeeper host: it answered with status {}",
-            status.as_u16()
-        )),
-    };
-    if let Some(problem) = problem {
-        return Err(Failure::new(Exit::Failure, problem));
-    }
-    let text = answer.text().await.or_fail(Exit::Failure, no_host())?;
+    let answer = client::send(address, |client| client.get(url).build(), patience).await?;
+    let text = answer.text().await;
+    let text = text.or_fail(Exit::Failure, client::no_host(address))?;
     let state = serde_json::from_str(&text).or_fail(
         Exit::Failure,
         format!("failed to parse the state from {address}: check that it is an innkeeper host"),
     )?;
     Ok(of_state(address, state))
-}
-
-fn client(patience: Duration) -> Result<reqwest::Client, Failure> {
-    const FAILED: &str = "failed to create an HTTP client";
-
-    let provider = Arc::new(ring::default_provider());
-    // The client requires a TLS configuration. Hosts serve plain HTTP, so that no certificate needs to be trusted.
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .or_fail(Exit::Failure, FAILED)?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(Policy::none())
-        .no_proxy()
-        .timeout(patience)
-        .build()
-        .or_fail(Exit::Failure, FAILED)
 }
 
 /// Converts the state of a host.

@@ -110,7 +110,7 @@ pub mod reason {
         (APPLIED, "None is needed."),
         (
             GUEST_TRAPPED,
-            "Report it to the author of the plugin with a recording of the pass; `innkeeper render --recording` repeats it. The pass is retried with back-off, and rolling back to an earlier revision helps if that did not trap.",
+            "Report it to the author of the plugin with a recording of the pass; `innkeeper replay` repeats it. The pass is retried with back-off, and rolling back to an earlier revision helps if that did not trap.",
         ),
         (
             DEADLINE_EXCEEDED,

@@ -89,7 +89,7 @@ impl Serving {
     }
 
     /// Returns true if its guest may get the values of Secrets.
-    pub(super) fn shows_secrets(&self) -> bool {
+    pub fn shows_secrets(&self) -> bool {
         let secret = Gvk::new("", "v1", "Secret").group_kind();
         let reads = self.reads.iter();
         let mut full = reads.filter(|read| read.access == Access::Full);

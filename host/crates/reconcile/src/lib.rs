@@ -28,6 +28,7 @@ mod pass;
 mod pass_files;
 mod quota;
 mod reconciler;
+mod recordings;
 mod selection;
 mod shared;
 mod stop;
@@ -44,4 +45,5 @@ pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory}
 pub use next::{Attempt, Next, WaitingEdits};
 pub use pass_files::{PassFile, PassFiles};
 pub use reconciler::Reconciler;
+pub use recordings::{Recordings, Wanted};
 pub use shared::{HashKeySlot, Shared};

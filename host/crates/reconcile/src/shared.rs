@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::{Inventory, NamespaceBudgets, PassFiles};
+use super::{Inventory, NamespaceBudgets, PassFiles, Recordings};
 
 /// The process-wide parts of a pass, including its clock and its source of randomness.
 pub struct Shared {
@@ -33,6 +33,8 @@ pub struct Shared {
     pub namespace_budgets: NamespaceBudgets,
     /// The cluster's hash key.
     pub hash_key: HashKeySlot,
+    /// The recordings that observers have ordered.
+    pub recordings: Recordings,
     /// Notified when a rollout analysis should be evaluated.
     pub analyses: Notify,
     /// Skips a pass whose inputs are those of the last one, which wrote nothing.

@@ -77,6 +77,7 @@ impl World {
             events: Events::default(),
             namespace_budgets: NamespaceBudgets::default(),
             hash_key: slot,
+            recordings: Recordings::default(),
             analyses: tokio::sync::Notify::new(),
             remember_passes: true,
             pass_files: None,

@@ -1,6 +1,6 @@
 //! One call as text: its whole input and its answer, so that the call can be replayed elsewhere.
 //!
-//! A host logs it on request, and `render --recording` replays it.
+//! A host logs it on request, and `innkeeper replay` repeats it.
 //! Objects are kept byte by byte as the guest received them, because only the same input gives the same answer.
 
 use std::{collections::BTreeMap, sync::Arc};

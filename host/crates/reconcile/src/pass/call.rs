@@ -1,7 +1,7 @@
 //! Call: the guest with the observed objects, and its log.
 
 use innkeeper_cluster::{Answer, PassReads, Recording};
-use innkeeper_model::{ANNOTATION_KEY, Object, ReadFailure, ReadKey, error_chain};
+use innkeeper_model::{ANNOTATION_KEY, Object, ObjectId, ReadFailure, ReadKey, error_chain};
 use innkeeper_sandbox::{
     self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Pace, Recorded,
     Recorder, Said,
@@ -40,8 +40,9 @@ impl<'a> Pass<'a, Recalled> {
         let (context, serving) = (pass.context, &pass.epoch.serving);
         let job = pass.job();
         // Before the call, which consumes the job.
-        let recorder =
-            tracing::enabled!(target: RECORDING, Level::TRACE).then(|| Recorder::new(&job));
+        let ordered = context.shared.recordings.may_want(&context.plugin, pass.id);
+        let is_recorded = ordered || tracing::enabled!(target: RECORDING, Level::TRACE);
+        let recorder = is_recorded.then(|| Recorder::new(&job));
         let plugin = serving.plugin.clone();
         let called = context.shared.pool.call(&context.plugin, plugin, job).await;
         let (report, reads) = match called {
@@ -55,7 +56,7 @@ impl<'a> Pass<'a, Recalled> {
         };
         let recording = reads.into_recording();
         if let Some(recorder) = recorder {
-            record(context, serving, recorder, &report, &recording);
+            record(context, serving, pass.id, recorder, &report, &recording);
         }
         // After every call, also after a failed one: a change of its reads can make the next one succeed.
         pass.registration.commit(pass.id, &recording);
@@ -146,10 +147,11 @@ fn count(context: &Context, report: &CallReport) {
     }
 }
 
-/// Writes the call to the log, so that `innkeeper render` can repeat it.
+/// Writes the call to the log and hands it to its orders, so that `innkeeper replay` can repeat it.
 fn record(
     context: &Context,
     serving: &Serving,
+    parent: &ObjectId,
     recorder: Recorder,
     report: &CallReport,
     recording: &Recording,
@@ -174,7 +176,12 @@ fn record(
     let plugin = &serving.plugin;
     let recording = recorder.finish(&context.plugin, plugin, reads, &said, report.used_random);
     match serde_json::to_string(&recording) {
-        Ok(text) => trace!(target: RECORDING, "{text}"),
+        Ok(text) => {
+            trace!(target: RECORDING, "{text}");
+            let is_fault = said.fault.is_some();
+            let recordings = &context.shared.recordings;
+            recordings.deliver(&context.plugin, parent, is_fault, &text);
+        }
         Err(error) => warn!(%error, "failed to record a call"),
     }
 }

@@ -18,8 +18,15 @@ pub(crate) struct Recalled {
 
 impl<'a> Pass<'a, Entered> {
     /// Stops the pass if the guest has given the parent up, or if the last pass had the same inputs and wrote nothing.
+    ///
+    /// A call that an observer has ordered is made all the same.
     pub(super) fn recall(self) -> Step<'a, Pass<'a, Recalled>> {
         let inputs = self.inputs();
+        let context = self.context;
+        let recordings = &context.shared.recordings;
+        if recordings.want_call(&context.plugin, self.id) {
+            return Ok(self.advance(|entered| Recalled { entered, inputs }));
+        }
         if let Some(next) = inputs.as_ref().and_then(|inputs| self.skip(inputs)) {
             return Err(self.stop_entered(Stop::Unchanged(next)));
         }

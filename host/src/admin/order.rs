@@ -1,0 +1,101 @@
+//! Orders of recordings: the request to `/debug/recordings`, and its answer of one recording per line.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use innkeeper_model::{ObjectId, PluginName};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+
+/// The most recordings of an order.
+pub const NUMBER_MAX: u32 = 100;
+
+/// The longest time of an order, in seconds.
+pub const SECONDS_MAX: u64 = 3600;
+
+/// An order of recordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecordingOrder {
+    /// The calls to record.
+    pub of: RecordingTarget,
+    /// The number of recordings, 1 to [`NUMBER_MAX`].
+    pub number: u32,
+    /// The time of the order in seconds, 1 to [`SECONDS_MAX`].
+    pub seconds: u64,
+}
+
+/// The calls to record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum RecordingTarget {
+    /// The next calls for a parent.
+    Parent {
+        /// The namespace; none for a cluster-scoped parent.
+        namespace: Option<String>,
+        /// The name.
+        name: String,
+    },
+    /// The next calls of a plugin that end with a fault.
+    Faults {
+        /// The name of the plugin.
+        plugin: String,
+    },
+}
+
+impl RecordingTarget {
+    /// Returns true if it names this parent.
+    pub fn is_parent(&self, id: &ObjectId) -> bool {
+        match self {
+            Self::Parent { namespace, name } => {
+                id.namespace.as_deref() == namespace.as_deref() && *id.name == **name
+            }
+            Self::Faults { .. } => false,
+        }
+    }
+
+    /// Returns true if it names this plugin.
+    pub fn is_plugin(&self, of: &PluginName) -> bool {
+        matches!(self, Self::Faults { plugin } if of.as_str() == plugin)
+    }
+}
+
+/// The reason for which an order is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderRefusal {
+    /// No active plugin has the name, or the parent.
+    Unknown(String),
+    /// The calls must not be recorded, or there are too many orders.
+    Refused(String),
+}
+
+impl RecordingOrder {
+    /// Parses a request; the error names the remedy.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let order: Self = serde_json::from_str(text)
+            .map_err(|error| format!("failed to parse the order: {error}"))?;
+        let is_bounded =
+            (1..=NUMBER_MAX).contains(&order.number) && (1..=SECONDS_MAX).contains(&order.seconds);
+        is_bounded.then_some(order).ok_or_else(|| {
+            format!("give a number of 1 to {NUMBER_MAX} and a time of 1 to {SECONDS_MAX} seconds")
+        })
+    }
+
+    /// Returns the time of the order.
+    pub const fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+/// Returns a body with a line for each recording, which ends with the channel or at a time.
+pub(super) fn lines(from: mpsc::Receiver<String>, until: Instant) -> Body {
+    Body::from_stream(stream::unfold(from, move |mut from| async move {
+        let recording = timeout_at(until, from.recv()).await.ok()??;
+        let line = Bytes::from(recording + "\n");
+        Some((Ok::<_, Infallible>(line), from))
+    }))
+}

@@ -1,0 +1,68 @@
+//! The commands of recorded passes.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
+
+use innkeeper_model::PluginName;
+
+use super::{
+    CacheArgs, Inspected, ParentName, RegistryArgs, ResultFormat,
+    streams::{examples, exit_codes},
+    survey::host_and_port,
+    values::seconds,
+};
+use crate::admin::{NUMBER_MAX, SECONDS_MAX};
+
+/// Flags of `record`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("target").required(true).args(["parent", "plugin"]),
+    after_help = concat!(examples!("innkeeper record --parent team-a/web --admin-address 127.0.0.1:8080", "innkeeper record --plugin memcached --next-faults 3 --timeout 1h --to recordings --admin-address 127.0.0.1:8080"), exit_codes!("fewer recordings than ordered in the time"))
+)]
+pub struct RecordArgs {
+    /// Record the next call for this parent; the host calls the plugin at once, even if nothing has changed.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub parent: Option<ParentName>,
+    /// Record calls of this plugin.
+    #[arg(long, value_name = "NAME", value_parser = PluginName::new, requires = "next_faults")]
+    pub plugin: Option<PluginName>,
+    /// With --plugin: record this many calls that end with a fault of the plugin, 1 to 100.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(NUMBER_MAX)), requires = "plugin")]
+    pub next_faults: Option<u32>,
+    /// Host with this --admin-address, which must run with --debug-endpoints on this machine (kubectl port-forward), as
+    /// HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", env = "INNKEEPER_ADMIN_ADDRESS", value_parser = host_and_port)]
+    pub admin_address: String,
+    /// Time to wait for the recordings, 1 s to 1 h.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = seconds(1..=SECONDS_MAX))]
+    pub timeout: Duration,
+    /// Directory of the files PLUGIN-NAMESPACE-NAME-N.json, which are made for their owner only; created if missing.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub to: PathBuf,
+}
+
+/// Flags of `replay`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper replay recording.json", "innkeeper replay recording.json --plugin oci://registry.example/plugins/memcached:1.5.0 --output json"), exit_codes!("the answer is not the recorded one")))]
+pub struct ReplayArgs {
+    /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
+    ///
+    /// A host with the log filter recording=trace logs each call of a guest, and with [pass{plugin=NAME}]=trace those of
+    /// one plugin. A recording has all inputs of the guest, so the plugin may be another build.
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits [default: the plugin of the project
+    /// in the current directory, as `innkeeper build` has built it].
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub plugin: Option<Inspected>,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
+    pub output: ResultFormat,
+}
