@@ -48,6 +48,17 @@ pub enum Error {
         #[source]
         source: WireFailure,
     },
+    /// A caller of the host cannot be reviewed.
+    #[error(
+        "failed to create a {kind}: check that the API server answers, and apply the roles of the host's chart"
+    )]
+    Review {
+        /// The kind of the review.
+        kind: &'static str,
+        /// The failed request.
+        #[source]
+        source: WireFailure,
+    },
     /// Discovery failed.
     #[error("failed to learn which kinds the cluster serves")]
     Discover(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -27,6 +27,7 @@ mod present;
 mod reads;
 mod registration;
 mod report;
+mod reviews;
 mod shared;
 mod state;
 mod store;
@@ -52,6 +53,7 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::{Registration, Running},
     report::WatchStatus,
+    reviews::{Permission, Reviewer},
     store::CacheSize,
     stored::Malformed,
     triggers::{Cause, Trigger},

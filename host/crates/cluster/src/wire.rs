@@ -1,4 +1,4 @@
-//! The requests: lists in pages, watches by line, single objects, discovery.
+//! The requests: lists in pages, watches by line, single objects, discovery, reviews.
 //!
 //! The only module of the host that reads from the API server. Every request has a deadline, and none is retried here.
 #![expect(
@@ -303,6 +303,15 @@ impl Wire {
             .collect(response, deadline, self.options.page_bytes_max)
             .await?;
         Ok(Some((text, tag)))
+    }
+
+    /// Creates a review, which the API server answers and does not store.
+    pub(super) async fn review(&self, path: &str, body: Vec<u8>) -> Result<String, WireFailure> {
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .map_err(kube::core::request::Error::BuildRequest)?;
+        self.text(request, self.options.object_bytes_max).await
     }
 
     /// Returns the body of an answer.
