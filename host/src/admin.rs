@@ -10,17 +10,23 @@
 //! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
 //! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled, to clients on the same machine |
-//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled, to clients on the same machine |
-//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled, to clients on the same machine |
+//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
+//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
+//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled |
+//!
+//! With TLS, metrics and debugging are for callers whom the API server permits to use the path, as with
+//! controller-runtime. Probes have no token, so health is for everyone.
 
+mod access;
 pub(crate) mod client;
 mod connections;
 mod heartbeat;
 mod order;
 mod state;
+mod tls;
 
 use std::{
+    future::pending,
     net::SocketAddr,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -28,27 +34,30 @@ use std::{
 
 use axum::{
     Extension, Router,
-    extract::{ConnectInfo, Request, State},
+    extract::State,
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
-    middleware::{self, Next},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use tokio::{net::TcpListener, sync::mpsc, time::Instant};
+use innkeeper_cluster::Reviewer;
+use tokio::{net::TcpListener, sync::mpsc, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::{
-    config::Exit,
+    config::{AdminArgs, Exit},
     failure::{Failure, OrFail as _},
 };
 
+use access::Access;
 use connections::MoreTime;
 pub use heartbeat::{Heartbeat, Heartbeats};
 pub use order::{NUMBER_MAX, OrderRefusal, RecordingOrder, RecordingTarget, SECONDS_MAX};
 pub use state::{
     FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
 };
+use tls::Tls;
 
 /// The result of one health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +82,9 @@ pub trait StatusProvider: Send + Sync + 'static {
     /// The state of the host, for debugging.
     fn state(&self) -> HostState;
 
+    /// The reviewer of callers; none before the host has found the API server.
+    fn reviewer(&self) -> Option<Arc<Reviewer>>;
+
     /// The filter of the log.
     fn log_filter(&self) -> String;
 
@@ -93,14 +105,17 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Binds the address and starts the thread; port 0 selects a free port.
-    pub fn start(
-        address: SocketAddr,
-        shown: Arc<dyn StatusProvider>,
-        debug: bool,
-    ) -> Result<Self, Failure> {
+    /// Binds the address and starts the thread; port 0 selects a free port. None without an address.
+    pub fn start(args: AdminArgs, shown: Arc<dyn StatusProvider>) -> Result<Option<Self>, Failure> {
         const START: &str = "failed to start the thread for health and metrics";
 
+        let Some(address) = args.address else {
+            return Ok(None);
+        };
+        let tls = args.tls.then(|| Tls::new(args.certificate()));
+        let tls = tls
+            .transpose()
+            .or_fail(Exit::Usage, "failed to prepare TLS for --admin-address")?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -115,7 +130,7 @@ impl Admin {
             ),
         )?;
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        let serving = connections::serve(listener, router(shown, debug));
+        let serving = serve(listener, router(shown, args.debug, tls.is_some()), tls);
         let serving = stop.clone().run_until_cancelled_owned(serving);
         let end = ended.clone().drop_guard();
         let thread = thread::Builder::new()
@@ -126,14 +141,16 @@ impl Admin {
                 if let Some(error) = runtime.block_on(serving) {
                     error!(%error, "failed to answer for health and metrics");
                 }
+                // Only the read of a file that hangs can still block.
+                runtime.shutdown_background();
             })
             .or_fail(Exit::Failure, START)?;
-        Ok(Self {
+        Ok(Some(Self {
             address,
             stop,
             ended,
             thread: Some(thread),
-        })
+        }))
     }
 
     /// The bound address.
@@ -166,36 +183,39 @@ impl Drop for Admin {
     }
 }
 
-fn router(shown: Arc<dyn StatusProvider>, debug: bool) -> Router {
-    let mut router = Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics));
-    if debug {
-        let local = Router::new()
-            .route("/debug/state", get(state))
-            .route("/debug/log", get(log_filter).put(set_log_filter))
-            .route("/debug/recordings", post(record))
-            .route_layer(middleware::from_fn(require_loopback));
-        router = router.merge(local);
+/// Answers connections, and follows the files of the certificate.
+async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) -> JoinError {
+    let acceptor = tls.as_ref().map(Tls::acceptor);
+    let serving = connections::serve(listener, router, acceptor);
+    let following = async {
+        if let Some(tls) = tls {
+            tls.follow().await;
+        }
+        pending().await
+    };
+    tokio::select! {
+        error = serving => error,
+        error = following => error,
     }
-    router.with_state(shown)
 }
 
-/// Rejects clients on other machines: the debug endpoints name and show parents, change the log and have no authentication.
-async fn require_loopback(
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-    next: Next,
-) -> Response {
-    const REASON: &str =
-        "debug endpoints are served to the loopback address only: use kubectl port-forward\n";
-
-    if peer.ip().to_canonical().is_loopback() {
-        next.run(request).await
-    } else {
-        (StatusCode::FORBIDDEN, REASON).into_response()
+fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> Router {
+    let mut guarded = Router::new().route("/metrics", get(metrics));
+    if debug {
+        guarded = guarded
+            .route("/debug/state", get(state))
+            .route("/debug/log", get(log_filter).put(set_log_filter))
+            .route("/debug/recordings", post(record));
     }
+    if checks_callers {
+        let access = Access::new(Arc::clone(&shown));
+        guarded = guarded.route_layer(middleware::from_fn_with_state(access, access::check));
+    }
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .merge(guarded)
+        .with_state(shown)
 }
 
 type Asked = State<Arc<dyn StatusProvider>>;

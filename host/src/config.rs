@@ -35,7 +35,7 @@ use clap::Parser;
 
 use crate::{failure::Failure, streams};
 
-pub use admin::AdminArgs;
+pub use admin::{AdminArgs, CertificateFiles};
 pub use build::BuildArgs;
 pub use cache::CacheArgs;
 pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};

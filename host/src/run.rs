@@ -43,7 +43,7 @@ use std::{
 };
 
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
-use innkeeper_cluster::{Cluster, Registration};
+use innkeeper_cluster::{Cluster, Registration, Reviewer};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
 use innkeeper_reconcile::{
@@ -75,6 +75,9 @@ use tasks::{LeaseKeeper, Tasks};
 /// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// The time limit of a request about a caller of the admin server; both together end before the timeout of a scrape, 10 s.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The danger of a host without a lease: two of them would undo each other's writes for ever, and neither could tell.
 const WITHOUT_LEASE: &str = "writing without a lease: a second host for the same plugins would undo the writes of this one, and neither would notice; run one host only, or give --leader-elect to all of them";
 
@@ -92,10 +95,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     let heartbeat = status.expect_heartbeat("runtime");
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
-    let address = args.admin.address;
-    let admin = address
-        .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
-        .transpose()?
+    let admin = Admin::start(args.admin.clone(), Arc::new(provider))?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
     runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
@@ -123,6 +123,10 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let metrics = Arc::clone(&status.metrics);
     let clients = Clients::find(&args, metrics).await?;
+    if args.admin.tls {
+        let reviewer = Reviewer::new(clients.client()?, REVIEW_TIMEOUT);
+        status.reviewer.get_or_init(|| Arc::new(reviewer));
+    }
     // A control plane that `dev` has started, where it grants what plugins ask for, has no other host.
     if !args.elects_leader() && !args.plugins.grants_requests {
         warn!("{WITHOUT_LEASE}");

@@ -205,6 +205,26 @@ impl Site {
         uids
     }
 
+    /// Checks that an account of `metrics.readers` can read the metrics of the Pod.
+    #[track_caller]
+    fn check_metrics(&self, pod: &Pod) {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus"},
+        });
+        self.stage.apply_new("default", &account);
+        let token = token(self.plane(), ("default", "prometheus"));
+        let address = admin::address_in(|| pod.log());
+        let read = |token: Option<&str>| ask_secure(&address, "GET", "/metrics", token).unwrap();
+        assert_eq!(read(None).status, 401);
+        eventually("the metrics are readable", || {
+            let answer = read(Some(&token));
+            if answer.status == 200 && answer.body.contains("rest_client_requests_total") {
+                return Ok(());
+            }
+            Err(format!("{answer:?}\n{}", pod.log().unwrap()))
+        });
+    }
+
     /// Checks that the API server refused no request of the host.
     #[track_caller]
     fn check_allowed(&self) {
@@ -253,12 +273,14 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     site.helm(
         &[
             &["upgrade", RELEASE, CHART, "--set", "replicas=3"][..],
+            &["--set", READER],
             &IMAGE,
         ]
         .concat(),
     );
     stop(pod);
     let pod = site.pod();
+    site.check_metrics(&pod);
     let memcached = PARENTS[0];
     let larger = json!({"spec": {"size": 5}});
     site.stage.merge(&site.namespace, memcached, &larger);

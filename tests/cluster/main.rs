@@ -10,6 +10,7 @@ mod admin;
 mod adoption;
 mod backup;
 mod bad_input;
+mod callers;
 mod compiled;
 mod conditions;
 mod conflicts;

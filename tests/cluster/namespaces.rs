@@ -200,8 +200,9 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
         &["--set", "namespaces={a,b}", "--set-json", FILES],
         &LIMITED,
     );
-    // For the CRDs that this host watches, those that it installs for each plugin, and nothing else.
-    assert_eq!(site.count("ClusterRole"), 3);
+    // For the CRDs that this host watches, those that it installs for each plugin, the readers of its metrics, and nothing
+    // else.
+    assert_eq!(site.count("ClusterRole"), 4);
     let host = site.host(&[&LIMITED[..], &ELECTED].concat());
     site.stage.wait_served(&host, &CRDS);
     site.stage.restart_collector();
@@ -254,7 +255,10 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
 #[test]
 fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     let arguments = ["--namespaces", "a,b", "--crds", "ignore"];
-    let limited = ["--set", "namespaces={a,b},pluginCrds=Ignore"];
+    let limited = [
+        "--set",
+        "namespaces={a,b},pluginCrds=Ignore,metrics.secure=false",
+    ];
     let values = [&limited[..], &["--set-json", FILES]].concat();
     let guests = ["memcached", "backup"];
     let site = LimitedSite::new(&guests, &["a", "b", "c"], &values, &arguments);

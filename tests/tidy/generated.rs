@@ -142,13 +142,15 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
     let address = format!("--admin-address=0.0.0.0:{}", port["containerPort"]);
     let args = container["args"].as_array().unwrap();
     assert!(args.contains(&json!(address)), "{args:?}");
+    assert!(args.contains(&json!("--admin-tls")), "{args:?}");
     for (probe, path) in [
         ("startupProbe", "/livez"),
         ("livenessProbe", "/livez"),
         ("readinessProbe", "/readyz"),
     ] {
         let asked = &container[probe]["httpGet"];
-        assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
+        let expected = json!({"path": path, "port": port["name"], "scheme": "HTTPS"});
+        assert_eq!(*asked, expected);
     }
     let objects = helm::objects(&["--set", "serviceMonitor.enabled=true"]).unwrap();
     let of_kind = |kind: &str| {
@@ -161,6 +163,57 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
     assert_eq!(service["targetPort"], port["name"]);
     let endpoint = &of_kind("ServiceMonitor")["spec"]["endpoints"][0];
     assert_eq!(endpoint["port"], service["name"]);
+    assert_eq!(endpoint["scheme"], "https");
+    assert_eq!(endpoint["tlsConfig"]["insecureSkipVerify"], true);
+}
+
+#[test]
+fn plain_metrics_need_neither_roles_nor_tls() {
+    let plain = [
+        "--set",
+        "serviceMonitor.enabled=true,metrics.secure=false,metrics.certificateSecret=unused",
+    ];
+    let text = json!(helm::objects(&plain).unwrap()).to_string();
+    for word in [
+        "\"scheme\":",
+        "--admin-tls",
+        "reviews",
+        "metrics-reader",
+        "bearertoken",
+        "unused",
+    ] {
+        assert!(!text.to_lowercase().contains(word), "{word}");
+    }
+}
+
+#[test]
+fn the_certificate_and_the_readers_of_metrics_are_settings() {
+    let values = [
+        "--set",
+        "metrics.certificateSecret=cert,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=monitoring",
+    ];
+    let objects = helm::objects(&values).unwrap();
+    let find = |kind: &str, name: &str| {
+        let mut objects = objects.iter();
+        let found = objects.find(|one| one["kind"] == kind && one["metadata"]["name"] == name);
+        found.cloned().unwrap_or_default()
+    };
+    let deployment = find("Deployment", "innkeeper");
+    let pod = at(&deployment, "/spec/template/spec");
+    let args = pod["containers"][0]["args"].as_array().unwrap();
+    for file in ["cert=/certificate/tls.crt", "key=/certificate/tls.key"] {
+        assert!(
+            args.contains(&json!(format!("--admin-tls-{file}"))),
+            "{args:?}"
+        );
+    }
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = json!({"name": "certificate", "secret": {"secretName": "cert"}});
+    assert!(volumes.contains(&volume), "{volumes:?}");
+    let binding = find("ClusterRoleBinding", "innkeeper-metrics-reader");
+    let prometheus =
+        json!([{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]);
+    assert_eq!(binding["subjects"], prometheus);
 }
 
 #[test]

@@ -44,3 +44,17 @@ subjects:
   name: {{ include "innkeeper.name" .root }}
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
+
+{{- /* The scheme of probes and scrapers. The kubelet does not verify the certificate. */ -}}
+{{- define "innkeeper.scheme" -}}
+{{- if .Values.metrics.secure -}}
+scheme: HTTPS
+{{- end -}}
+{{- end -}}
+
+{{- /* The Secret with the certificate, if there is one. */ -}}
+{{- define "innkeeper.certificate" -}}
+{{- if .Values.metrics.secure -}}
+{{- .Values.metrics.certificateSecret -}}
+{{- end -}}
+{{- end -}}

@@ -13,7 +13,7 @@ use crate::{
 /// The failure to send a request, or to read its answer.
 pub(crate) fn no_host(address: &str) -> String {
     format!(
-        "no host answers at {address}: check that it is running and that its --admin-address is the same"
+        "no host answers at {address}: check that it is running and that its --admin-address is the same; a host with --admin-tls is asked as in deploy/docs/debugging.md"
     )
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn send(
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => (
             Exit::Failure,
             format!(
-                "the host at {address} does not serve its state: start it with --debug-endpoints and ask from its machine (kubectl port-forward)"
+                "the host at {address} does not serve its state: start it with --debug-endpoints"
             ),
         ),
         StatusCode::UNPROCESSABLE_ENTITY => (Exit::Usage, said(answer, address).await),

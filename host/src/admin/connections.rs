@@ -6,21 +6,22 @@
 
 use std::{
     collections::VecDeque,
-    net::SocketAddr,
     pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use axum::{Router, extract::ConnectInfo};
+use axum::Router;
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinError, JoinSet, yield_now},
     time::{sleep, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 use tracing::warn;
 
@@ -28,7 +29,7 @@ use tracing::warn;
 /// Chosen, not measured: far more than probes and scrapers open, and little memory, even if each waits for metrics.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
-/// The time for a client to send the header of its request: within the timeout of a probe (5 s).
+/// The time for a client to send the header of its request, and before that for the handshake of TLS: within the timeout of a probe (5 s).
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time for a client to send the request and to read the answer.
@@ -55,8 +56,12 @@ impl MoreTime {
     }
 }
 
-/// Answers connections until answering one panics.
-pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
+/// Answers connections, by TLS if there is an acceptor, until answering one panics.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+) -> JoinError {
     let mut open = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -72,8 +77,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                oldest_first.push_back(open.spawn(answer(stream, peer, router.clone())));
+            Ok((stream, _)) => {
+                oldest_first.push_back(open.spawn(answer(stream, router.clone(), tls.clone())));
                 if oldest_first.len() > CONNECTIONS_MAX
                     && let Some(oldest) = oldest_first.pop_front()
                 {
@@ -96,12 +101,27 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
 }
 
 /// Answers one request.
-async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
+async fn answer(stream: TcpStream, router: Router, tls: Option<TlsAcceptor>) {
     let more = MoreTime::default();
-    let granted = more.clone();
+    let answered = async {
+        let Some(tls) = tls else {
+            return respond(stream, router, &more).await;
+        };
+        if let Ok(Ok(stream)) = timeout(HEADER_TIMEOUT, tls.accept(stream)).await {
+            respond(stream, router, &more).await;
+        }
+    };
+    // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
+    let mut answered = pin!(answered);
+    let in_time = timeout(CONNECTION_TIMEOUT, answered.as_mut()).await;
+    if let (Err(_), Some(time)) = (in_time, more.0.get()) {
+        drop(timeout(*time, answered).await);
+    }
+}
+
+async fn respond(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, more: &MoreTime) {
     let respond = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(more.clone());
-        request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().call(request)
     });
     let connection = http1::Builder::new()
@@ -110,10 +130,5 @@ async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), respond);
-    // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
-    let mut connection = pin!(connection);
-    let in_time = timeout(CONNECTION_TIMEOUT, connection.as_mut()).await;
-    if let (Err(_), Some(time)) = (in_time, granted.0.get()) {
-        drop(timeout(*time, connection).await);
-    }
+    drop(connection.await);
 }

@@ -4,9 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::body::Body;
 use parking_lot::Mutex;
-use tower::Service as _;
 
 use super::{
     connections::{CONNECTIONS_MAX, HEADER_TIMEOUT},
@@ -50,6 +48,10 @@ impl StatusProvider for Fixed {
         HostState::default()
     }
 
+    fn reviewer(&self) -> Option<Arc<Reviewer>> {
+        None
+    }
+
     fn log_filter(&self) -> String {
         self.filter.lock().clone()
     }
@@ -85,9 +87,16 @@ fn start(debug: bool) -> (Admin, Arc<Fixed>) {
         problem: Mutex::new(None),
         filter: Mutex::new("info".to_owned()),
     });
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let admin = Admin::start(any, shown.clone(), debug).unwrap();
+    let args = AdminArgs { debug, ..args(0) };
+    let admin = Admin::start(args, shown.clone()).unwrap().unwrap();
     (admin, shown)
+}
+
+fn args(port: u16) -> AdminArgs {
+    AdminArgs {
+        address: Some(SocketAddr::from(([127, 0, 0, 1], port))),
+        ..AdminArgs::default()
+    }
 }
 
 /// The status and the body of an answer.
@@ -197,29 +206,6 @@ fn o5_an_order_of_recordings_is_checked_and_answered_line_by_line() {
     assert_eq!(ask(&admin, "POST", "/debug/recordings", &text).0, 404);
 }
 
-#[tokio::test]
-async fn debug_endpoints_answer_clients_on_the_same_machine_only() {
-    let shown = Arc::new(Fixed {
-        problem: Mutex::new(None),
-        filter: Mutex::new("info".to_owned()),
-    });
-    for (peer, path, status) in [
-        ("127.0.0.1:1", "/debug/state", StatusCode::OK),
-        ("[::1]:1", "/debug/log", StatusCode::OK),
-        ("[::ffff:127.0.0.1]:1", "/debug/log", StatusCode::OK),
-        ("192.0.2.1:1", "/debug/state", StatusCode::FORBIDDEN),
-        ("[2001:db8::1]:1", "/debug/log", StatusCode::FORBIDDEN),
-        ("192.0.2.1:1", "/livez", StatusCode::OK),
-    ] {
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = path.parse().unwrap();
-        let peer: SocketAddr = peer.parse().unwrap();
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let answer = router(shown.clone(), true).call(request).await.unwrap();
-        assert_eq!(answer.status(), status, "{peer} {path}");
-    }
-}
-
 /// Returns true if the server closes the connection within a time.
 fn is_closed(mut stream: &TcpStream, within: Duration) -> bool {
     stream.set_read_timeout(Some(within)).unwrap();
@@ -271,6 +257,10 @@ impl StatusProvider for Panicking {
         HostState::default()
     }
 
+    fn reviewer(&self) -> Option<Arc<Reviewer>> {
+        None
+    }
+
     fn log_filter(&self) -> String {
         String::new()
     }
@@ -286,10 +276,8 @@ impl StatusProvider for Panicking {
 
 #[tokio::test]
 async fn a_host_ends_with_the_thread() {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let started =
-        tokio::task::spawn_blocking(move || Admin::start(any, Arc::new(Panicking), false));
-    let admin = started.await.unwrap().unwrap();
+    let started = tokio::task::spawn_blocking(|| Admin::start(args(0), Arc::new(Panicking)));
+    let admin = started.await.unwrap().unwrap().unwrap();
     let mut client = TcpStream::connect(admin.address()).unwrap();
     client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
     let host = admin.run_host(std::future::pending());
@@ -310,7 +298,9 @@ async fn a_host_ends_by_itself_while_the_thread_answers() {
 #[test]
 fn the_error_names_an_address_in_use() {
     let (admin, shown) = start(false);
-    let error = Admin::start(admin.address(), shown, false).err().unwrap();
+    let error = Admin::start(args(admin.address().port()), shown)
+        .err()
+        .unwrap();
     assert!(
         error.to_string().contains(&admin.address().to_string()),
         "{error}"
@@ -323,4 +313,51 @@ fn a_dropped_server_stops_listening() {
     let address = admin.address();
     drop(admin);
     assert!(TcpStream::connect(address).is_err());
+}
+
+/// The message of a start with these files.
+fn rejected(certificate: &str, key: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let args = AdminArgs {
+        tls: true,
+        certificate: place("tls.crt", certificate),
+        key: place("tls.key", key),
+        ..args(0)
+    };
+    let shown = Arc::new(Panicking);
+    let error = Admin::start(args, shown).err().expect("the start fails");
+    assert_eq!(error.exit(), Exit::Usage);
+    innkeeper_model::error_chain(&error).to_string()
+}
+
+#[test]
+fn an_unusable_certificate_is_named_with_its_file_and_a_remedy() {
+    let pem = |label: &str, der: &[u8]| {
+        let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der);
+        format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+    };
+    let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (one, other) = (made(), made());
+    let certificate = pem("CERTIFICATE", one.cert.der());
+    let key = pem("PRIVATE KEY", &one.signing_key.serialize_der());
+    let foreign = pem("PRIVATE KEY", &other.signing_key.serialize_der());
+    for (certificate, key, parts) in [
+        ("", &*key, ["tls.crt", "a certificate in PEM form"]),
+        (&*certificate, "", ["tls.key", "a private key in PEM form"]),
+        (
+            &*certificate,
+            &*foreign,
+            ["tls.key", "give the key of this certificate"],
+        ),
+    ] {
+        let message = rejected(certificate, key);
+        for part in parts {
+            assert!(message.contains(part), "{message}");
+        }
+    }
 }

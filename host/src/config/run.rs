@@ -47,6 +47,7 @@ impl RunArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.plugins.check()?;
+        self.admin.check()?;
         if !self.serves_resources()
             && let Some(flag) = self.sources.first_given()
         {

@@ -522,6 +522,24 @@ fn the_admin_address_may_be_localhost() {
 }
 
 #[test]
+fn debug_endpoints_are_not_open_to_the_network() {
+    let debug = ["run", "--plugin", "a", "--debug-endpoints"];
+    for local in ["localhost:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+        run(&[&debug[1..], &["--admin-address", local]].concat());
+    }
+    let open = [&debug[..], &["--admin-address", "0.0.0.0:80"]].concat();
+    let message = rejection(&open);
+    assert!(
+        message.contains("add --admin-tls, or listen on localhost"),
+        "{message}"
+    );
+    run(&[&open[1..], &["--admin-tls"]].concat());
+    let alone = ["--admin-tls", "--admin-tls-cert", "a.crt"];
+    let message = rejection(&[&open[..], &alone].concat());
+    assert!(message.contains("--admin-tls-key"), "{message}");
+}
+
+#[test]
 fn the_parent_of_render_is_an_argument_or_a_flag() {
     let render =
         |more: &[&str]| parse(&[&["render", "--plugin", "oci://r.example/a:1"], more].concat());

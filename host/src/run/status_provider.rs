@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{Cause, Cluster, ParentConditions, Waiting, WatchStatus, Why};
+use innkeeper_cluster::{
+    Cause, Cluster, ParentConditions, Reviewer, Waiting, WatchStatus, Why,
+};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{Gvk, ObjectId, error_chain};
 use innkeeper_plugin_controller::Served;
@@ -105,6 +107,10 @@ impl StatusProvider for RunningHost {
             controllers: controllers.iter().map(controller_state).collect(),
             watches: watches(&self.status).iter().map(watch_state).collect(),
         }
+    }
+
+    fn reviewer(&self) -> Option<Arc<Reviewer>> {
+        self.status.reviewer.get().cloned()
     }
 
     fn log_filter(&self) -> String {

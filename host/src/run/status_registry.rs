@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_cluster::Cluster;
+use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{Served, manager::DefinitionCheck};
@@ -30,6 +30,8 @@ pub struct StatusRegistry {
     shared: OnceLock<Arc<Shared>>,
     /// The cache; none before the host has begun to read.
     pub(super) cluster: OnceLock<Cluster>,
+    /// The reviewer of callers of the admin server; none before the host has found the API server.
+    pub(super) reviewer: OnceLock<Arc<Reviewer>>,
     active: RwLock<Vec<Arc<Served>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugins from files that were tried and are not active.

@@ -1,0 +1,218 @@
+//! The callers of a host with `--admin-tls`: the API server judges their tokens and rights (O1, O2).
+
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use innkeeper_tests::{
+    ControlPlane, Host, HostOptions,
+    admin::{self, SecureAnswer, address, ask, ask_secure},
+    eventually, helm,
+    process::path_from_env,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::replace_file,
+    stage::{Stage, wait_logged},
+};
+
+/// The namespace and the name of the scraper's account.
+const SCRAPER: (&str, &str) = ("default", "prometheus");
+
+/// A token of a service account.
+pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> String {
+    let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .args(["kubectl", "--kubeconfig"])
+        .arg(plane.kubeconfig())
+        .args(["create", "token", name, "--namespace", namespace])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Writes a new certificate and its key; returns the certificate.
+fn write_certificate(certificate: &Path, key: &Path) -> Vec<u8> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let pem = |label: &str, der: &[u8]| {
+        let text = STANDARD.encode(der);
+        format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+    };
+    // In this order, the host may meet a certificate without its key, as it may in a directory that is no mounted Secret.
+    replace_file(certificate, pem("CERTIFICATE", made.cert.der()).as_bytes());
+    let private = pem("PRIVATE KEY", &made.signing_key.serialize_der());
+    replace_file(key, private.as_bytes());
+    made.cert.der().to_vec()
+}
+
+/// A host with a certificate of the user, and the address at which it answers.
+struct Site {
+    stage: Stage,
+    host: Host,
+    address: String,
+    certificate: Vec<u8>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+        let [file, key] = Self::files(&stage);
+        let certificate = write_certificate(Path::new(&file), Path::new(&key));
+        let tls = [
+            "--admin-tls",
+            "--admin-tls-cert",
+            &file,
+            "--admin-tls-key",
+            &key,
+        ];
+        let arguments = admin::ARGUMENTS
+            .iter()
+            .chain(&tls)
+            .chain(&["--debug-endpoints"]);
+        stage.options.arguments = arguments.map(|one| (*one).to_owned()).collect();
+        let host = Host::start(&stage.plane.kubeconfig(), &stage.options).unwrap();
+        let address = address(&host);
+        Self {
+            stage,
+            host,
+            address,
+            certificate,
+        }
+    }
+
+    /// The certificate and its key.
+    fn files(stage: &Stage) -> [String; 2] {
+        let directory = stage.plane.directory();
+        ["tls.crt", "tls.key"].map(|name| directory.join(name).to_str().unwrap().to_owned())
+    }
+
+    fn ask(&self, path: &str, token: Option<&str>) -> SecureAnswer {
+        ask_secure(&self.address, "GET", path, token).unwrap()
+    }
+
+    /// Makes the account of the scraper, and binds it with the roles of the chart.
+    fn make_scraper(&self, is_bound: bool) {
+        let (namespace, name) = SCRAPER;
+        let user = self.stage.plane.user();
+        if !is_bound {
+            let account = json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace},
+            });
+            user.apply(&account).unwrap();
+            return;
+        }
+        let readers =
+            format!("metrics.readers[0].name={name},metrics.readers[0].namespace={namespace}");
+        for object in helm::objects(&["--set", &readers]).unwrap() {
+            if object["metadata"]["name"] == "innkeeper-metrics-reader" {
+                user.apply(&object).unwrap();
+            }
+        }
+    }
+}
+
+/// A scrape needs a token that the API server accepts, of an account that may get the path; probes need none. The
+/// certificate follows its files. Neither unknown callers nor an API server that is away hold up the probes.
+#[test]
+fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
+    let site = Site::new();
+    let plane = &site.stage.plane;
+    assert_eq!(site.ask("/livez", None).status, 200);
+    assert_eq!(site.ask("/metrics", None).status, 401);
+    assert_eq!(site.ask("/metrics", Some("forged")).status, 401);
+    assert!(
+        ask(&site.address, "GET", "/livez", "").is_err(),
+        "plain HTTP"
+    );
+
+    site.make_scraper(false);
+    let scraper = token(plane, SCRAPER);
+    let refused = site.ask("/metrics", Some(&scraper));
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.body.contains("ClusterRole"), "{refused:?}");
+    site.make_scraper(true);
+    eventually("the scraper may read the metrics", || {
+        match site.ask("/metrics", Some(&scraper)) {
+            answer if answer.status == 200 && answer.body.ends_with("# EOF\n") => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        }
+    });
+    // The right is one for this path and verb.
+    assert_eq!(site.ask("/debug/state", Some(&scraper)).status, 403);
+    let put = ask_secure(&site.address, "PUT", "/debug/log", Some(&scraper));
+    assert_eq!(put.unwrap().status, 403);
+
+    is_rotated(&site);
+    is_bounded(&site, &scraper);
+
+    plane.control(&["pause", "apiserver"]).unwrap();
+    let begin = Instant::now();
+    let other = format!("{scraper}x");
+    let away = eventually(
+        "no more reviews are refused for their number",
+        || match site.ask("/metrics", Some(&other)) {
+            answer if answer.status == 429 => Err(format!("{answer:?}")),
+            answer => Ok(answer),
+        },
+    );
+    assert_eq!(away.status, 503, "{away:?}");
+    // The timeout of a scrape is 10 s by default.
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(site.ask("/livez", None).status, 200);
+    plane.control(&["resume", "apiserver"]).unwrap();
+    Stage::stop(site.host);
+}
+
+/// Checks that the host shows the certificate in its files, and the last good one if there is none.
+#[track_caller]
+fn is_rotated(site: &Site) {
+    let shown = || site.ask("/livez", None).certificate;
+    assert_eq!(shown(), site.certificate);
+    let [file, key] = Site::files(&site.stage);
+    let renewed = write_certificate(Path::new(&file), Path::new(&key));
+    assert_ne!(renewed, site.certificate);
+    eventually("the host shows the new certificate", || {
+        if shown() == renewed {
+            return Ok(());
+        }
+        Err(site.host.log().unwrap())
+    });
+    replace_file(Path::new(&key), b"broken");
+    let goal = "the host reports the broken key";
+    wait_logged(&site.host, goal, "tls.key: it must contain a private key");
+    assert_eq!(shown(), renewed);
+}
+
+/// Checks that callers with unknown tokens cost the API server little, and known callers nothing.
+#[track_caller]
+fn is_bounded(site: &Site, scraper: &str) {
+    let audit = site.stage.plane.audit();
+    let mark = audit.mark().unwrap();
+    let begin = Instant::now();
+    let mut refused = 0;
+    for number in 0..200 {
+        let answer = site.ask("/metrics", Some(&format!("{scraper}{number}")));
+        assert!([401, 429].contains(&answer.status), "{answer:?}");
+        refused += usize::from(answer.status == 429);
+    }
+    assert_eq!(site.ask("/metrics", Some(scraper)).status, 200);
+    assert_eq!(site.ask("/livez", None).status, 200);
+    // A burst of 20, and five a second.
+    let allowed = 21 + 5 * usize::try_from(begin.elapsed().as_secs() + 1).unwrap();
+    let mut reviews = audit.all_requests_since(mark).unwrap();
+    reviews.retain(|request| request.resource.starts_with("tokenreviews"));
+    assert!(!reviews.is_empty());
+    assert!(reviews.len() <= allowed, "{} of {allowed}", reviews.len());
+    assert!(
+        refused + reviews.len() >= 200,
+        "{refused} {}",
+        reviews.len()
+    );
+    let texts: Vec<Value> = reviews.iter().map(|one| json!(one.code)).collect();
+    assert!(texts.iter().all(|code| *code == 201), "{texts:?}");
+}
