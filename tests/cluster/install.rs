@@ -12,7 +12,9 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use innkeeper_tests::{
-    ControlPlane, eventually, eventually_for,
+    ControlPlane,
+    admin::{self, ask_secure},
+    eventually, eventually_for,
     helm::{self, IMAGE, NAMESPACE, RELEASE},
     manifest::{self, condition, condition_status, root},
     pod::{Image, Pod},
@@ -25,6 +27,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    callers::token,
     compiled::CacheDirectory,
     plugins::{PLUGIN, marked},
     registries::{key_file, public_key},
@@ -36,6 +39,9 @@ use crate::{
 /// The first version of the chart, packed by `helm package`.
 const FIRST_CHART: &str = "tests/cluster/install/innkeeper-0.1.0.tgz";
 const CHART: &str = "deploy/chart";
+/// The changed values of the upgrade: more Pods, and the account that may read the metrics.
+const CHANGED: &str =
+    "replicas=3,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=default";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
 /// The digest in the examples.
 const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -270,14 +276,7 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     let before = site.uids();
     assert!(before.len() > 16, "{before:#?}");
 
-    site.helm(
-        &[
-            &["upgrade", RELEASE, CHART, "--set", "replicas=3"][..],
-            &["--set", READER],
-            &IMAGE,
-        ]
-        .concat(),
-    );
+    site.helm(&[&["upgrade", RELEASE, CHART, "--set", CHANGED][..], &IMAGE].concat());
     stop(pod);
     let pod = site.pod();
     site.check_metrics(&pod);

@@ -171,7 +171,7 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
 fn plain_metrics_need_neither_roles_nor_tls() {
     let plain = [
         "--set",
-        "serviceMonitor.enabled=true,metrics.secure=false,metrics.certificateSecret=unused",
+        "serviceMonitor.enabled=true,metrics.secure=false,metrics.certificateSecret=nobody-reads-it",
     ];
     let text = json!(helm::objects(&plain).unwrap()).to_string();
     for word in [
@@ -180,7 +180,7 @@ fn plain_metrics_need_neither_roles_nor_tls() {
         "reviews",
         "metrics-reader",
         "bearertoken",
-        "unused",
+        "nobody-reads-it",
     ] {
         assert!(!text.to_lowercase().contains(word), "{word}");
     }

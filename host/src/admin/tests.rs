@@ -280,7 +280,7 @@ async fn a_host_ends_with_the_thread() {
     let admin = started.await.unwrap().unwrap().unwrap();
     let mut client = TcpStream::connect(admin.address()).unwrap();
     client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
-    let host = admin.run_host(std::future::pending());
+    let host = admin.run_host(pending());
     let ended = tokio::time::timeout(Duration::from_secs(30), host);
     let error = ended.await.expect("the host should end").unwrap_err();
     assert_eq!(error.exit(), Exit::Failure);

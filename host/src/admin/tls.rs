@@ -37,7 +37,7 @@ const MADE_FOR: &str = "localhost";
 
 /// A certificate that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(super) enum Error {
     /// A file cannot be read.
     #[error("failed to read {}: give readable files by --admin-tls-cert and --admin-tls-key", path.display())]
     Read {
@@ -120,11 +120,12 @@ impl Tls {
             None => (make(&provider)?, None),
         };
         let certificate = Arc::new(Certificate(RwLock::new(Arc::new(first))));
+        let resolver: Arc<dyn ResolvesServerCert> = certificate.clone();
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(Error::SetUp)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&certificate) as Arc<dyn ResolvesServerCert>);
+            .with_cert_resolver(resolver);
         Ok(Self {
             certificate,
             acceptor: TlsAcceptor::from(Arc::new(config)),

@@ -53,9 +53,11 @@ impl Reviewer {
         let Some(user) = self.user(token).await? else {
             return Ok(Permission::Unknown);
         };
-        Ok(match self.may(user, verb, path).await? {
-            true => Permission::Granted,
-            false => Permission::Denied,
+        let is_permitted = self.may(user, verb, path).await?;
+        Ok(if is_permitted {
+            Permission::Granted
+        } else {
+            Permission::Denied
         })
     }
 
