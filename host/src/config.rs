@@ -27,6 +27,7 @@ mod scope;
 mod sources;
 mod survey;
 mod test;
+mod traces;
 mod values;
 
 use std::ffi::OsString;
@@ -60,6 +61,7 @@ pub use sources::SourceArgs;
 pub use streams::{Exit, Streams};
 pub use survey::StatusArgs;
 pub use test::{TestArgs, TestFormat};
+pub use traces::TraceArgs;
 
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +95,7 @@ pub struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Reconcile a cluster until stopped: with the given plugin files, or with the cluster's Plugin resources, or both.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Develop plugins: start a local cluster or use one, run plugins, apply examples, show their state.
     Dev(DevArgs),
     /// Run one pass of a plugin offline and print the result; needs no cluster.

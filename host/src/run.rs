@@ -36,6 +36,7 @@ mod standby;
 mod status_provider;
 mod status_registry;
 mod tasks;
+mod traces;
 
 use std::{
     sync::Arc,
@@ -70,6 +71,7 @@ use resources::PluginResources;
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;
 use tasks::{LeaseKeeper, Tasks};
+use traces::Traces;
 
 /// Idle time after which the compiled code of a plugin is unmapped.
 /// Long enough that passes which come every few seconds do not map the code each time.
@@ -131,17 +133,24 @@ pub async fn serve(
     if !args.elects_leader() && !args.plugins.grants_requests {
         warn!("{WITHOUT_LEASE}");
     }
+    let mut traces = Traces::start(&args, &status.metrics)?;
+    if let Some(tracer) = traces.tracer() {
+        status.tracer.get_or_init(|| tracer);
+    }
     let (claim, election) = clients.claim(&args)?;
     let mut keeper = LeaseKeeper::start(election);
     let mut tasks = Tasks::default();
     let ended = tokio::select! {
         ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
         error = keeper.died() => Err(error),
+        error = traces.died() => Err(error),
     };
     if matches!(&ended, Err(failure) if matches!(failure.exit(), Exit::Signal(_))) {
         return ended;
     }
-    ended.and(keeper.let_go().await)
+    let ended = ended.and(keeper.let_go().await);
+    traces.flush().await;
+    ended
 }
 
 async fn serve_with(
@@ -276,6 +285,7 @@ fn share(
         inventory,
         metrics: Arc::clone(&status.metrics),
         events: Events::default(),
+        tracer: status.tracer.get().cloned(),
         namespace_budgets: NamespaceBudgets::default(),
         hash_key: HashKeySlot::default(),
         recordings: Recordings::default(),

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
+    AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs,
     plugins::plugin_files,
     streams::{examples, exit_codes},
     values::seconds,
@@ -75,6 +75,7 @@ impl DevArgs {
             sources: SourceArgs::default(),
             lease: LeaseArgs::off(),
             admin: AdminArgs::default(),
+            traces: TraceArgs::default(),
         }
     }
 }

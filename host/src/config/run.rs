@@ -1,7 +1,7 @@
 //! The command `run`.
 
 use super::{
-    AdminArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs,
+    AdminArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs, TraceArgs,
     streams::{examples, exit_codes},
 };
 use crate::failure::Failure;
@@ -41,6 +41,9 @@ pub struct RunArgs {
     /// The admin server.
     #[command(flatten)]
     pub admin: AdminArgs,
+    /// The traces.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 impl RunArgs {

@@ -18,7 +18,7 @@ fn parse(arguments: &[&str]) -> Result<Cli, Error> {
 fn run(arguments: &[&str]) -> RunArgs {
     let fixed = ["run", "--cache-dir", "/cache", "--host-namespace", "host"];
     match parse(&[&fixed[..], arguments].concat()).unwrap().command {
-        Command::Run(args) => args,
+        Command::Run(args) => *args,
         other => panic!("{other:?}"),
     }
 }

@@ -77,6 +77,7 @@ impl ReadOnlyHost {
             inventory,
             metrics: Arc::clone(&status.metrics),
             events: Events::default(),
+            tracer: None,
             namespace_budgets: NamespaceBudgets::default(),
             hash_key: HashKeySlot::default(),
             recordings: Recordings::default(),

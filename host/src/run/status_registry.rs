@@ -16,6 +16,7 @@ use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{Served, manager::DefinitionCheck};
 use innkeeper_reconcile::{Reconciler, Shared, controller::Witness};
+use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::RwLock;
 
 use crate::admin::{Heartbeat, Heartbeats};
@@ -32,6 +33,8 @@ pub struct StatusRegistry {
     pub(super) cluster: OnceLock<Cluster>,
     /// The reviewer of callers of the admin server; none before the host has found the API server.
     pub(super) reviewer: OnceLock<Arc<Reviewer>>,
+    /// The maker of the traces of passes; none if the host sends none.
+    pub(super) tracer: OnceLock<SdkTracer>,
     active: RwLock<Vec<Arc<Served>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugins from files that were tried and are not active.

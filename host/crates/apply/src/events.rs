@@ -80,6 +80,11 @@ impl EventWrite {
     pub fn reason(&self) -> &str {
         &self.series.reason
     }
+
+    /// Sets an annotation of the event.
+    pub fn annotate(&mut self, annotation: &str, value: &str) {
+        self.body["metadata"]["annotations"][annotation] = value.into();
+    }
 }
 
 impl Events {

@@ -54,8 +54,30 @@ pub struct Metrics {
     requests: Counters<2>,
     leader: Gauges<1>,
     conditions: Gauges<2>,
+    spans: Counters<1>,
     /// The condition types with a gauge, by plugin.
     shown: Mutex<BTreeMap<String, BTreeSet<String>>>,
+}
+
+/// The end of a span on its way to a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanResult {
+    /// The collector has it.
+    Sent,
+    /// Too many spans waited.
+    Dropped,
+    /// The collector did not take it.
+    Failed,
+}
+
+impl SpanResult {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Dropped => "dropped",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// Registers families whose names have one prefix.
@@ -108,6 +130,10 @@ impl Metrics {
                 "condition",
                 "1 if the condition of the Plugin resource is true, otherwise 0",
             ),
+            spans: Registrar::new(&mut registry, "innkeeper_trace").family(
+                "spans",
+                "Spans of passes by result: sent, dropped because too many waited, or failed because the collector did not take them",
+            ),
             registry: Mutex::new(registry),
             shown: Mutex::default(),
         }
@@ -141,6 +167,13 @@ impl Metrics {
     pub fn request(&self, method: &str, code: &str) {
         let labels = [("code", code.to_owned()), ("method", method.to_owned())];
         self.requests.get_or_create_owned(&labels).inc();
+    }
+
+    /// Counts spans of traces.
+    pub fn spans(&self, result: SpanResult, count: usize) {
+        let labels = [("result", result.label().to_owned())];
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.spans.get_or_create_owned(&labels).inc_by(count);
     }
 
     /// Sets the conditions of a Plugin resource.

@@ -274,6 +274,7 @@ fn everything() -> String {
     plugin.contested();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
+    metrics.spans(SpanResult::Sent, 1);
     metrics.plugin_conditions("web", [("Serving", true)]);
     // The registry does not encode a family without a value, so a new family must be counted above.
     let families = format!("{:?}", metrics.registry.lock());

@@ -41,8 +41,8 @@ pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, Rea
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
     ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR,
-    ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN,
-    PluginName, is_dns_label,
+    ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE,
+    LABEL_PLUGIN, PluginName, is_dns_label,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};

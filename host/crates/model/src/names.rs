@@ -46,6 +46,9 @@ pub const ANNOTATION_GENERATED: &str = "innkeeper.dev/generated";
 /// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
 pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 
+/// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
+pub const ANNOTATION_TRACE: &str = "innkeeper.dev/trace-id";
+
 /// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
 /// end.
 pub fn is_dns_label(text: &str) -> bool {

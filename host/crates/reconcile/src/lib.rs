@@ -34,6 +34,7 @@ mod shared;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use analysis::Analysis;
 pub use bound::Usage;

@@ -30,17 +30,26 @@ pub(crate) use state::{Pass, Step, Stopped};
 use crate::{
     context::Context,
     next::{Attempt, Next},
+    trace::Trace,
 };
 
 /// Runs a pass and returns the time of the next one.
 ///
 /// Never fails: every problem becomes a condition of the parent and decides the next pass.
-pub(crate) async fn run(context: &Context, id: &ObjectId, attempt: Attempt) -> Next {
+pub(crate) async fn run(
+    context: &Context,
+    id: &ObjectId,
+    attempt: Attempt,
+    trace: &Trace<'_>,
+) -> Next {
     let mut round = 1;
     loop {
-        let ended = match steps(context, id, round, &attempt).await {
+        let ended = match steps(context, id, round, &attempt, trace).await {
             Ok(ended) => ended,
-            Err(stopped) => stopped.report(&attempt).await,
+            Err(stopped) => {
+                trace.step("report");
+                stopped.report(&attempt, trace).await
+            }
         };
         match ended {
             ControlFlow::Break(next) => return next,
@@ -55,14 +64,22 @@ async fn steps<'a>(
     id: &'a ObjectId,
     round: u32,
     attempt: &Attempt,
+    trace: &Trace<'_>,
 ) -> Step<'a, ControlFlow<Next>> {
+    trace.step("observe");
     let pass = Pass::observe(context, id).await?;
+    trace.step("enter");
     let pass = pass.enter()?;
+    trace.step("recall");
     let pass = pass.recall()?;
+    trace.step("call");
     let pass = pass.call().await?;
+    trace.step("check");
     let pass = account::account(pass.check())?;
+    trace.step("plan");
     let pass = pass.plan();
-    let mut pass = pass.report_finalized().await?;
+    let mut pass = pass.report_finalized(trace).await?;
+    trace.step("apply");
     let applied = loop {
         let applied = pass.apply().await;
         match applied.plan_again().await {
@@ -70,5 +87,6 @@ async fn steps<'a>(
             ControlFlow::Break(applied) => break applied,
         }
     };
-    Ok(applied.report(round, attempt).await)
+    trace.step("report");
+    Ok(applied.report(round, attempt, trace).await)
 }

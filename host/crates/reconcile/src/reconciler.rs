@@ -31,6 +31,7 @@ use super::{
     pass_files::PassFile,
     selection,
     shared::Shared,
+    trace::Trace,
 };
 
 /// Reconciles the parents of one kind with the active revision of a plugin.
@@ -174,15 +175,17 @@ impl Reconciler {
     /// Never fails: every problem becomes a condition of the parent and decides the next pass.
     pub async fn pass(&self, parent: &ObjectId, attempt: Attempt) -> Next {
         let context = &self.context;
-        let span = span_of(&context.plugin, parent);
+        let trace = Trace::begin(context.shared.tracer.as_ref(), &context.plugin, parent);
+        let span = span_of(&context.plugin, parent, &trace);
         let begin = Instant::now();
         context.ledger.lock().begin(parent, attempt.changed);
         let running = context.registration.begin(parent);
-        let next = pass::run(context, parent, attempt)
+        let next = pass::run(context, parent, attempt, &trace)
             .instrument(span.clone())
             .await;
         drop(running);
         span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
+        trace.end(&next);
         let mut ledger = context.ledger.lock();
         if next == Next::Forget {
             ledger.forget(parent);
@@ -299,8 +302,8 @@ impl Reconciler {
 /// Returns the span of a pass, whose fields are on all log lines below it.
 ///
 /// A filter that leaves out the level of a span leaves out its fields, so the level is the one that every filter has.
-fn span_of(plugin: &PluginName, parent: &ObjectId) -> Span {
-    error_span!("pass", %plugin, %parent)
+fn span_of(plugin: &PluginName, parent: &ObjectId, trace: &Trace<'_>) -> Span {
+    error_span!("pass", %plugin, %parent, trace_id = trace.id())
 }
 
 impl Work for Reconciler {
@@ -328,10 +331,10 @@ mod tests {
     fn log_lines_of_every_level_name_plugin_and_parent() {
         let plugin = PluginName::new("web").unwrap();
         let parent = ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), "a");
-        let span = span_of(&plugin, &parent);
+        let span = span_of(&plugin, &parent, &Trace::default());
         let metadata = span.metadata().unwrap();
         assert_eq!(*metadata.level(), Level::ERROR);
         let fields: Vec<_> = metadata.fields().iter().map(|field| field.name()).collect();
-        assert_eq!(fields, ["plugin", "parent"]);
+        assert_eq!(fields, ["plugin", "parent", "trace_id"]);
     }
 }

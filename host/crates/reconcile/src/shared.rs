@@ -8,6 +8,7 @@ use innkeeper_metrics::Metrics;
 use innkeeper_model::{HashKey, Object, Resource, Resources, Scope};
 use innkeeper_sandbox::Pool;
 use jiff::Timestamp;
+use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
@@ -29,6 +30,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// The events about parents.
     pub events: Events,
+    /// The maker of the traces of passes; none if there are no traces.
+    pub tracer: Option<SdkTracer>,
     /// The write limits of the plugins in each namespace.
     pub namespace_budgets: NamespaceBudgets,
     /// The cluster's hash key.

@@ -75,6 +75,7 @@ impl World {
             inventory: inventory.unwrap(),
             metrics: Arc::default(),
             events: Events::default(),
+            tracer: None,
             namespace_budgets: NamespaceBudgets::default(),
             hash_key: slot,
             recordings: Recordings::default(),

@@ -36,6 +36,7 @@ pub use self::{
     oci::{InvalidReference, Package, Pushed, Reference},
     registry_artifact::{DockerConfigText, RegistryArtifact, RegistrySettings},
     settings::{Proxies, Settings},
+    trust::trust,
 };
 use innkeeper_model::Digest;
 

@@ -10,7 +10,7 @@ use rustls::{
 use super::{Failure, FailureKind};
 
 /// Trusts the authorities of the system and those given.
-pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
+pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
     // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

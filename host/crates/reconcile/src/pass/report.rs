@@ -4,7 +4,9 @@ use std::{mem, ops::ControlFlow};
 
 use innkeeper_apply::{self as apply, Execution, Target};
 use innkeeper_cluster::Cause;
-use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
+use innkeeper_model::{
+    ANNOTATION_TRACE, ConditionStatus, Event, Object, Outcome, Retry, error_chain,
+};
 use innkeeper_plan::{self as plan, GuestPart, Plan, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -21,6 +23,7 @@ use crate::{
     held_back::HeldBack,
     next::{Attempt, Next},
     stop::Stop,
+    trace::Trace,
 };
 
 /// The largest number of rounds of a pass.
@@ -58,15 +61,16 @@ impl<'a> Pass<'a, Planned> {
     /// without its finalizer.
     ///
     /// A status that the API server rejects, or that has to wait, does not keep the parent.
-    pub(super) async fn report_finalized(mut self) -> Step<'a, Self> {
+    pub(super) async fn report_finalized(mut self, trace: &Trace<'_>) -> Step<'a, Self> {
         let Outcome::Finalized(report) = &*self.state.outcome else {
             return Ok(self);
         };
+        trace.step("report");
         let parent = &self.state.entered.observation.parent;
         let end = End::Finalizing { report };
         let findings = Findings::of(&self.context.plugin, Some(parent), end);
         let target = &mut self.state.target;
-        let reported = write(self.context, target, parent, findings, false).await;
+        let reported = write(self.context, target, parent, findings, false, trace).await;
         match reported.next {
             Next::Settled | Next::UntilChanged | Next::RequeueAfter(_) => Ok(self),
             next => Err(self.stop(|_| None, Stop::NotReported(next))),
@@ -77,7 +81,12 @@ impl<'a> Pass<'a, Planned> {
 impl Pass<'_, Applied> {
     /// Reports the pass, and remembers it if the next one with the same inputs may be skipped. Returns nothing if another
     /// round follows, which reports instead.
-    pub(super) async fn report(self, round: u32, attempt: &Attempt) -> ControlFlow<Next> {
+    pub(super) async fn report(
+        self,
+        round: u32,
+        attempt: &Attempt,
+        trace: &Trace<'_>,
+    ) -> ControlFlow<Next> {
         let (pass, applied) = self.split();
         let Applied {
             planned,
@@ -117,7 +126,7 @@ impl Pass<'_, Applied> {
         let parent = &entered.observation.parent;
         let findings = Findings::of(&context.plugin, Some(parent), end);
         let waits = findings.waits();
-        let reported = write(context, &mut target, parent, findings, fresh).await;
+        let reported = write(context, &mut target, parent, findings, fresh, trace).await;
         let Reported { next, wrote } = reported;
         // A pass for this parent, with the same other inputs, would end the same way and write nothing.
         let parent = match wrote {
@@ -235,6 +244,7 @@ pub(super) async fn write(
     parent: &Object,
     mut findings: Findings<'_>,
     fresh: bool,
+    trace: &Trace<'_>,
 ) -> Reported {
     let mut conclusion = findings.conclude();
     let before = if fresh { Wrote::More } else { Wrote::Nothing };
@@ -276,7 +286,7 @@ pub(super) async fn write(
             return Reported { next, wrote };
         }
     }
-    record_events(context, parent, findings.events(), fresh || written);
+    record_events(context, parent, findings.events(), fresh || written, trace);
     let wrote = match (refused, written) {
         (true, _) => Wrote::More,
         (false, true) if !fresh => Wrote::Status,
@@ -330,7 +340,13 @@ fn not_written(error: &apply::Error) -> StatusFinding {
 }
 
 /// Queues the events of the guest, and those that the last pass left to this one.
-fn record_events(context: &Context, parent: &Object, events: &[Event], fresh: bool) {
+fn record_events(
+    context: &Context,
+    parent: &Object,
+    events: &[Event],
+    fresh: bool,
+    trace: &Trace<'_>,
+) {
     let left = context.ledger.lock().take_left(&parent.id());
     let own = events
         .iter()
@@ -341,7 +357,10 @@ fn record_events(context: &Context, parent: &Object, events: &[Event], fresh: bo
         let due = shared
             .events
             .due(&context.plugin, parent, event, fresh, now);
-        if let Some(write) = due {
+        if let Some(mut write) = due {
+            if let Some(id) = trace.id() {
+                write.annotate(ANNOTATION_TRACE, &id);
+            }
             context.event_queue.push(context, write);
         }
     }

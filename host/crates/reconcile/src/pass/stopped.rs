@@ -15,12 +15,17 @@ use crate::{
     findings::{End, Findings},
     next::{Attempt, Next},
     stop::Stop,
+    trace::Trace,
 };
 
 impl Pass<'_, Stopped> {
     /// Reports the reason where the parent has to know it, and returns the time of the next pass; nothing if another round
     /// follows.
-    pub(super) async fn report(self: Box<Self>, attempt: &Attempt) -> ControlFlow<Next> {
+    pub(super) async fn report(
+        self: Box<Self>,
+        attempt: &Attempt,
+        trace: &Trace<'_>,
+    ) -> ControlFlow<Next> {
         self.settle();
         let Self {
             context,
@@ -56,7 +61,7 @@ impl Pass<'_, Stopped> {
             return ControlFlow::Break(findings.conclude().next);
         };
         let mut target = context.target(parent);
-        let reported = report::write(context, &mut target, parent, findings, false).await;
+        let reported = report::write(context, &mut target, parent, findings, false, trace).await;
         ControlFlow::Break(reported.next)
     }
 
