@@ -63,6 +63,7 @@ mod suite;
 mod swaps;
 mod takeover;
 mod tenants;
+mod traces;
 mod tunnel;
 mod verdicts;
 mod watches;
