@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{
-    Cause, Cluster, ParentConditions, Reviewer, Waiting, WatchStatus, Why,
-};
+use innkeeper_cluster::{Cause, Cluster, ParentConditions, Reviewer, Waiting, WatchStatus, Why};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{Gvk, ObjectId, error_chain};
 use innkeeper_plugin_controller::Served;
