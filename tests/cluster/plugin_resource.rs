@@ -3,6 +3,7 @@
 //! The tests apply the objects that `deploy/` ships.
 
 mod rules;
+mod signatures;
 
 use std::{
     collections::BTreeSet,
@@ -404,46 +405,6 @@ fn a_user_without_the_verb_grant_cannot_change_the_labels_of_a_plugin_with_grant
     merge(&stage.editor, "annotations").unwrap();
     denied(merge(&stage.editor, "labels"), &[]);
     merge(&stage.granter, "labels").unwrap();
-}
-
-/// A pipeline that ships signed versions needs no right to grant: the signature proves the code.
-#[test]
-fn a_signature_by_a_key_and_a_name_replaces_the_verb_grant_for_the_source() {
-    let signed = |more: &Value| {
-        let mut verify = keys("MFkw");
-        for (field, value) in more.as_object().unwrap() {
-            verify[field] = value.clone();
-        }
-        json!({"grants": grants("Pod"), "verify": verify})
-    };
-    let source = json!({"file": {"path": "b.wasm"}});
-    let release = json!({"source": source, "digest": format!("sha256:{}", "0b".repeat(32))});
-    let both = ["digest", "source"];
-    check_change(&signed(&json!({"name": "web"})), &release, &[]);
-    let repository = json!({"repository": "registry.example/plugins/web"});
-    check_change(&signed(&repository), &release, &[]);
-    // The key may have signed other plugins.
-    check_change(&signed(&json!({})), &release, &both);
-    check_change(&signed(&json!({"minVersion": "1.4.0"})), &release, &both);
-    let with = |field: &str, value: Value| {
-        let mut change = release.clone();
-        change[field] = value;
-        change
-    };
-    let named = signed(&json!({"name": "web"}));
-    check_change(&named, &with("config", json!({"image": "b"})), &["config"]);
-    for verify in [
-        json!(null),
-        json!({"name": "shop"}),
-        json!({"name": null}),
-        keys("MFkx"),
-    ] {
-        check_change(&named, &with("verify", verify), &["verify"]);
-    }
-    // Nor do keys of the same write make it free.
-    let unsigned = json!({"grants": grants("Pod")});
-    let with_keys = with("verify", named["verify"].clone());
-    check_change(&unsigned, &with_keys, &["verify"]);
 }
 
 #[test]
