@@ -196,7 +196,7 @@ impl<'a> Offline<'a> {
             grants,
             limits: &Limits::default(),
             resources: &self.kinds,
-            host_namespace: HOST_NAMESPACE,
+            host_namespaces: &[HOST_NAMESPACE.to_owned()],
             parent: &observed.parent.id(),
             depth: observed.parent.depth(),
             phase,

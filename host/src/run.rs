@@ -235,15 +235,7 @@ async fn start(
     };
     let (inventory, hash_key) = prepared;
     let pass_files = pass_files(&args.plugins).await;
-    let shared = share(
-        &args.plugins,
-        cluster,
-        writer,
-        pool,
-        inventory,
-        pass_files,
-        status,
-    );
+    let shared = share(&args, cluster, writer, pool, inventory, pass_files, status);
     watch_over(&shared, hash_key, host_namespace, tasks);
     status.begin(args.plugins.files().len(), loaded.len(), &shared);
     offer(loaded, resources, warm, &shared, tasks, stop, status);
@@ -269,7 +261,7 @@ async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
 
 /// Returns the context that the passes of all plugins share.
 fn share(
-    args: &PluginArgs,
+    args: &RunArgs,
     cluster: Cluster,
     writer: Arc<Writer>,
     pool: Pool,
@@ -283,6 +275,7 @@ fn share(
         writer,
         pool,
         inventory,
+        host_namespaces: args.cluster.host_namespaces(),
         metrics: Arc::clone(&status.metrics),
         events: Events::default(),
         tracer: status.tracer.get().cloned(),
@@ -290,9 +283,9 @@ fn share(
         hash_key: HashKeySlot::default(),
         recordings: Recordings::default(),
         analyses: tokio::sync::Notify::new(),
-        remember_passes: !args.forget_passes,
+        remember_passes: !args.plugins.forget_passes,
         pass_files,
-        resync_period: args.resync_period,
+        resync_period: args.plugins.resync_period,
         now: Timestamp::now,
         random: fill_random,
     })

@@ -50,13 +50,34 @@ pub struct ClusterArgs {
         value_parser = dns_label
     )]
     pub host_namespace: String,
+    /// Namespace of the host's Pod and of its service account, if another than that of --host-namespace; plugins serve
+    /// neither without a grant [default: that of the service account file].
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", value_parser = dns_label)]
+    pub pod_namespace: Option<String>,
+}
+
+impl ClusterArgs {
+    /// Returns the namespaces of the host: that of its objects first, then those of its Pod, each once.
+    pub fn host_namespaces(&self) -> Vec<String> {
+        let own = [self.pod_namespace.clone(), account_namespace()];
+        let mut all = vec![self.host_namespace.clone()];
+        for namespace in own.into_iter().flatten() {
+            if !all.contains(&namespace) {
+                all.push(namespace);
+            }
+        }
+        all
+    }
+}
+
+/// Returns the namespace of the service account that a Pod of the host has; none outside of a cluster.
+fn account_namespace() -> Option<String> {
+    let own = fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
+    Some(own.trim().to_owned()).filter(|namespace| !namespace.is_empty())
 }
 
 pub(super) fn usual_namespace() -> String {
-    let own = fs::read_to_string(POD_NAMESPACE_FILE).map(|text| text.trim().to_owned());
-    own.ok()
-        .filter(|namespace| !namespace.is_empty())
-        .unwrap_or_else(|| HOST_NAMESPACE.to_owned())
+    account_namespace().unwrap_or_else(|| HOST_NAMESPACE.to_owned())
 }
 
 /// Returns the cluster of the requested context, or without a request of the current one.

@@ -57,11 +57,15 @@ fn fills_in_every_limit() {
         ]
     );
     assert_eq!(args.cluster.host_namespace, "host");
+    assert_eq!(args.cluster.host_namespaces(), ["host"]);
     assert_eq!(args.plugins.drain.as_secs(), 25);
     assert!(args.plugins.workers.get() >= 2);
     assert!(!args.plugins.forget_passes);
     assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
     assert_eq!(args.plugins.cache_bytes_max, 512 << 20);
+    let pod = |name| run(&["--plugin", "a.wasm", "--pod-namespace", name]);
+    assert_eq!(pod("pods").cluster.host_namespaces(), ["host", "pods"]);
+    assert_eq!(pod("host").cluster.host_namespaces(), ["host"]);
     let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
     let given = run(&given.split(' ').collect::<Vec<_>>());
     assert!(given.plugins.forget_passes);

@@ -75,6 +75,7 @@ impl ReadOnlyHost {
             writer,
             pool: pool.for_dry_runs(),
             inventory,
+            host_namespaces: vec![host_namespace.to_owned()],
             metrics: Arc::clone(&status.metrics),
             events: Events::default(),
             tracer: None,

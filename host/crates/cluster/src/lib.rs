@@ -228,6 +228,10 @@ impl Resources for Cluster {
     fn resource(&self, kind: &Gvk) -> Option<Resource> {
         self.served(kind)
     }
+
+    fn has_parents(&self, kind: &GroupKind) -> bool {
+        self.0.state.lock().has_parents(kind)
+    }
 }
 
 #[cfg(test)]

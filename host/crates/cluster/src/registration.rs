@@ -265,6 +265,12 @@ impl Registration {
             .made_everywhere(self.0.subscriber_id, is_counted)
     }
 
+    /// Returns the number of children that the parent with the most of them retains, with the namespace of the parent; the
+    /// empty name is that of cluster-scoped parents.
+    pub fn retained_most(&self) -> Option<(Arc<str>, usize)> {
+        self.state().retained_most(self.0.subscriber_id)
+    }
+
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
         self.state().waiting(self.0.subscriber_id, None)

@@ -275,6 +275,12 @@ impl CacheState {
         self.kinds.as_ref()
     }
 
+    /// Returns true if a registration has parents of this kind.
+    pub(super) fn has_parents(&self, kind: &GroupKind) -> bool {
+        let mut all = self.subscribers.values();
+        all.any(|subscriber| subscriber.interest.parent.group_kind() == *kind)
+    }
+
     /// All known parents.
     pub(super) fn parents(&self, subscriber_id: SubscriberId) -> Vec<ObjectId> {
         let Some(subscriber) = self.subscribers.get(&subscriber_id) else {

@@ -259,6 +259,13 @@ impl Store {
         self.indexed(&self.by_retained, identity)
     }
 
+    /// Returns the identities for which objects are retained, each with their number.
+    pub(super) fn retained(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.by_retained
+            .iter()
+            .map(|(identity, all)| (identity, all.len()))
+    }
+
     /// Returns the objects with a label, given as `key=value`.
     pub(super) fn labelled(&self, label: &str) -> impl Iterator<Item = &Stored> {
         self.indexed(&self.by_label, label)

@@ -161,7 +161,7 @@ type LimitUse = (String, &'static str, f64);
 
 const LIMITS: [Row<LimitUse>; 1] = [(
     "innkeeper_plugin_limit_use_ratio",
-    "Used part of a limit of `spec.limits` for one namespace, from 0 to 1, in the namespace that has used most of it",
+    "Used part of a limit of `spec.limits` for one namespace, from 0 to 1, in the namespace that has used most of it; for `retained` that of the parent that retains most",
     |(_, _, used)| Some(*used),
 )];
 

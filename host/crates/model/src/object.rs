@@ -104,7 +104,7 @@ impl Object {
         self.controller.as_ref() != Some(&parent.uid) && self.retained_for.is_some()
     }
 
-    /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.
+    /// Returns the number of parents above this one that plugins of the host reconcile; 0 for an object that a user made.
     ///
     /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
     /// is no number counts as the greatest depth.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::{Gvk, ObjectId, Scope, hex};
+use super::{GroupKind, Gvk, ObjectId, Scope, hex};
 
 /// A kind as discovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,11 @@ impl Resource {
 pub trait Resources: Send + Sync {
     /// Returns the resource of exactly this version; `None` if the cluster does not serve it.
     fn resource(&self, kind: &Gvk) -> Option<Resource>;
+
+    /// Returns true if a plugin of this host serves parents of the kind; without a host none does.
+    fn has_parents(&self, _kind: &GroupKind) -> bool {
+        false
+    }
 }
 
 /// The key of every keyed hash that the host writes into the cluster or passes to a guest.

@@ -20,8 +20,9 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(context: &Context<'_>, child: &Child) -> Self {
-        let canonical = canonical(context, child);
+    /// Makes the object for a child; `present` is the child as it is observed.
+    pub(super) fn new(context: &Context<'_>, child: &Child, present: Option<&Object>) -> Self {
+        let canonical = canonical(context, child, present);
         let applied = applied(context.hash_key, &canonical, &child.generate);
         Self { canonical, applied }
     }
@@ -106,7 +107,7 @@ pub fn stated(child: &Child) -> Map<String, Value> {
 }
 
 /// Returns the object to apply, without the applied annotation.
-fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
+fn canonical(context: &Context<'_>, child: &Child, present: Option<&Object>) -> Map<String, Value> {
     let mut object = stated(child);
     let plugin = context.plugin.as_str().into();
     put(&mut object, &["metadata", "labels"], LABEL_PLUGIN, plugin);
@@ -118,7 +119,10 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     if let Some(tokens) = generate::tokens(&child.generate) {
         annotate(ANNOTATION_GENERATED, &tokens);
     }
-    if context.manifest.reconciles(&child.kind.group_kind()) {
+    let kind = child.kind.group_kind();
+    // A depth stays while the plugin that serves the kind is not there, so that a restart does not write it anew.
+    let has_depth = || present.is_some_and(|it| it.annotation(ANNOTATION_DEPTH).is_some());
+    if context.manifest.reconciles(&kind) || context.resources.has_parents(&kind) || has_depth() {
         let depth = context.parent.depth().saturating_add(1);
         annotate(ANNOTATION_DEPTH, &depth.to_string());
     }

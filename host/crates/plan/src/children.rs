@@ -131,7 +131,7 @@ fn missing(
         key: child.key.clone(),
         id: id.clone(),
         kind: child.kind.clone(),
-        body: Arc::new(Body::new(context, child).into_object()),
+        body: Arc::new(Body::new(context, child, None).into_object()),
         generate: child.generate.clone(),
     };
     (Progress::Created, Some(operation))
@@ -210,7 +210,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     if child.apply != ApplyPolicy::Always {
         return none(Progress::Held);
     }
-    let body = Body::new(context, child);
+    let body = Body::new(context, child, Some(object));
     if body.is_unchanged(object, context.manager, child) {
         return none(Progress::Unchanged);
     }

@@ -19,8 +19,8 @@ pub struct Rules<'a> {
     pub limits: &'a Limits,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
-    /// The namespace of the host.
-    pub host_namespace: &'a str,
+    /// The namespaces of the host: see [`is_system_namespace`](crate::is_system_namespace).
+    pub host_namespaces: &'a [String],
     /// The parent that the answer is for.
     pub parent: &'a ObjectId,
     /// The depth of the parent: see [`Object::depth`](innkeeper_model::Object::depth).

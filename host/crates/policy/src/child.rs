@@ -126,7 +126,7 @@ fn check_reach(
     }
     match reach(kind, object) {
         Some(field) => Err(Rejection::forbidden(format!(
-            "spec.{field} reaches beyond the namespace: a plugin file needs --grants for that"
+            "`{field}` reaches beyond the namespace or is for another controller: a plugin file needs --grants for that"
         ))),
         None => Ok(()),
     }
@@ -248,7 +248,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
     if let Some(namespace) = &child.namespace
         && !rules
             .grants
-            .allows_namespace(namespace, rules.host_namespace)
+            .allows_namespace(namespace, rules.host_namespaces)
     {
         return Err(Rejection::forbidden(format!(
             "\"{namespace}\" is a namespace of Kubernetes itself or of the host, and `systemNamespaces` of the grants does not name it"

@@ -1,4 +1,5 @@
-//! The rule for children that are parents of their own plugin: without it, a plugin could multiply one object without end.
+//! The rule for children that are parents of a plugin: without it, a plugin, or two that make parents of each other, could
+//! multiply one object without end.
 
 use innkeeper_model::Child;
 
@@ -8,14 +9,21 @@ use super::{Rejection, Rules};
 /// for every object of the generation before.
 pub const DEPTH_MAX: u32 = 16;
 
-/// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth.
+/// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth, and a child of a
+/// kind that another plugin serves below so many plugins that they must make parents of each other.
 pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let kind = child.kind.group_kind();
-    if !rules.manifest.reconciles(&kind) {
+    let is_own = rules.manifest.reconciles(&kind);
+    if !is_own && !rules.resources.has_parents(&kind) {
         return Ok(());
     }
     let granted = rules.grants.children.get(&kind);
     match granted.map_or(0, |grant| grant.depth) {
+        0 if !is_own && rules.depth < DEPTH_MAX => Ok(()),
+        0 if !is_own => Err(Rejection::forbidden(format!(
+            "{} is at depth {}, so it may have no children of kind {}, which another plugin serves: end the ring of plugins that make parents of each other",
+            rules.parent, rules.depth, child.kind
+        ))),
         0 => Err(Rejection::forbidden(format!(
             "the plugin reconciles {} itself, so each such child could make further ones: grant children of this kind with depth: 1 or more, or leave the child out",
             child.kind

@@ -103,11 +103,12 @@ pub struct Grants {
     pub beyond_parent_namespace: bool,
 }
 
-/// Returns true for a namespace of Kubernetes itself, `kube-*`, and for the host's own.
+/// Returns true for a namespace of Kubernetes itself, `kube-*`, and for those of the host: that with its objects, and that
+/// with its Pod and account.
 ///
 /// Objects in it can decide about the whole cluster, so plugins work in it only if a grant names it.
-pub fn is_system_namespace(namespace: &str, host: &str) -> bool {
-    namespace == host || namespace.starts_with("kube-")
+pub fn is_system_namespace(namespace: &str, host: &[String]) -> bool {
+    namespace.starts_with("kube-") || host.iter().any(|own| own == namespace)
 }
 
 impl Grants {
@@ -204,8 +205,8 @@ impl Grants {
         grants
     }
 
-    /// Returns true if the plugin may serve parents and make children in a namespace; `host` is the host's own.
-    pub fn allows_namespace(&self, namespace: &str, host: &str) -> bool {
+    /// Returns true if the plugin may serve parents and make children in a namespace; `host` has those of the host.
+    pub fn allows_namespace(&self, namespace: &str, host: &[String]) -> bool {
         !is_system_namespace(namespace, host) || self.system_namespaces.contains(namespace)
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use innkeeper_model::{Access, GroupKind, Manifest, ReadScope, Scope};
 
-use super::{Grants, PodSecurity, is_built_in, is_privileged, is_secret, makes_pods};
+use super::{
+    Grants, PodSecurity, grants::crd_kind, is_built_in, is_privileged, is_secret, makes_pods,
+};
 
 /// Kinds that redirect or block network traffic.
 const TRAFFIC_KINDS: [(&str, &str); 5] = [
@@ -15,12 +17,66 @@ const TRAFFIC_KINDS: [(&str, &str); 5] = [
     ("networking.k8s.io", "NetworkPolicy"),
 ];
 
+/// Kinds that decide about the replicas of workloads, also of those of others.
+const SCALING_KINDS: [(&str, &str); 1] = [("autoscaling", "HorizontalPodAutoscaler")];
+
+/// Kinds that take devices of nodes for Pods.
+const DEVICE_KINDS: [(&str, &str); 2] = [
+    ("resource.k8s.io", "ResourceClaim"),
+    ("resource.k8s.io", "ResourceClaimTemplate"),
+];
+
+/// Kinds that take volumes.
+const STORAGE_KINDS: [(&str, &str); 1] = [("", "PersistentVolumeClaim")];
+
+/// Kinds that Pods and other controllers read their settings from.
+const DATA_KINDS: [(&str, &str); 2] = [("", "ConfigMap"), ("", "Secret")];
+
 /// Kinds that stop the work of others.
 const BLOCKING_KINDS: [(&str, &str); 4] = [
     ("", "LimitRange"),
     ("", "ResourceQuota"),
     ("coordination.k8s.io", "Lease"),
     ("policy", "PodDisruptionBudget"),
+];
+
+/// A choice of kinds.
+type OfKind = fn(&GroupKind) -> bool;
+
+/// The powers of children by their kinds, each with the words before the kinds.
+const OBJECT_POWERS: [(OfKind, &str); 8] = [
+    (
+        is_privileged,
+        "can change the cluster itself, its settings or the permissions in it, through ",
+    ),
+    (
+        |kind| is_among(kind, &TRAFFIC_KINDS),
+        "can redirect or block network traffic, through ",
+    ),
+    (
+        |kind| is_among(kind, &BLOCKING_KINDS),
+        "can hold up the work of others, through ",
+    ),
+    (
+        |kind| is_among(kind, &SCALING_KINDS),
+        "can start and stop Pods of every workload in the namespaces of its children, through ",
+    ),
+    (
+        |kind| is_among(kind, &STORAGE_KINDS),
+        "can take storage, existing volumes and snapshots included, through ",
+    ),
+    (
+        |kind| is_among(kind, &DEVICE_KINDS),
+        "can take devices of nodes, through ",
+    ),
+    (
+        |kind| is_among(kind, &DATA_KINDS),
+        "can make settings and credentials that Pods and other controllers read, through ",
+    ),
+    (
+        |kind| !is_built_in(kind),
+        "can make custom objects, whose effect depends on their controllers: ",
+    ),
 ];
 
 impl Grants {
@@ -33,36 +89,10 @@ impl Grants {
             declared.filter(|kind| self.allows_child(kind)).collect();
         let mut powers = Vec::new();
         self.pods(&children, &mut powers);
-        let of = |chosen: &dyn Fn(&GroupKind) -> bool| list(&children, chosen);
-        if let Some(kinds) = of(&is_privileged) {
-            powers.push(format!(
-                "can change the cluster itself, its settings or the permissions in it, through {kinds}"
-            ));
-        }
-        if self
-            .children
-            .iter()
-            .any(|(kind, grant)| is_secret(kind) && grant.privileged && children.contains(kind))
-        {
-            powers.push(
-                "can get the token of every service account in the namespaces of its children"
-                    .to_owned(),
-            );
-        }
-        if let Some(kinds) = of(&|kind| is_among(kind, &TRAFFIC_KINDS)) {
-            powers.push(format!(
-                "can redirect or block network traffic, through {kinds}"
-            ));
-        }
-        if let Some(kinds) = of(&|kind| is_among(kind, &BLOCKING_KINDS)) {
-            powers.push(format!("can hold up the work of others, through {kinds}"));
-        }
-        if let Some(kinds) = of(&|kind| !is_built_in(kind)) {
-            powers.push(format!(
-                "can make custom objects, whose effect depends on their controllers: {kinds}"
-            ));
-        }
-        if let Some(kinds) = of(&|kind| manifest.reconciles(kind) && self.allows_nesting(kind)) {
+        self.objects(&children, &mut powers);
+        self.definitions(manifest, &mut powers);
+        let nested = |kind: &GroupKind| manifest.reconciles(kind) && self.allows_nesting(kind);
+        if let Some(kinds) = list(&children, &nested) {
             powers.push(format!(
                 "can make parents of its own, which it then serves like those of users: {kinds}"
             ));
@@ -70,6 +100,51 @@ impl Grants {
         self.reads(manifest, &mut powers);
         self.places(manifest, &mut powers);
         powers
+    }
+
+    /// Adds the powers of the children besides Pods. Every kind is in one of them: the last is about all others.
+    fn objects(&self, children: &BTreeSet<GroupKind>, powers: &mut Vec<String>) {
+        let is_token = |kind: &GroupKind| {
+            let grant = self.children.get(kind);
+            is_secret(kind) && grant.is_some_and(|grant| grant.privileged)
+        };
+        if children.iter().any(is_token) {
+            powers.push(
+                "can get the token of every service account in the namespaces of its children"
+                    .to_owned(),
+            );
+        }
+        let mut named: BTreeSet<GroupKind> = children
+            .iter()
+            .filter(|kind| makes_pods(kind))
+            .cloned()
+            .collect();
+        for (is_meant, power) in OBJECT_POWERS {
+            if let Some(kinds) = list(children, &is_meant) {
+                powers.push(format!("{power}{kinds}"));
+            }
+            named.extend(children.iter().filter(|kind| is_meant(kind)).cloned());
+        }
+        if let Some(kinds) = list(children, &|kind| !named.contains(kind)) {
+            powers.push(format!("can make, change and delete objects of {kinds}"));
+        }
+    }
+
+    /// Adds the powers over kinds for the whole cluster.
+    fn definitions(&self, manifest: &Manifest, powers: &mut Vec<String>) {
+        let defined: BTreeSet<GroupKind> = manifest.crds.iter().filter_map(crd_kind).collect();
+        if let Some(kinds) = list(&defined, &|kind| self.allows_crd(kind)) {
+            powers.push(format!(
+                "can define and change kinds for the whole cluster: {kinds}"
+            ));
+        }
+        let parents = manifest.parent_kinds();
+        let is_of_others = |kind: &GroupKind| is_built_in(kind) && self.allows_parent(kind);
+        if let Some(kinds) = list(&parents, &is_of_others) {
+            powers.push(format!(
+                "reads all objects of {kinds}, and can change their status and hold up their deletion"
+            ));
+        }
     }
 
     fn pods(&self, children: &BTreeSet<GroupKind>, powers: &mut Vec<String>) {

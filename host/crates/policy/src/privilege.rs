@@ -62,7 +62,8 @@ pub const BUILT_IN_GROUPS: [&str; 18] = [
 ];
 
 /// Kinds of Kubernetes that a plugin may make in the namespaces of its parents without a grant. They run nothing, give no
-/// permission, take no quota from others and redirect no traffic of others.
+/// permission, take no quota from others and redirect no traffic of others, as long as [`reach`] finds nothing in them: the
+/// metadata, the type and some fields of such an object are instructions to other controllers.
 ///
 /// A custom kind is not among them, because its controller may do anything for it. An autoscaler starts Pods, and a
 /// disruption budget stops the maintenance of nodes.
@@ -71,6 +72,22 @@ const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "PersistentVolumeClaim"),
     ("", "Secret"),
     ("", "Service"),
+];
+
+/// The prefix of labels and annotations that a plugin may set without a grant, besides keys without one: the recommended
+/// labels, which describe an object. Other prefixes name a controller that may act on the object, with more rights than the
+/// plugin has: DNS names, deployments, credentials of clusters.
+const DESCRIBING_PREFIX: &str = "app.kubernetes.io";
+
+/// The types of Secrets that a plugin may make without a grant: no controller acts on them, Pods and Ingresses name them.
+const HARMLESS_SECRET_TYPES: [&str; 7] = [
+    "",
+    "Opaque",
+    "kubernetes.io/basic-auth",
+    "kubernetes.io/dockercfg",
+    "kubernetes.io/dockerconfigjson",
+    "kubernetes.io/ssh-auth",
+    "kubernetes.io/tls",
 ];
 
 /// The types of Secrets that are credentials of the cluster itself.
@@ -108,25 +125,76 @@ pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
 }
 
 /// Returns the field with which an object of a kind that needs no grant reaches beyond its namespace: addresses and ports
-/// that it takes from others, a name of another server, a volume of the cluster.
-pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<&'static str> {
-    let spec = object.get("spec")?;
-    let is_set = |field: &str| match &spec[field] {
+/// that it takes from others, a name of another server, a volume of the cluster, and everything that another controller
+/// obeys.
+pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<String> {
+    foreign_key(object).or_else(|| {
+        let field = match (&*kind.group, &*kind.kind) {
+            ("", "Secret") => {
+                let secret_type = object.get("type").and_then(Value::as_str);
+                let is_foreign = secret_type.is_some_and(|it| !HARMLESS_SECRET_TYPES.contains(&it));
+                return is_foreign.then(|| "type".to_owned());
+            }
+            ("", "Service") => service_reach(object.get("spec")?),
+            ("", "PersistentVolumeClaim") => claim_reach(object.get("spec")?),
+            _ => None,
+        };
+        field.map(|field| format!("spec.{field}"))
+    })
+}
+
+/// Returns the first label or annotation with the prefix of another controller.
+fn foreign_key(object: &Map<String, Value>) -> Option<String> {
+    let metadata = object.get("metadata")?;
+    let is_foreign = |key: &str| {
+        let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+        prefix.is_some_and(|prefix| prefix != DESCRIBING_PREFIX)
+    };
+    ["labels", "annotations"].into_iter().find_map(|field| {
+        let mut keys = metadata[field].as_object()?.keys();
+        let key = keys.find(|key| is_foreign(key))?;
+        Some(format!("metadata.{field}.{key}"))
+    })
+}
+
+fn service_reach(spec: &Value) -> Option<&'static str> {
+    let service_type = spec["type"].as_str().unwrap_or("ClusterIP");
+    let is_chosen = |address: &Value| {
+        address
+            .as_str()
+            .is_some_and(|it| !matches!(it, "" | "None"))
+    };
+    let cluster_addresses = spec["clusterIPs"].as_array().into_iter().flatten();
+    (service_type != "ClusterIP")
+        .then_some("type")
+        .or_else(|| first_set(spec, &["externalIPs", "loadBalancerIP", "externalName"]))
+        .or_else(|| is_chosen(&spec["clusterIP"]).then_some("clusterIP"))
+        .or_else(|| {
+            cluster_addresses
+                .into_iter()
+                .any(is_chosen)
+                .then_some("clusterIPs")
+        })
+}
+
+fn claim_reach(spec: &Value) -> Option<&'static str> {
+    // Without a class, a claim takes an existing volume of the cluster, such as a directory of a node.
+    let has_no_class = spec["storageClassName"].as_str() == Some("");
+    first_set(
+        spec,
+        &["volumeName", "selector", "dataSource", "dataSourceRef"],
+    )
+    .or_else(|| has_no_class.then_some("storageClassName"))
+}
+
+/// Returns the first of the fields that has a value.
+fn first_set(spec: &Value, fields: &[&'static str]) -> Option<&'static str> {
+    let is_set = |field: &&'static str| match &spec[*field] {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
         _ => true,
     };
-    match (&*kind.group, &*kind.kind) {
-        ("", "Service") => {
-            let service_type = spec["type"].as_str().unwrap_or("ClusterIP");
-            let addresses = ["externalIPs", "loadBalancerIP", "externalName"];
-            (service_type != "ClusterIP")
-                .then_some("type")
-                .or_else(|| addresses.into_iter().find(|field| is_set(field)))
-        }
-        ("", "PersistentVolumeClaim") => is_set("volumeName").then_some("volumeName"),
-        _ => None,
-    }
+    fields.iter().copied().find(is_set)
 }
 
 /// Returns true if a Secret of this type is a credential of the cluster: the controllers of Kubernetes fill it with the

@@ -20,7 +20,7 @@ use innkeeper_model::{
 
 use super::*;
 
-/// Serves everything that the tests name; Namespace and ClusterRole are cluster-scoped.
+/// Serves everything that the tests name, and has another plugin for Peers; Namespace and ClusterRole are cluster-scoped.
 struct Cluster;
 
 impl Resources for Cluster {
@@ -35,6 +35,10 @@ impl Resources for Cluster {
             plural: "things".into(),
             scope,
         })
+    }
+
+    fn has_parents(&self, kind: &GroupKind) -> bool {
+        &*kind.kind == "Peer"
     }
 }
 
@@ -148,6 +152,7 @@ struct Scene {
     manifest: Manifest,
     grants: Grants,
     limits: Limits,
+    host: Vec<String>,
     parent: ObjectId,
     phase: Phase,
 }
@@ -168,6 +173,9 @@ fn scene() -> Scene {
         grants,
         manifest,
         limits: Limits::default(),
+        host: ["innkeeper-system", "innkeeper-pods"]
+            .map(str::to_owned)
+            .into(),
         parent: ObjectId::new(GroupKind::new("example.dev", "Web"), Some("demo"), "shop"),
         phase: Phase::Reconcile,
     }
@@ -187,7 +195,7 @@ impl Scene {
             grants: &self.grants,
             limits: &self.limits,
             resources: &Cluster,
-            host_namespace: "innkeeper-system",
+            host_namespaces: &self.host,
             parent: &self.parent,
             depth: 0,
             phase: self.phase,

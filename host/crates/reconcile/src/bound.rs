@@ -12,6 +12,9 @@ pub(crate) const OBJECTS_PER_NAMESPACE: &str = "objectsPerNamespace";
 pub(crate) const NESTED_PARENTS_PER_NAMESPACE: &str = "nestedParentsPerNamespace";
 pub(crate) const BYTES_PER_NAMESPACE: &str = "bytesPerNamespace";
 
+/// The field that bounds the retained children of a parent.
+pub(crate) const RETAINED: &str = "retained";
+
 /// The use of a limit in the namespace that has used most of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
@@ -68,7 +71,7 @@ impl Bound {
     pub(crate) fn nested(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
         let (max, place) = (limits.namespace_nested_max, place_of(place));
         Self::quota(
-            format!("{place} has the {max} children that it may have of its own kinds of parents"),
+            format!("{place} has the {max} children that it may have that are parents"),
             "parents",
             NESTED_PARENTS_PER_NAMESPACE,
         )
@@ -88,7 +91,7 @@ impl Bound {
         Self::quota(
             format!("this parent has the {max} retained children that it may have"),
             "retained children that are not needed",
-            "retained",
+            RETAINED,
         )
     }
 

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::{
     bound::{
-        BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, Usage,
-        WRITES_PER_SECOND,
+        BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, RETAINED,
+        Usage, WRITES_PER_SECOND,
     },
     budget::{Share, namespace_rate, parent_rate, to_u64},
     epoch::{Active, Epoch},
@@ -79,7 +79,8 @@ impl Context {
         }
     }
 
-    /// Returns the use of each limit in the namespace that has used most of it; limits without any use are left out.
+    /// Returns the use of each limit in the namespace that has used most of it, for `retained` that of the parent that
+    /// retains most; limits without any use are left out.
     pub(crate) fn usage(&self) -> Vec<Usage> {
         let epoch = self.active.current();
         let limits = &epoch.serving.limits;
@@ -90,6 +91,7 @@ impl Context {
         let nested = self
             .registration
             .made_everywhere(|kind| manifest.reconciles(kind));
+        let retained = self.registration.retained_most();
         let all = [
             (WRITES_PER_SECOND, writes),
             (
@@ -103,6 +105,15 @@ impl Context {
             (
                 BYTES_PER_NAMESPACE,
                 fullest(&made, limits.namespace_bytes_max, |size| size.bytes),
+            ),
+            (
+                RETAINED,
+                retained.map(|(namespace, count)| {
+                    (
+                        namespace,
+                        Share::of(to_u64(count), to_u64(limits.retained_max)),
+                    )
+                }),
             ),
         ];
         all.into_iter()

@@ -4,12 +4,15 @@
 //! label before the first pass: it is right after a restart, and a pass costs one look-up per kind of children. Children
 //! that other passes make at the same time are not in it, so a bound may be exceeded by their number.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use innkeeper_cluster::CacheSize;
 use innkeeper_model::{
-    ANNOTATION_DEPTH, ANNOTATION_RETAINED_FOR, Limits, Object, ObjectId, Operation, Ownership,
-    PluginName,
+    ANNOTATION_RETAINED_FOR, GroupKind, Limits, Object, ObjectId, Operation, Ownership, PluginName,
 };
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
@@ -25,6 +28,8 @@ pub(crate) struct Quota<'a> {
     pub(crate) plugin: &'a PluginName,
     pub(crate) limits: &'a Limits,
     pub(crate) observed: &'a [Object],
+    /// The kinds of children that are parents and could multiply.
+    pub(crate) nested: &'a BTreeSet<GroupKind>,
 }
 
 /// The growth by one operation.
@@ -39,7 +44,7 @@ struct Growth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) all: CacheSize,
-    /// The number of those that are parents of the plugin as well.
+    /// The number of those that are parents and could multiply.
     pub(crate) nested: usize,
 }
 
@@ -67,7 +72,8 @@ impl Quota<'_> {
             .count();
         let mut first = None;
         let exceeds = |operation: &mut Operation| {
-            let (Some(child), growth) = (operation.child(), growth(operation, &observed)) else {
+            let (Some(child), growth) = (operation.child(), self.growth(operation, &observed))
+            else {
                 return false;
             };
             let name = child.namespace.as_deref().unwrap_or_default();
@@ -116,33 +122,32 @@ impl Quota<'_> {
             None
         }
     }
-}
 
-/// Returns the growth by an operation on the observed objects.
-fn growth(operation: &Operation, observed: &BTreeMap<ObjectId, &Object>) -> Growth {
-    let mut growth = Growth::default();
-    match operation {
-        Operation::Create { body, .. } => {
-            growth.size.objects = 1;
-            growth.size.bytes = length(body);
-            let metadata = body.get("metadata");
-            let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
-            let is_marked =
-                |by: &str| usize::from(annotations.is_some_and(|all| all.get(by).is_some()));
-            growth.nested = is_marked(ANNOTATION_DEPTH);
-            growth.retained = is_marked(ANNOTATION_RETAINED_FOR);
+    /// Returns the growth by an operation on the observed objects.
+    fn growth(&self, operation: &Operation, observed: &BTreeMap<ObjectId, &Object>) -> Growth {
+        let mut growth = Growth::default();
+        match operation {
+            Operation::Create { id, body, .. } => {
+                growth.size.objects = 1;
+                growth.size.bytes = length(body);
+                let metadata = body.get("metadata");
+                let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+                let mark = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
+                growth.nested = usize::from(self.nested.contains(&id.kind));
+                growth.retained = usize::from(mark.is_some());
+            }
+            Operation::Update { id, body, .. } => {
+                let present = observed.get(id).map_or(0, |object| object.json.len());
+                growth.size.bytes = length(body).saturating_sub(present);
+            }
+            Operation::Transfer { id, to, .. } => {
+                let was_retained = observed.get(id).is_some_and(|it| it.retained_for.is_some());
+                growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
+            }
+            Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
         }
-        Operation::Update { id, body, .. } => {
-            let present = observed.get(id).map_or(0, |object| object.json.len());
-            growth.size.bytes = length(body).saturating_sub(present);
-        }
-        Operation::Transfer { id, to, .. } => {
-            let was_retained = observed.get(id).is_some_and(|it| it.retained_for.is_some());
-            growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
-        }
-        Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
+        growth
     }
-    growth
 }
 
 fn length(body: &Map<String, Value>) -> usize {

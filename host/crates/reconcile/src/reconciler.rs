@@ -251,9 +251,9 @@ impl Reconciler {
     /// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
     pub fn selects(&self, parent: &Object) -> Option<bool> {
         let epoch = self.context.active.current();
-        let host_namespace = self.context.shared.inventory.namespace();
+        let host_namespaces = &*self.context.shared.host_namespaces;
         let registration = &self.context.registration;
-        selection::selects(&epoch.serving, host_namespace, registration, parent)
+        selection::selects(&epoch.serving, host_namespaces, registration, parent)
     }
 
     /// Returns the number of passes of the active revision that ended with a fault of the guest.
@@ -277,10 +277,10 @@ impl Reconciler {
     pub fn parent_count(&self) -> usize {
         let registration = self.registration();
         let serving = &self.context.active.current().serving;
-        let host_namespace = self.context.shared.inventory.namespace();
+        let host_namespaces = &*self.context.shared.host_namespaces;
         let mut parents = registration.parents();
         parents
-            .retain(|id| selection::is_allowed(serving, host_namespace, id.namespace.as_deref()));
+            .retain(|id| selection::is_allowed(serving, host_namespaces, id.namespace.as_deref()));
         if !serving.selection.is_all() {
             let parent = |id: &ObjectId| registration.parent(id);
             parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));

@@ -26,18 +26,22 @@ pub(super) enum Choice {
 }
 
 /// Returns true if the plugin may serve parents in this namespace, or without one.
-pub(super) fn is_allowed(serving: &Serving, host_namespace: &str, namespace: Option<&str>) -> bool {
-    namespace.is_none_or(|name| serving.grants.allows_namespace(name, host_namespace))
+pub(super) fn is_allowed(
+    serving: &Serving,
+    host_namespaces: &[String],
+    namespace: Option<&str>,
+) -> bool {
+    namespace.is_none_or(|name| serving.grants.allows_namespace(name, host_namespaces))
 }
 
 /// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
 pub(super) fn selects(
     serving: &Serving,
-    host_namespace: &str,
+    host_namespaces: &[String],
     registration: &Registration,
     parent: &Object,
 ) -> Option<bool> {
-    if !is_allowed(serving, host_namespace, parent.namespace.as_deref()) {
+    if !is_allowed(serving, host_namespaces, parent.namespace.as_deref()) {
         return Some(false);
     }
     let selection = &serving.selection;
@@ -62,11 +66,11 @@ pub(super) fn selects(
 /// Decides if the plugin selects a parent, and subscribes the parent to the namespace that this depends on.
 pub(super) fn choose(
     serving: &Serving,
-    host_namespace: &str,
+    host_namespaces: &[String],
     registration: &Registration,
     parent: &Object,
 ) -> (Choice, Recording) {
-    if !is_allowed(serving, host_namespace, parent.namespace.as_deref()) {
+    if !is_allowed(serving, host_namespaces, parent.namespace.as_deref()) {
         let why = NotSelected::InSystemNamespace;
         return (Choice::NotSelected(why), Recording::default());
     }
@@ -112,11 +116,11 @@ pub(super) fn choose(
 pub(super) fn may_be_told(
     plugin: &PluginName,
     serving: &Serving,
-    host_namespace: &str,
+    host_namespaces: &[String],
     registration: &Registration,
     parent: &Object,
 ) -> bool {
-    match choose(serving, host_namespace, registration, parent).0 {
+    match choose(serving, host_namespaces, registration, parent).0 {
         Choice::Selected => true,
         Choice::NotSelected(_) | Choice::NotSeen => false,
         Choice::NotCached(_) => is_unclaimed(plugin, parent),

@@ -26,6 +26,8 @@ pub struct Shared {
     pub resources: Arc<dyn Resources>,
     /// The kinds that plugins have ever created.
     pub inventory: Inventory,
+    /// The namespaces of the host, which plugins serve only by a grant: that of the inventory, and that of its Pod.
+    pub host_namespaces: Vec<String>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The events about parents.

@@ -73,6 +73,7 @@ impl World {
             writer,
             pool: Pool::start(NonZeroUsize::new(4).unwrap()).unwrap(),
             inventory: inventory.unwrap(),
+            host_namespaces: vec!["host".to_owned(), "host-pod".to_owned()],
             metrics: Arc::default(),
             events: Events::default(),
             tracer: None,

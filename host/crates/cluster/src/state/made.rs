@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_model::GroupKind;
+use innkeeper_model::{GroupKind, ObjectId};
 
 use super::{CacheState, SubscriberId};
-use crate::store::{CacheSize, Store};
+use crate::store::{CacheSize, ObjectKey, Store};
 
 impl CacheState {
     /// Returns the size of a plugin's children of these kinds in a namespace; the empty name is that of cluster-scoped
@@ -34,6 +34,26 @@ impl CacheState {
             *sum = sum.and(*size);
         }
         all
+    }
+
+    /// Returns the number of children that the parent with the most of them retains, with the namespace of the parent.
+    /// Parents that are gone do not count: they get no more.
+    pub(crate) fn retained_most(&self, subscriber_id: SubscriberId) -> Option<(Arc<str>, usize)> {
+        let subscriber = self.subscribers.get(&subscriber_id)?;
+        let kind = subscriber.interest.parent.group_kind();
+        let parents = &self.slots.get(&subscriber.held.parent)?.store;
+        let mut all: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+        let stores = self.child_stores(subscriber_id, |_| true);
+        for (identity, count) in stores.flat_map(Store::retained) {
+            *all.entry(identity).or_default() += count;
+        }
+        let living = all.into_iter().filter_map(|(identity, count)| {
+            let parent = ObjectId::parse_identity(identity).filter(|it| it.kind == kind)?;
+            let namespace = parent.namespace.unwrap_or_default();
+            parents.get(&ObjectKey::new(&namespace, &parent.name))?;
+            Some((namespace, count))
+        });
+        living.max_by_key(|(_, count)| *count)
     }
 
     fn child_stores(

@@ -487,6 +487,42 @@ fn children_are_found_by_uid_and_by_identity() {
     assert_eq!(world.due(), ["web child-changed"]);
 }
 
+/// The bound of retained children is for each parent, so its share is that of the parent with the most.
+#[test]
+fn the_parent_that_retains_most_is_found_among_those_that_are_there() {
+    let identity = |name: &str| format!("cache.example.com/Cache/demo/{name}");
+    let mut world = World::with(&["web", "db"]);
+    let most = |world: &World| {
+        let most = world.state.retained_most(world.subscriber);
+        most.map(|(namespace, count)| (namespace.to_string(), count))
+    };
+    assert_eq!(most(&world), None);
+    world.put(SERVICE, owned("s", "web"));
+    for (kind, name, parent) in [
+        (SECRET, "a", "web"),
+        (SECRET, "b", "db"),
+        (SERVICE, "c", "db"),
+        (SECRET, "d", "gone"),
+        (SECRET, "e", "gone"),
+        (SECRET, "f", "gone"),
+    ] {
+        world.put(kind, retained(kind, name, &identity(parent)));
+    }
+    assert_eq!(most(&world), Some(("demo".to_owned(), 2)));
+    world.remove(CACHE, cache("db"));
+    assert_eq!(most(&world), Some(("demo".to_owned(), 1)));
+}
+
+#[test]
+fn a_kind_of_parents_is_known_while_its_plugin_is_served() {
+    let mut world = World::with(&[]);
+    let is_parent = |world: &World, kind: &str| world.state.has_parents(&gvk(kind).group_kind());
+    assert!(is_parent(&world, CACHE));
+    assert!(!is_parent(&world, SERVICE));
+    world.state.remove_subscriber(world.subscriber, world.now);
+    assert!(!is_parent(&world, CACHE));
+}
+
 /// A claim template can give every object of a namespace any label and annotation.
 #[test]
 fn objects_without_the_proof_of_the_host_are_not_retained() {

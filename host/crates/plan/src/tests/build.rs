@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, ApplyPolicy, Child, ChildKind, Desired, Generated, Gvk,
-    HashKey, ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness,
-    RemovalPolicy, Report, Resource, ResourceVersion, Resources, Scope, Uid,
+    ANNOTATION_RETAINED_FOR, Access, ApplyPolicy, Child, ChildKind, Desired, Generated, GroupKind,
+    Gvk, HashKey, ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName,
+    Readiness, RemovalPolicy, Report, Resource, ResourceVersion, Resources, Scope, Uid,
 };
 use innkeeper_policy::Grants;
 use serde_json::{Map, Value, json};
@@ -39,6 +39,8 @@ const KINDS: [(&str, &str, &str, bool); 9] = [
 #[derive(Clone, Default)]
 pub struct Cluster {
     pub without: Vec<&'static str>,
+    /// The kinds that other plugins serve.
+    pub parents: Vec<&'static str>,
 }
 
 impl Resources for Cluster {
@@ -54,6 +56,10 @@ impl Resources for Cluster {
             plural: plural.into(),
             scope: Scope::Namespaced,
         })
+    }
+
+    fn has_parents(&self, kind: &GroupKind) -> bool {
+        self.parents.contains(&&*kind.kind)
     }
 }
 

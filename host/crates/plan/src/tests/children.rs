@@ -823,6 +823,35 @@ fn the_most_specific_failure_is_reported_and_all_are_retried() {
     );
 }
 
+/// Two plugins that make parents of each other are found by the depth as well. It stays without the other plugin, because a
+/// host that starts may have that one later.
+#[test]
+fn a_child_that_another_plugin_serves_carries_its_depth_and_keeps_it() {
+    let depth = |object: &Value| object["metadata"]["annotations"]["innkeeper.dev/depth"].clone();
+    let made = json!({"innkeeper.dev/depth": "3"});
+    let mut scene = Scene {
+        parent: parent("p1").with("/metadata", "annotations", made),
+        ..scene()
+    };
+    let answer = desired(vec![config_map("a")]);
+    let mut server = applied(&scene, &answer);
+    assert_eq!(depth(&server.objects()[0]), Value::Null);
+
+    scene.cluster.parents = vec!["ConfigMap"];
+    let plan = scene.plan(&server.objects(), &answer);
+    for operation in &plan.operations {
+        server.write(operation).unwrap();
+    }
+    assert_eq!(depth(&server.objects()[0]), "4");
+
+    scene.cluster.parents.clear();
+    let plan = scene.plan(&server.objects(), &answer);
+    assert!(
+        plan.operations.iter().all(|it| it.child().is_none()),
+        "{plan}"
+    );
+}
+
 /// The depth of the grants is counted along the chain of parents, by the annotation of the host alone.
 #[test]
 fn a_child_of_an_own_kind_of_parents_carries_its_depth_and_other_children_do_not() {

@@ -59,6 +59,39 @@ fn the_default_ends_a_fork_bomb_at_its_first_object_and_a_grant_at_its_depth() {
     }
 }
 
+/// Two plugins that make parents of each other have no own kinds among their children.
+#[test]
+fn a_ring_of_plugins_ends_at_the_largest_depth_or_at_that_of_the_grant() {
+    let verdict = |granted: u32, depth: u32| {
+        let mut scene = scene();
+        let kind = kind_of_child("other.dev/v1", "Peer", true);
+        let grant = ChildGrant {
+            depth: granted,
+            ..ChildGrant::default()
+        };
+        scene.grants.children.insert(kind.kind.group_kind(), grant);
+        scene.manifest.children.push(kind);
+        let rules = Rules {
+            depth,
+            ..scene.rules()
+        };
+        let answer = desired(vec![child("other.dev/v1", "Peer", "one")]);
+        check(answer, &rules).map(drop)
+    };
+    for (granted, depth, allowed) in [
+        (0, 0, true),
+        (0, DEPTH_MAX - 1, true),
+        (0, DEPTH_MAX, false),
+        (2, 1, true),
+        (2, 2, false),
+    ] {
+        let said = verdict(granted, depth);
+        assert_eq!(said.is_ok(), allowed, "{granted} {depth}: {said:?}");
+    }
+    expect!["child \"one\": Web.example.dev demo/shop is at depth 16, so it may have no children of kind other.dev/v1 Peer, which another plugin serves: end the ring of plugins that make parents of each other"]
+        .assert_eq(verdict(0, DEPTH_MAX).unwrap_err().message());
+}
+
 #[test]
 fn other_kinds_need_no_depth() {
     let mut scene = scene();

@@ -133,43 +133,138 @@ fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
 }
 
 #[test]
-fn without_grants_services_and_claims_stay_in_their_namespace() {
-    let reached = |of: &str, spec: Value| {
-        let object = json!({"spec": spec});
-        reach(&kind("", of), object.as_object().unwrap())
-    };
-    let service = |spec: Value| reached("Service", spec);
-    assert_eq!(service(json!({"selector": {"a": "b"}})), None);
-    assert_eq!(
-        service(json!({"type": "ClusterIP", "clusterIP": "None"})),
-        None
-    );
-    assert_eq!(
-        service(json!({"externalIPs": [], "loadBalancerIP": null})),
-        None
-    );
-    for service_type in ["NodePort", "LoadBalancer", "ExternalName"] {
-        assert_eq!(service(json!({"type": service_type})), Some("type"));
-    }
-    assert_eq!(
-        service(json!({"externalIPs": ["192.0.2.1"]})),
-        Some("externalIPs")
-    );
-    assert_eq!(
-        service(json!({"externalName": "a.example"})),
-        Some("externalName")
-    );
-    assert_eq!(
-        service(json!({"loadBalancerIP": "192.0.2.1"})),
-        Some("loadBalancerIP")
-    );
+fn without_grants_children_reach_nothing_outside_of_their_namespace() {
     let claim = "PersistentVolumeClaim";
-    assert_eq!(reached(claim, json!({"storageClassName": "fast"})), None);
-    assert_eq!(
-        reached(claim, json!({"volumeName": "pv"})),
-        Some("volumeName")
+    let of_kind = |of: &str, field: &str, value: Value| {
+        let spec = json!({field: value});
+        (
+            of.to_owned(),
+            json!({"spec": spec}),
+            format!("spec.{field}"),
+        )
+    };
+    let of_service = |field: &str, value: Value| of_kind("Service", field, value);
+    let of_claim = |field: &str, value: Value| of_kind(claim, field, value);
+    let refused = [
+        of_service("type", "NodePort".into()),
+        of_service("type", "LoadBalancer".into()),
+        of_service("type", "ExternalName".into()),
+        of_service("externalIPs", json!(["192.0.2.1"])),
+        of_service("externalName", "a.example".into()),
+        of_service("loadBalancerIP", "192.0.2.1".into()),
+        of_service("clusterIP", "10.0.0.10".into()),
+        of_service("clusterIPs", json!(["10.0.0.10"])),
+        of_claim("volumeName", "pv".into()),
+        of_claim("selector", json!({"matchLabels": {"a": "b"}})),
+        of_claim("storageClassName", "".into()),
+        of_claim("dataSource", json!({"kind": "VolumeSnapshot", "name": "a"})),
+        of_claim(
+            "dataSourceRef",
+            json!({"kind": "Other", "name": "a", "namespace": "b"}),
+        ),
+    ];
+    for (of, object, field) in refused {
+        let reached = reach(&kind("", &of), object.as_object().unwrap());
+        assert_eq!(reached, Some(field), "{of} {object}");
+    }
+}
+
+#[test]
+fn without_grants_children_carry_nothing_that_other_controllers_obey() {
+    let claim = "PersistentVolumeClaim";
+    let of_secret = |value: &str| {
+        (
+            "Secret".to_owned(),
+            json!({"type": value}),
+            "type".to_owned(),
+        )
+    };
+    let with = |of: &str, field: &str, key: &str| {
+        let object = json!({"metadata": {field: {"a": "b", key: "x"}}});
+        (of.to_owned(), object, format!("metadata.{field}.{key}"))
+    };
+    let refused = [
+        of_secret("helm.sh/release.v1"),
+        of_secret("example.com/any"),
+        of_secret("kubernetes.io/service-account-token"),
+        with(
+            "Service",
+            "annotations",
+            "external-dns.alpha.kubernetes.io/hostname",
+        ),
+        with("Secret", "labels", "argocd.argoproj.io/secret-type"),
+        with("ConfigMap", "labels", "argocd.argoproj.io/instance"),
+        with(
+            claim,
+            "annotations",
+            "volume.beta.kubernetes.io/storage-class",
+        ),
+        with("Service", "labels", "kubernetes.io/cluster-service"),
+        with("Service", "annotations", "app.kubernetes.io.example/a"),
+    ];
+    for (of, object, field) in refused {
+        let reached = reach(&kind("", &of), object.as_object().unwrap());
+        assert_eq!(reached, Some(field), "{of} {object}");
+    }
+}
+
+#[test]
+fn without_grants_children_have_what_plugins_usually_state() {
+    let claim = "PersistentVolumeClaim";
+    let allowed = [
+        ("Service", json!({"spec": {"selector": {"a": "b"}}})),
+        (
+            "Service",
+            json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}}),
+        ),
+        (
+            "Service",
+            json!({"spec": {"clusterIPs": ["None"], "clusterIP": ""}}),
+        ),
+        (
+            "Service",
+            json!({"spec": {"externalIPs": [], "loadBalancerIP": null}}),
+        ),
+        (claim, json!({"spec": {"storageClassName": "fast"}})),
+        (
+            "ConfigMap",
+            json!({"spec": {"volumeName": "pv"}, "type": "a"}),
+        ),
+        ("Secret", json!({})),
+        ("Secret", json!({"type": "Opaque"})),
+        ("Secret", json!({"type": "kubernetes.io/tls"})),
+        ("Secret", json!({"type": "kubernetes.io/dockerconfigjson"})),
+        (
+            "ConfigMap",
+            json!({"metadata": {"labels": {"app.kubernetes.io/name": "a", "b": "c"}}}),
+        ),
+        (
+            "Service",
+            json!({"metadata": {"annotations": {"note": "a"}}}),
+        ),
+    ];
+    for (of, object) in allowed {
+        let reached = reach(&kind("", of), object.as_object().unwrap());
+        assert_eq!(reached, None, "{of} {object}");
+    }
+}
+
+#[test]
+fn a_child_that_reaches_out_is_refused_without_grants_alone() {
+    let mut scene = scene();
+    let answer = || {
+        desired(vec![with_metadata(
+            json!({"name": "a", "labels": {"example.com/a": "b"}}),
+        )])
+    };
+    assert!(check(answer(), &scene.rules()).is_ok());
+    scene.grants = Grants::for_file(&scene.manifest);
+    scene.check_refused(
+        answer(),
+        expect![[
+            r#"ChildForbidden: child "a": `metadata.labels.example.com/a` reaches beyond the namespace or is for another controller: a plugin file needs --grants for that"#
+        ]],
     );
-    assert_eq!(reached("ConfigMap", json!({"volumeName": "pv"})), None);
 }
 
 #[test]
@@ -297,15 +392,18 @@ fn own_kinds_of_parents_are_granted_with_a_depth_and_reported_without_one() {
 #[test]
 fn system_namespaces_are_served_only_by_name() {
     let mut grants = Grants::requested(&manifest());
-    for namespace in ["kube-system", "kube-", "inn"] {
-        assert!(!grants.allows_namespace(namespace, "inn"), "{namespace}");
+    // The second holds the account of the host, which is enough to become the host.
+    let host = ["inn", "inn-pods"].map(str::to_owned);
+    for namespace in ["kube-system", "kube-", "inn", "inn-pods"] {
+        assert!(!grants.allows_namespace(namespace, &host), "{namespace}");
     }
     for namespace in ["default", "kube", "mykube-system", "innkeeper-system"] {
-        assert!(grants.allows_namespace(namespace, "inn"), "{namespace}");
+        assert!(grants.allows_namespace(namespace, &host), "{namespace}");
     }
     grants.system_namespaces.insert("inn".to_owned());
-    assert!(grants.allows_namespace("inn", "inn"));
-    assert!(!grants.allows_namespace("kube-system", "inn"));
+    assert!(grants.allows_namespace("inn", &host));
+    assert!(!grants.allows_namespace("inn-pods", &host));
+    assert!(!grants.allows_namespace("kube-system", &host));
 }
 
 #[test]
@@ -332,7 +430,9 @@ fn grants_are_described_in_plain_words() {
         can change the cluster itself, its settings or the permissions in it, through Role.rbac.authorization.k8s.io
         can redirect or block network traffic, through Service
         can hold up the work of others, through ResourceQuota
+        can make settings and credentials that Pods and other controllers read, through Secret
         can make custom objects, whose effect depends on their controllers: Web.example.dev
+        can define and change kinds for the whole cluster: Related.example.dev
         can make parents of its own, which it then serves like those of users: Web.example.dev
         can read the values of all objects of Secret in the namespaces of its parents
         can read the metadata of all objects of Node in the whole cluster
@@ -354,6 +454,107 @@ fn grants_are_described_in_plain_words() {
     }
     let none = Grants::for_file(&reading(Vec::new())).powers(&reading(Vec::new()));
     assert_eq!(none, [""; 0]);
+}
+
+/// The kinds of Kubernetes, and one that no rule names.
+const ALL_KINDS: [(&str, &str); 21] = [
+    (
+        "v1",
+        "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount",
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+    ),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io/v1", "APIService"),
+    (
+        "apps/v1",
+        "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    ),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("batch/v1", "CronJob Job"),
+    ("certificates.k8s.io/v1", "CertificateSigningRequest"),
+    ("coordination.k8s.io/v1", "Lease"),
+    ("discovery.k8s.io/v1", "EndpointSlice"),
+    ("events.k8s.io/v1", "Event"),
+    (
+        "flowcontrol.apiserver.k8s.io/v1",
+        "FlowSchema PriorityLevelConfiguration",
+    ),
+    (
+        "networking.k8s.io/v1",
+        "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
+    ),
+    ("node.k8s.io/v1", "RuntimeClass"),
+    ("policy/v1", "PodDisruptionBudget"),
+    (
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole ClusterRoleBinding Role RoleBinding",
+    ),
+    (
+        "resource.k8s.io/v1",
+        "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    ),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    (
+        "storage.k8s.io/v1",
+        "CSIDriver CSINode StorageClass VolumeAttachment",
+    ),
+    ("monitoring.example/v1", "Monitor"),
+    ("unknown/v1", "Later"),
+];
+
+#[test]
+fn no_granted_kind_is_without_a_sentence() {
+    let all = ALL_KINDS
+        .into_iter()
+        .flat_map(|(api_version, names)| names.split(' ').map(move |name| (api_version, name)));
+    for (api_version, name) in all {
+        let manifest = Manifest {
+            crds: Vec::new(),
+            ..asking(&[(api_version, name)], Vec::new())
+        };
+        let kind = gvk(api_version, name).group_kind();
+        let powers = Grants::requested(&manifest).powers(&manifest);
+        let named = [format!(" {kind}"), format!(", {kind}")];
+        let is_named = |power: &String| named.iter().any(|name| power.ends_with(name.as_str()));
+        assert!(powers.iter().any(is_named), "{kind}: {powers:?}");
+        let is_caught = powers.contains(&format!("can make, change and delete objects of {kind}"));
+        let is_other = matches!(name, "Event" | "Later");
+        assert_eq!(is_caught, is_other, "{kind}: {powers:?}");
+    }
+    let manifest = asking(
+        &[
+            ("autoscaling/v2", "HorizontalPodAutoscaler"),
+            ("v1", "PersistentVolumeClaim"),
+        ],
+        Vec::new(),
+    );
+    let mut grants = Grants::requested(&manifest);
+    let powers = grants.powers(&manifest).join("\n");
+    for part in [
+        "can start and stop Pods of every workload in the namespaces of its children, through HorizontalPodAutoscaler.autoscaling",
+        "can take storage, existing volumes and snapshots included, through PersistentVolumeClaim",
+        "can define and change kinds for the whole cluster: Related.example.dev",
+    ] {
+        assert!(powers.contains(part), "{powers}");
+    }
+    grants.crds.clear();
+    let powers = grants.powers(&manifest).join("\n");
+    assert!(!powers.contains("define"), "{powers}");
+}
+
+#[test]
+fn parents_of_kubernetes_itself_are_described() {
+    let deployment = kind("apps", "Deployment");
+    let mut manifest = asking(&[], Vec::new());
+    manifest.parents[0].kind = gvk("apps/v1", "Deployment");
+    let mut grants = Grants::requested(&manifest);
+    let power = "reads all objects of Deployment.apps, and can change their status and hold up their deletion";
+    assert!(grants.powers(&manifest).contains(&power.to_owned()));
+    grants.parents.remove(&deployment);
+    assert!(!grants.powers(&manifest).contains(&power.to_owned()));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Apply: the plan, as far as the parent may write now, in the order of its operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_apply::{self as apply, Execution, Session};
 use innkeeper_cluster as cluster;
 use innkeeper_model::{
-    ANNOTATION_GENERATED, Generated, Gvk, Object, ObjectId, Operation, Outcome, error_chain,
+    ANNOTATION_GENERATED, Generated, GroupKind, Gvk, Manifest, Object, ObjectId, Operation,
+    Outcome, error_chain,
 };
 use innkeeper_plan::{self as plan, Plan};
 use serde_json::{Map, Value};
@@ -119,21 +120,37 @@ impl<'a> Pass<'a, Planned> {
         };
         let (context, observed) = (self.context, &self.state.observed);
         let epoch = context.active.current();
+        let manifest = epoch.serving.plugin.manifest();
+        let nested = self.nested_kinds(manifest);
         let quota = Quota {
             plugin: &context.plugin,
             limits: &epoch.serving.limits,
             observed,
+            nested: &nested,
         };
-        let manifest = epoch.serving.plugin.manifest();
         let over_quota = quota.hold_back(plan, |namespace| Made {
             all: context.registration.made(namespace, |_| true),
             nested: (context.registration)
-                .made(namespace, |kind| manifest.reconciles(kind))
+                .made(namespace, |kind| nested.contains(kind))
                 .objects,
         });
         let granted = context.take_writes(self.id, plan.operations.len());
         let over_rate = HeldBack::of_plan(granted, plan, observed);
         HeldBack::of_both(over_quota, over_rate)
+    }
+
+    /// Returns the kinds of children that are parents and could multiply. Parents of other plugins do so only in a ring, in
+    /// which a plugin has made this parent as well.
+    fn nested_kinds(&self, manifest: &Manifest) -> BTreeSet<GroupKind> {
+        let mut nested = manifest.parent_kinds();
+        if self.state.entered.observation.parent.depth() > 0 {
+            let children = manifest
+                .children
+                .iter()
+                .map(|child| child.kind.group_kind());
+            nested.extend(children.filter(|kind| self.context.shared.resources.has_parents(kind)));
+        }
+        nested
     }
 
     async fn execute(&mut self, plan: &Plan) -> Result<Execution, Error> {

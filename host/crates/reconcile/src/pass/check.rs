@@ -59,7 +59,7 @@ impl Pass<'_, ()> {
             grants: &serving.grants,
             limits: &serving.limits,
             resources: &*self.context.shared.resources,
-            host_namespace: self.context.shared.inventory.namespace(),
+            host_namespaces: &self.context.shared.host_namespaces,
             parent: self.id,
             depth,
             phase,

@@ -41,8 +41,8 @@ impl<'a> Pass<'a, Observed> {
             PassEntry::Release => return Err(self.stop_observed(Stop::Released)),
             PassEntry::Paused | PassEntry::Pass(_) => {}
         }
-        let host_namespace = context.shared.inventory.namespace();
-        let (choice, own_reads) = choose(serving, host_namespace, self.registration, parent);
+        let host_namespaces = &*context.shared.host_namespaces;
+        let (choice, own_reads) = choose(serving, host_namespaces, self.registration, parent);
         match choice {
             Choice::Selected => {}
             Choice::NotSelected(why) => {

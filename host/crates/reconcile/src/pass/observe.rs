@@ -78,10 +78,10 @@ impl<'a> Pass<'a, ()> {
             }
             cluster::Observed::NotReady { parent, waiting } => {
                 let (context, epoch) = (self.context, &self.epoch);
-                let host_namespace = context.shared.inventory.namespace();
+                let host_namespaces = &*context.shared.host_namespaces;
                 let parent = parent.filter(|parent| {
                     let (plugin, serving) = (&context.plugin, &epoch.serving);
-                    may_be_told(plugin, serving, host_namespace, self.registration, parent)
+                    may_be_told(plugin, serving, host_namespaces, self.registration, parent)
                 });
                 Err(self.stop(|()| parent, Stop::NotCached(waiting)))
             }

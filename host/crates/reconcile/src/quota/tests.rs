@@ -80,6 +80,7 @@ fn hold(limits: &Limits, operations: Vec<Operation>, present: &[Object]) -> (Vec
         plugin: &PluginName::new("web").unwrap(),
         limits,
         observed: present,
+        nested: &[GroupKind::new("example.dev", "Web")].into(),
     };
     let held = quota.hold_back(&mut plan, |namespace| {
         assert_eq!(namespace, "demo");
@@ -152,21 +153,19 @@ fn children_that_are_parents_have_a_bound_of_their_own() {
     let nested = |name| {
         let Operation::Create {
             key,
-            id,
-            kind,
             body,
             generate,
+            ..
         } = create(name, false)
         else {
             panic!("an operation creates");
         };
-        let mut body = Map::clone(&body);
-        body["metadata"]["annotations"] = json!({ANNOTATION_DEPTH: "1"});
+        let kind = Gvk::new("example.dev", "v1", "Web");
         Operation::Create {
             key,
-            id,
+            id: ObjectId::new(kind.group_kind(), Some("demo"), name),
             kind,
-            body: Arc::new(body),
+            body,
             generate,
         }
     };
@@ -181,7 +180,7 @@ fn children_that_are_parents_have_a_bound_of_their_own() {
         if nested_max == 6 {
             assert_eq!(
                 said,
-                "QuotaExceeded: held back, because plugin web in namespace demo has the 6 children that it may have of its own kinds of parents: create v1 ConfigMap demo/n2; delete parents, or raise spec.limits.nestedParentsPerNamespace of the Plugin"
+                "QuotaExceeded: held back, because plugin web in namespace demo has the 6 children that it may have that are parents: create example.dev/v1 Web demo/n2; delete parents, or raise spec.limits.nestedParentsPerNamespace of the Plugin"
             );
         }
     }

@@ -165,9 +165,9 @@ async fn a_parent_that_was_never_selected_has_no_writes() {
 #[tokio::test]
 async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
     let world = World::start().await;
-    // `host` is the namespace of the host in this world.
-    let system = ["kube-system", "host"];
-    for namespace in ["kube-system", "host", "a"] {
+    // In this world, `host` has the objects of the host, and `host-pod` its Pod and account.
+    let system = ["kube-system", "host", "host-pod"];
+    for namespace in ["kube-system", "host", "host-pod", "a"] {
         world.put_parent(namespace, 1);
     }
     let reconciler = world.reconciler("web", serving_of(saying("hello")));
@@ -192,7 +192,7 @@ async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
             system.iter().all(|name| world.says(name, "True/Applied"))
         })
         .await;
-    assert_eq!(reconciler.parent_count(), 3);
+    assert_eq!(reconciler.parent_count(), 4);
 }
 
 #[tokio::test]
