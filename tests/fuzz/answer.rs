@@ -1,37 +1,78 @@
 //! The answer of a guest: converted, checked by the policy, planned, and applied to an API server in memory.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::LazyLock,
+};
 
 use innkeeper_model::{
-    Child, Gvk, HashKey, LABEL_PLUGIN, Limits, Manifest, ObjectId, Operation, Outcome, Phase, Scope,
+    Child, Desired, Gvk, HashKey, LABEL_PLUGIN, Limits, Manifest, ObjectId, Operation, Outcome,
+    Phase, Scope,
 };
 use innkeeper_plan::{
     Context, Plan, plan,
     tests::{build::observed, server::Server},
 };
 use innkeeper_plugin_controller::resource::grants_of_file;
-use innkeeper_policy::{Checked, Grants, Rules, check, check_fault, is_system_namespace};
+use innkeeper_policy::{Checked, Grants, Rules, check, check_fault};
 use innkeeper_sandbox::{description, testing};
 use innkeeper_schema::Kinds;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::run::run;
+use super::{corpus, oracle, run::run};
 
-/// The namespace of the host.
-const HOST: &str = "innkeeper";
+/// The namespaces of the host.
+pub(super) const HOST: [&str; 2] = ["innkeeper", "innkeeper-pod"];
 
 #[test]
 fn an_answer_is_refused_or_within_the_grants() {
     run("answer", answer);
 }
 
+/// The oracle does not need the policy: it refuses the inputs of which the policy has to refuse the child.
+#[test]
+fn the_oracle_refuses_every_child_that_breaks_a_rule() {
+    let limits = Limits::default();
+    let mut count = 0;
+    for seed in corpus::of("answer") {
+        let input: Value = serde_json::from_slice(&seed.bytes).unwrap();
+        let Some(word) = input["breaks"].as_str() else {
+            continue;
+        };
+        let name = &seed.name;
+        let case = Case::read(&input).unwrap_or_else(|| panic!("{name} is refused as a whole"));
+        let converted = testing::converted(&input["answer"], case.phase, &limits);
+        let Some(Ok(Ok(outcome))) = converted else {
+            panic!("{name} is no answer: {converted:?}");
+        };
+        let Outcome::Desired(Desired { children, .. }) = &outcome else {
+            panic!("{name} has no children");
+        };
+        let judged = catch_unwind(AssertUnwindSafe(|| oracle::check(&case, &children[0])));
+        let said = judged.expect_err(name);
+        // A message without values is no String.
+        let text = said.downcast_ref::<&str>().map(|it| (*it).to_owned());
+        let said = text.or_else(|| said.downcast_ref().cloned());
+        let said: String = said.unwrap_or_default();
+        assert!(said.contains(word), "{name}: {said}");
+        assert!(check(outcome, &case.rules(&limits)).is_err(), "{name}");
+        count += 1;
+    }
+    assert!(count >= 19, "{count} inputs break a rule");
+}
+
 /// An answer with everything that decides about it.
-struct Case {
-    manifest: Manifest,
-    grants: Grants,
-    kinds: Kinds,
+pub(super) struct Case {
+    pub(super) manifest: Manifest,
+    pub(super) grants: Grants,
+    /// False for a plugin that is given as a file without grants.
+    pub(super) is_granted: bool,
+    pub(super) kinds: Kinds,
     parent: Value,
-    id: ObjectId,
+    pub(super) id: ObjectId,
+    /// The number of parents above the parent.
+    pub(super) depth: u64,
     phase: Phase,
 }
 
@@ -53,7 +94,7 @@ fn judged(input: &[u8]) -> Option<[bool; 3]> {
     assert!(children.len() <= limits.children_max);
     let ids: BTreeSet<ObjectId> = children
         .iter()
-        .map(|child| case.check_child(child))
+        .map(|child| oracle::check(&case, child))
         .collect();
     assert_eq!(ids.len(), children.len(), "one object is stated twice");
     let first = case.plan(&[], &outcome);
@@ -71,6 +112,11 @@ fn judged(input: &[u8]) -> Option<[bool; 3]> {
     }
     let has_children = !children.is_empty();
     Some([has_children, has_children && is_understood, false])
+}
+
+fn host_namespaces() -> &'static [String] {
+    static ALL: LazyLock<Vec<String>> = LazyLock::new(|| HOST.map(str::to_owned).into());
+    &ALL
 }
 
 fn children(outcome: &Checked<Outcome>) -> &[Child] {
@@ -106,7 +152,8 @@ impl Case {
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             metadata["finalizers"] = json!([manifest.name.finalizer()]);
         }
-        if let Some(depth) = input["depth"].as_u64() {
+        let depth = input["depth"].as_u64();
+        if let Some(depth) = depth {
             metadata["annotations"] = json!({"innkeeper.dev/depth": depth.to_string()});
         }
         Some(Self {
@@ -122,6 +169,8 @@ impl Case {
             } else {
                 Phase::Reconcile
             },
+            depth: depth.unwrap_or_default(),
+            is_granted: input["grants"].is_object(),
             manifest,
             grants,
         })
@@ -133,56 +182,11 @@ impl Case {
             grants: &self.grants,
             limits,
             resources: &self.kinds,
-            host_namespace: HOST,
+            host_namespaces: host_namespaces(),
             parent: &self.id,
             depth: observed(&self.parent).depth(),
             phase: self.phase,
         }
-    }
-
-    /// Checks that a child is of a granted kind and in an allowed namespace, and returns its identity.
-    fn check_child(&self, child: &Child) -> ObjectId {
-        let kind = child.kind.group_kind();
-        let mut declared = self.manifest.children.iter();
-        assert!(
-            declared.any(|declared| declared.kind == child.kind),
-            "{kind} is not declared"
-        );
-        assert!(
-            self.grants.children.contains_key(&kind),
-            "{kind} is not granted"
-        );
-        let is_namespaced = self.kinds.resource_of(&child.kind).scope == Scope::Namespaced;
-        assert_eq!(is_namespaced, child.namespace.is_some(), "{kind}");
-        if let Some(own) = &self.id.namespace {
-            assert_eq!(
-                child.namespace.as_deref(),
-                Some(&**own),
-                "in another namespace"
-            );
-        }
-        if let Some(namespace) = &child.namespace {
-            let is_granted = self.grants.system_namespaces.contains(namespace);
-            assert!(
-                is_granted || !is_system_namespace(namespace, HOST),
-                "in {namespace}"
-            );
-        }
-        assert!(!child.name.contains(['/', '%', '\0']), "{}", child.name);
-        let metadata = &child.object["metadata"];
-        for field in ["ownerReferences", "finalizers", "uid", "resourceVersion"] {
-            assert!(metadata.get(field).is_none(), "states {field}");
-        }
-        for field in ["labels", "annotations"] {
-            let mut names = metadata[field].as_object().into_iter().flat_map(Map::keys);
-            assert!(
-                !names.any(|name| name.starts_with("innkeeper.dev/")),
-                "{field}"
-            );
-        }
-        let id = ObjectId::new(kind, child.namespace.as_deref(), child.name.as_str());
-        assert_ne!(id, self.id, "the parent itself");
-        id
     }
 
     fn plan(&self, objects: &[Value], outcome: &Outcome) -> Plan {

@@ -20,6 +20,7 @@ mod answer;
 mod artifact;
 mod corpus;
 mod edits;
+mod oracle;
 mod plugin;
 mod recording;
 mod registry;

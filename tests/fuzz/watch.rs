@@ -21,7 +21,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::{runtime, sync::Notify, time::timeout};
 use tower::service_fn;
 
-use super::run::run;
+use super::{corpus::Seed, run::run_with};
 
 /// The largest line of a watch here, so that inputs exceed it.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +31,7 @@ const SECRET: &str = "c2VjcmV0LXZhbHVl";
 
 #[test]
 fn a_list_and_a_watch_are_refused_or_cached_as_guests_may_see_them() {
-    run("watch", check);
+    run_with("watch", check, retained());
 }
 
 /// An API server with two kinds of hostile answers.
@@ -83,7 +83,7 @@ async fn observe(server: Arc<Server>) -> [bool; 2] {
         ..Options::new(1)
     };
     let (cluster, driver) = Cluster::new(kube::Client::new(service, "default"), options);
-    cluster.set_hash_key(Some(HashKey::new([7; 32])));
+    cluster.set_hash_key(Some(key()));
     let registration = cluster.register(interest());
     let read = async {
         let patience = Duration::from_secs(30);
@@ -120,6 +120,40 @@ fn secrets() -> ReadKind {
     }
 }
 
+fn key() -> HashKey {
+    HashKey::new([7; 32])
+}
+
+/// Services without an owner: `kept` has the proof of the host if it names itself, the others carry a copy of it.
+fn retained() -> Vec<Seed> {
+    let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
+    let kept = ObjectId::new(kind("Service").group_kind(), Some("demo"), "kept");
+    let proof = key().retained_for(&parent, &kept);
+    let forged = format!("{} v1:{}", parent.identity(), "0".repeat(64));
+    [("kept", &proof), ("copy", &proof), ("forged", &forged)]
+        .map(|(name, mark)| {
+            let metadata = json!({
+                "namespace": "demo", "name": name, "uid": "uid-kept", "resourceVersion": "5",
+                "labels": {"innkeeper.dev/plugin": "cache"},
+                "annotations": {"innkeeper.dev/retained-for": mark},
+            });
+            let item = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata});
+            let list = json!({
+                "kind": "ServiceList", "apiVersion": "v1",
+                "metadata": {"resourceVersion": "11"}, "items": [item],
+            });
+            Seed::new(format!("retained-{name}"), list.to_string().into_bytes())
+        })
+        .into()
+}
+
+/// The proof of the host is for one child of one parent.
+#[test]
+fn only_the_child_with_its_own_proof_is_seen() {
+    let seen = retained().into_iter().map(|seed| check(&seed.bytes)[0]);
+    assert_eq!(seen.collect::<Vec<_>>(), [true, false, false]);
+}
+
 async fn check_view(registration: &Registration) -> [bool; 2] {
     let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
     let Observed::Ready(observation) = registration.observe(&parent).await else {
@@ -127,7 +161,7 @@ async fn check_view(registration: &Registration) -> [bool; 2] {
     };
     for child in &observation.children {
         check_object(&child.json);
-        check_owner(child);
+        check_owner(child, &parent);
     }
     let mut reads = registration.reads(&observation.parent, &[secrets()].into());
     let all = ListSelector {
@@ -146,13 +180,16 @@ async fn check_view(registration: &Registration) -> [bool; 2] {
     [!observation.children.is_empty(), !secrets.is_empty()]
 }
 
-/// Checks that a child belongs to the parent or is retained for it.
-fn check_owner(child: &Object) {
+/// Checks that a child belongs to the parent, or has the proof that the host retained this child for it: the annotation
+/// alone may be a copy.
+fn check_owner(child: &Object, parent: &ObjectId) {
     let is_owned = child
         .controller
         .as_ref()
         .is_some_and(|uid| &*uid.0 == "uid-web");
-    let is_retained = child.annotations.contains_key("innkeeper.dev/retained-for");
+    let mark = child.annotations.get("innkeeper.dev/retained-for");
+    let proof = key().retained_for(parent, &child.id());
+    let is_retained = mark.is_some_and(|mark| **mark == proof);
     assert!(is_owned || is_retained, "{}", child.json);
 }
 
