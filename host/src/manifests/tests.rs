@@ -166,7 +166,7 @@ fn the_printed_grants_are_read_as_they_were_made() {
     let (manifest, source) = (pond(), Value::Null);
     let granted = Granted::new(&manifest, &source, &BTreeMap::new()).unwrap();
     let text = granted.file().unwrap();
-    expect![[r##"
+    expect![[r#"
         # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
         # Plugin pond can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods.
         # Plugin pond can redirect or block network traffic, through Service, NetworkPolicy.networking.k8s.io.
@@ -196,7 +196,7 @@ fn the_printed_grants_are_read_as_they_were_made() {
           group: ""
           kind: Pod
           scope: ParentNamespace
-    "##]]
+    "#]]
     .assert_eq(&text);
     // The printed file is read as the grants that it was made from.
     let Ok([Value::Object(given)]) = <[Value; 1]>::try_from(yaml::read(&text).unwrap()) else {
