@@ -277,8 +277,8 @@ impl CacheState {
 
     /// Returns true if a registration has parents of this kind.
     pub(super) fn has_parents(&self, kind: &GroupKind) -> bool {
-        let mut all = self.subscribers.values();
-        all.any(|subscriber| subscriber.interest.parent.group_kind() == *kind)
+        let mut parents = self.subscribers.values().map(|it| &it.interest.parent);
+        parents.any(|parent| parent.group == kind.group && parent.kind == kind.kind)
     }
 
     /// All known parents.
