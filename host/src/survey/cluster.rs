@@ -184,7 +184,7 @@ impl KindOwner {
         let own = labels(&parent.json);
         // The default, because the host's own setting is not known here.
         if let (Some(grants), Some(name)) = (&self.grants, &parent.namespace)
-            && !grants.allows_namespace(name, &[HOST_NAMESPACE.to_owned()])
+            && !grants.allows_namespace(name, &[HOST_NAMESPACE])
         {
             return Some(false);
         }

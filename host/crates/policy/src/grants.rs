@@ -107,8 +107,8 @@ pub struct Grants {
 /// with its Pod and account.
 ///
 /// Objects in it can decide about the whole cluster, so plugins work in it only if a grant names it.
-pub fn is_system_namespace(namespace: &str, host: &[String]) -> bool {
-    namespace.starts_with("kube-") || host.iter().any(|own| own == namespace)
+pub fn is_system_namespace(namespace: &str, host: &[impl AsRef<str>]) -> bool {
+    namespace.starts_with("kube-") || host.iter().any(|own| own.as_ref() == namespace)
 }
 
 impl Grants {
@@ -206,7 +206,7 @@ impl Grants {
     }
 
     /// Returns true if the plugin may serve parents and make children in a namespace; `host` has those of the host.
-    pub fn allows_namespace(&self, namespace: &str, host: &[String]) -> bool {
+    pub fn allows_namespace(&self, namespace: &str, host: &[impl AsRef<str>]) -> bool {
         !is_system_namespace(namespace, host) || self.system_namespaces.contains(namespace)
     }
 
