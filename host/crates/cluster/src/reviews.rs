@@ -9,10 +9,7 @@ use k8s_openapi::{
     Resource,
     api::{
         authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
-        authorization::v1::{
-            NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-            SubjectAccessReviewStatus,
-        },
+        authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -91,11 +88,7 @@ impl Reviewer {
             ..SubjectAccessReview::default()
         };
         let status = self.ask(&review).await?.status;
-        Ok(status.is_some_and(
-            |SubjectAccessReviewStatus {
-                 allowed, denied, ..
-             }| { allowed && denied != Some(true) },
-        ))
+        Ok(status.is_some_and(|it| it.allowed && it.denied != Some(true)))
     }
 
     async fn ask<R: Resource + Serialize + DeserializeOwned>(
