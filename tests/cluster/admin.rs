@@ -17,7 +17,7 @@ const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
 const CONTROLLER: &str = "controller=\"memcached/memcached\"";
 
 /// Starts a host with its admin endpoints.
-fn host(stage: &Stage, arguments: &[&str]) -> Host {
+pub(crate) fn host(stage: &Stage, arguments: &[&str]) -> Host {
     let mut options = stage.options.clone();
     let arguments = admin::ARGUMENTS.iter().chain(arguments);
     options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();

@@ -9,13 +9,14 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions,
-    admin::{self, SecureAnswer, address, ask, ask_secure},
+    admin::{SecureAnswer, address, ask, ask_secure},
     eventually, helm,
     process::path_from_env,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    admin,
     plugins::replace_file,
     stage::{Stage, wait_logged},
 };
@@ -59,7 +60,7 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let mut stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+        let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
         let [file, key] = Self::files(&stage);
         let certificate = write_certificate(Path::new(&file), Path::new(&key));
         let tls = [
@@ -68,13 +69,9 @@ impl Site {
             &file,
             "--admin-tls-key",
             &key,
+            "--debug-endpoints",
         ];
-        let arguments = admin::ARGUMENTS
-            .iter()
-            .chain(&tls)
-            .chain(&["--debug-endpoints"]);
-        stage.options.arguments = arguments.map(|one| (*one).to_owned()).collect();
-        let host = Host::start(&stage.plane.kubeconfig(), &stage.options).unwrap();
+        let host = admin::host(&stage, &tls);
         let address = address(&host);
         Self {
             stage,

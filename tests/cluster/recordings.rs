@@ -10,14 +10,14 @@ use std::{
 
 use innkeeper_tests::{
     Host, HostOptions,
-    admin::{self, address, ask},
+    admin::{address, ask},
     eventually,
     process::path_from_env,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    admin::wait_ready,
+    admin::{host, wait_ready},
     stage::{Stage, is_applied},
 };
 
@@ -56,11 +56,7 @@ fn record(address: &str, arguments: &[&str]) -> Output {
 
 /// Starts a host with debug endpoints.
 fn start(stage: &Stage, more: &[&str]) -> Host {
-    let mut options = stage.options.clone();
-    let arguments = admin::ARGUMENTS.iter().chain(&["--debug-endpoints"]);
-    let arguments = arguments.chain(more);
-    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
-    let host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
+    let host = host(stage, &[&["--debug-endpoints"], more].concat());
     wait_ready(&address(&host));
     host
 }

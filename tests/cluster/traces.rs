@@ -14,14 +14,17 @@ use std::{
 
 use innkeeper_tests::{
     Host, HostOptions,
-    admin::{self, address, scrape, sum},
+    admin::{address, scrape, sum},
     eventually,
     process::{Running, bound, is_full, path_from_env, spawn_bound},
     user::Kind,
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_applied};
+use crate::{
+    admin,
+    stage::{Stage, is_applied},
+};
 
 const API: &str = "cache.example.com/v1";
 
@@ -87,12 +90,9 @@ impl State {
 
 /// Starts a host that sends its traces to this port.
 fn host(stage: &Stage, port: u16, arguments: &[&str]) -> Host {
-    let mut options = stage.options.clone();
     let endpoint = format!("http://127.0.0.1:{port}");
     let traces = ["--otlp-endpoint", &endpoint];
-    let all = admin::ARGUMENTS.iter().chain(&traces).chain(arguments);
-    options.arguments = all.map(|argument| (*argument).to_owned()).collect();
-    let host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
+    let host = admin::host(stage, &[&traces, arguments].concat());
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     host
 }
