@@ -25,7 +25,8 @@ const VERIFY: [&str; 3] = [
     "--allow-http-registry",
 ];
 
-fn fixture(name: &str) -> String {
+/// The path of a key for signatures.
+pub(crate) fn fixture(name: &str) -> String {
     let path = root()
         .join("host/crates/source/src/tests/fixtures")
         .join(name);

@@ -12,16 +12,13 @@ use innkeeper_tests::{
     registry::{Client, Registry},
 };
 
+use crate::cosign::fixture;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn release(arguments: &[&str]) -> Output {
     let mut command = Command::new(root().join("deploy/release"));
     command.args(arguments).output().unwrap()
-}
-
-fn fixture(name: &str) -> String {
-    let path = root().join("host/crates/source/src/tests/fixtures");
-    path.join(name).to_str().unwrap().to_owned()
 }
 
 #[test]
