@@ -4,12 +4,13 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures::stream;
-use innkeeper_model::{ObjectId, PluginName};
 use serde::{Deserialize, Serialize};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
+
+use crate::config::ParentName;
 
 /// The most recordings of an order.
 pub const NUMBER_MAX: u32 = 100;
@@ -34,34 +35,12 @@ pub struct RecordingOrder {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum RecordingTarget {
     /// The next calls for a parent.
-    Parent {
-        /// The namespace; none for a cluster-scoped parent.
-        namespace: Option<String>,
-        /// The name.
-        name: String,
-    },
+    Parent(ParentName),
     /// The next calls of a plugin that end with a fault.
     Faults {
         /// The name of the plugin.
         plugin: String,
     },
-}
-
-impl RecordingTarget {
-    /// Returns true if it names this parent.
-    pub fn is_parent(&self, id: &ObjectId) -> bool {
-        match self {
-            Self::Parent { namespace, name } => {
-                id.namespace.as_deref() == namespace.as_deref() && *id.name == **name
-            }
-            Self::Faults { .. } => false,
-        }
-    }
-
-    /// Returns true if it names this plugin.
-    pub fn is_plugin(&self, of: &PluginName) -> bool {
-        matches!(self, Self::Faults { plugin } if of.as_str() == plugin)
-    }
 }
 
 /// The reason for which an order is refused.

@@ -66,7 +66,7 @@ impl StatusProvider for Fixed {
 
     fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
         match &order.of {
-            RecordingTarget::Parent { name, .. } => Err(OrderRefusal::Unknown(name.clone())),
+            RecordingTarget::Parent(parent) => Err(OrderRefusal::Unknown(parent.to_string())),
             RecordingTarget::Faults { plugin } if plugin == "secret" => {
                 Err(OrderRefusal::Refused("no".to_owned()))
             }

@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use innkeeper_model::{ObjectId, PluginName};
+use serde::{Deserialize, Serialize};
 
 use super::{
     CacheArgs, ConnectionArgs, Inspected, RegistryArgs,
@@ -85,7 +86,8 @@ pub enum PlanFormat {
 }
 
 /// The namespace and the name of a parent of any kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ParentName {
     /// The namespace; none for a cluster-scoped parent.
     namespace: Option<String>,
@@ -93,16 +95,6 @@ pub struct ParentName {
 }
 
 impl ParentName {
-    /// The namespace; none for a cluster-scoped parent.
-    pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Returns true if it names this object.
     pub fn is_of(&self, id: &ObjectId) -> bool {
         id.namespace.as_deref() == self.namespace.as_deref() && *id.name == *self.name

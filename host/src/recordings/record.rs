@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_reconcile::RECORDINGS_BYTES_MAX;
 use innkeeper_sandbox::Recording;
 use serde_json::Value;
 
@@ -20,9 +21,6 @@ use crate::{
 
 /// The time for the host to answer beyond the time of the order.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// The most bytes of one recording: those that a host keeps for an order.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Orders recordings of a host and writes each to a file.
 pub fn run(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
@@ -59,9 +57,10 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
             taken += 1;
             line.clear();
         }
-        if line.len() > BYTES_MAX {
-            let message =
-                format!("the host at {address} sends a recording of more than {BYTES_MAX} bytes");
+        if line.len() > RECORDINGS_BYTES_MAX {
+            let message = format!(
+                "the host at {address} sends a recording of more than {RECORDINGS_BYTES_MAX} bytes"
+            );
             return Err(Failure::new(Exit::Failure, message));
         }
     }
@@ -69,7 +68,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
         return Ok(Exit::Success);
     }
     let remedy = match &order.of {
-        RecordingTarget::Parent { .. } => {
+        RecordingTarget::Parent(_) => {
             "the parent had no call: its condition Synced says why, for example that it is paused or not selected"
         }
         RecordingTarget::Faults { .. } => {
@@ -84,10 +83,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
 
 fn order(args: &RecordArgs) -> RecordingOrder {
     let of = match (&args.parent, &args.plugin) {
-        (Some(parent), _) => RecordingTarget::Parent {
-            namespace: parent.namespace().map(str::to_owned),
-            name: parent.name().to_owned(),
-        },
+        (Some(parent), _) => RecordingTarget::Parent(parent.clone()),
         (None, plugin) => RecordingTarget::Faults {
             plugin: plugin.as_ref().map(ToString::to_string).unwrap_or_default(),
         },

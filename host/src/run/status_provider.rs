@@ -126,7 +126,7 @@ impl StatusProvider for RunningHost {
         let recorded = recorded(&active, &order.of);
         let Some(shared) = self.status.shared().filter(|_| !recorded.is_empty()) else {
             return Err(OrderRefusal::Unknown(match &order.of {
-                RecordingTarget::Parent { .. } => "no active plugin reconciles this parent: innkeeper status lists the plugins of the host".to_owned(),
+                RecordingTarget::Parent(_) => "no active plugin reconciles this parent: innkeeper status lists the plugins of the host".to_owned(),
                 RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: innkeeper status lists the plugins of the host"),
             }));
         };
@@ -164,20 +164,24 @@ fn recorded<'a>(
     active: &'a [Arc<Served>],
     of: &RecordingTarget,
 ) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
-    let mut recorded: Vec<(&Reconciler, Option<ObjectId>)> = Vec::new();
-    for served in active {
-        let reconcilers = served.reconcilers.iter().map(|it| &**it);
-        if of.is_plugin(&served.name) {
-            recorded.extend(reconcilers.take(1).map(|it| (it, None)));
-        } else {
-            recorded.extend(reconcilers.flat_map(|it| {
+    let reconcilers = |served: &'a Served| served.reconcilers.iter().map(|it| &**it);
+    match of {
+        RecordingTarget::Faults { plugin } => {
+            let of_plugin = active.iter().filter(|it| it.name.as_str() == plugin);
+            // A plugin's faults are those of all its kinds, so one reconciler stands for all.
+            let first = of_plugin.filter_map(|served| reconcilers(served).next());
+            first.map(|it| (it, None)).collect()
+        }
+        RecordingTarget::Parent(parent) => {
+            let all = active.iter().flat_map(|served| reconcilers(served));
+            let with_parents = all.flat_map(|it| {
                 let mut parents = it.registration().parents();
-                parents.retain(|id| of.is_parent(id));
+                parents.retain(|id| parent.is_of(id));
                 parents.into_iter().map(move |id| (it, Some(id)))
-            }));
+            });
+            with_parents.collect()
         }
     }
-    recorded
 }
 
 /// Returns the temporary reasons for which a plugin's passes do not run.

@@ -46,5 +46,5 @@ pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory}
 pub use next::{Attempt, Next, WaitingEdits};
 pub use pass_files::{PassFile, PassFiles};
 pub use reconciler::Reconciler;
-pub use recordings::{Recordings, Wanted};
+pub use recordings::{RECORDINGS_BYTES_MAX, Recordings, Wanted};
 pub use shared::{HashKeySlot, Shared};

@@ -14,7 +14,7 @@ const ORDERS_MAX: usize = 8;
 
 /// The most bytes of the recordings of one order, which wait for their reader in memory.
 /// Chosen: some calls with a thousand children each.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
+pub const RECORDINGS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The calls of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Recordings {
             wanted,
             until,
             number_left: number,
-            bytes_left: BYTES_MAX,
+            bytes_left: RECORDINGS_BYTES_MAX,
             to,
         };
         self.look(|orders| {
@@ -193,7 +193,7 @@ mod tests {
     async fn o5_an_order_ends_with_its_bytes_and_its_time() {
         let recordings = Recordings::default();
         let mut from = recordings.order(parent(), 3, soon()).unwrap();
-        let half = "x".repeat(BYTES_MAX / 2);
+        let half = "x".repeat(RECORDINGS_BYTES_MAX / 2);
         for text in [&half, &half, "x"] {
             recordings.deliver(&web(), &id("a"), false, text);
         }
