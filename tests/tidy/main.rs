@@ -10,6 +10,8 @@ mod pages;
 mod promises;
 mod reference;
 
+use std::collections::BTreeMap;
+
 use files::{Source, tracked};
 
 /// The crates of the host without I/O, waiting, a clock or the environment.
@@ -17,6 +19,12 @@ const PURE: [&str; 5] = ["metrics", "model", "plan", "policy", "schema"];
 
 /// The longest allowed file, without its tests.
 const LINES_MAX: usize = 500;
+
+/// The largest crate of the host, without its tests: what a reader can keep in mind with one sentence of purpose.
+const CRATE_LINES_MAX: usize = 8000;
+
+/// The longest sequence of a pass, which has to fit into one view.
+const PASS_LINES_MAX: usize = 100;
 
 /// The entries of the top level. Dotfiles and dot-folders such as `.github` are allowed beside them.
 const TOP_LEVEL: [&str; 10] = [
@@ -108,6 +116,58 @@ fn no_file_is_too_long() {
         .collect();
     assert_none(
         &format!("a file with over {LINES_MAX} lines: split it"),
+        found,
+    );
+}
+
+#[test]
+fn no_crate_is_too_large() {
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in Source::all().iter().filter(|source| !source.is_test_file()) {
+        let Some(rest) = source.path.strip_prefix("host/crates/") else {
+            continue;
+        };
+        let name = rest.split('/').next().unwrap_or_default();
+        *lines.entry(name).or_default() += source.product_lines();
+    }
+    let found = lines
+        .into_iter()
+        .filter(|(_, lines)| *lines > CRATE_LINES_MAX)
+        .map(|(name, lines)| format!("host/crates/{name} has {lines} lines without tests"))
+        .collect();
+    assert_none(
+        &format!("a crate with over {CRATE_LINES_MAX} lines: split it"),
+        found,
+    );
+}
+
+#[test]
+fn a_pass_is_read_from_top_to_bottom() {
+    let pass = "host/crates/reconcile/src/pass";
+    let lines = files::read(&format!("{pass}.rs")).lines().count();
+    assert!(lines <= PASS_LINES_MAX, "{pass}.rs has {lines} lines");
+    // What runs the passes, and what starts from them.
+    let above = ["reconciler", "controller", "dry_run"];
+    let names_one = |line: &str| {
+        let path = line.trim_start().trim_start_matches("use ");
+        let path = path.strip_prefix("crate::").unwrap_or(path);
+        above
+            .iter()
+            .any(|one| path.starts_with(&format!("{one}::")))
+    };
+    let mut found = Vec::new();
+    for source in Source::all() {
+        let is_step = source.path.starts_with(&format!("{pass}/"));
+        let lines = source.text.lines();
+        let upwards = lines.clone().filter(|line| is_step && names_one(line));
+        found.extend(upwards.map(|line| format!("{}: {line}", source.path)));
+        let is_elsewhere =
+            source.path.starts_with("host/") && !source.path.ends_with("/reconciler.rs");
+        let methods = lines.filter(|line| is_elsewhere && line.starts_with("impl Reconciler {"));
+        found.extend(methods.map(|line| format!("{}: {line}", source.path)));
+    }
+    assert_none(
+        "a step that reaches up to its loop, or a method of the reconciler outside its file",
         found,
     );
 }
