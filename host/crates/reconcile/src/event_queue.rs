@@ -4,12 +4,13 @@ use std::future::Future;
 
 use futures::{StreamExt as _, stream};
 use innkeeper_apply::EventWrite;
+use innkeeper_metrics::PluginMetrics;
 use innkeeper_model::error_chain;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, Sender, error::TrySendError};
 use tracing::debug;
 
-use crate::{context::Context, shared::Shared};
+use crate::shared::Shared;
 
 /// The largest number of events that wait to be written, as in client-go.
 const WAITING_MAX: usize = 1000;
@@ -26,7 +27,7 @@ pub(crate) struct EventQueue(Mutex<Option<Sender<EventWrite>>>);
 
 impl EventQueue {
     /// Takes an event to be written, unless too many wait.
-    pub(crate) fn push(&self, context: &Context, write: EventWrite) {
+    pub(crate) fn push(&self, shared: &Shared, metrics: &PluginMetrics, write: EventWrite) {
         let sender = self.0.lock();
         let refused = match &*sender {
             Some(sender) => sender.try_send(write).err().map(TrySendError::into_inner),
@@ -37,8 +38,8 @@ impl EventQueue {
                 reason = write.reason(),
                 "event dropped, too many wait to be written"
             );
-            context.metrics.event_dropped();
-            context.shared.events.forget(&write);
+            metrics.event_dropped();
+            shared.events.forget(&write);
         }
     }
 

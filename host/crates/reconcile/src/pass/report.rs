@@ -361,7 +361,7 @@ fn record_events(
             if let Some(id) = trace.id() {
                 write.annotate(ANNOTATION_TRACE, &id);
             }
-            context.event_queue.push(context, write);
+            context.event_queue.push(shared, &context.metrics, write);
         }
     }
 }
