@@ -5,7 +5,8 @@ use innkeeper_plan::synced;
 
 use super::{
     PluginState,
-    state::{LoadAttempt, NOT_GRANTED, PARENT_TAKEN},
+    load::NOT_GRANTED,
+    state::{LoadAttempt, PARENT_TAKEN},
 };
 use crate::{
     lifecycle::{AnalysisVerdict, RolloutAnalysis, Stage, StageFailure},

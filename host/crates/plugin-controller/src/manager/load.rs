@@ -22,16 +22,15 @@ use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::{
-    id_of,
-    loading::{Places, Reporter},
-    state::{NOT_GRANTED, granted},
-};
+use super::{id_of, places::Places};
 use crate::{
     LoaderContext,
     lifecycle::{Stage, StageFailure},
-    resource::{Declared, HttpSource, Identity, LocalRef, Origin, Terms},
+    resource::{self, Declared, HttpSource, Identity, LocalRef, Origin, Terms},
 };
+
+/// The reason while the grants do not suffice.
+pub(super) const NOT_GRANTED: &str = "NotGranted";
 
 /// The values of a Secret by key.
 type SecretData = BTreeMap<String, ByteString>;
@@ -66,11 +65,12 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Returns the declared component without its configuration, from the cache or from its source.
+    /// Returns the declared component without its configuration, from the cache or from its source. `begin` learns that a
+    /// stage after the first begins.
     pub(super) async fn component(
         &self,
         declared: &Declared,
-        reporter: &Reporter,
+        begin: impl Fn(Stage),
     ) -> Result<VerifiedComponent, StageFailure> {
         // A component with this digest is the same from any source, so the source need not be available.
         if let Some(digest) = &declared.digest
@@ -90,7 +90,7 @@ impl Loader {
                 ..Needs::default()
             },
         );
-        reporter.at(Stage::Compiled);
+        begin(Stage::Compiled);
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
@@ -423,6 +423,17 @@ fn camel_case(words: &str) -> String {
         first.into_iter().chain(characters).collect::<String>()
     };
     words.split('-').map(capital).collect()
+}
+
+/// Checks that terms grant all that a plugin requires.
+pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFailure> {
+    let assessment = terms.assess(manifest);
+    if assessment.serves() {
+        return Ok(());
+    }
+    let message = resource::lines(&assessment).unwrap_or_default();
+    let (stage, retry) = (Stage::Granted, Retry::OnChange);
+    Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use tracing::{info, warn};
 
 use super::{
     Manager, PluginState,
-    load::configure,
+    load::{configure, granted},
     report::{status_of, stored_status},
-    state::granted,
 };
 use crate::{
     lifecycle::{Activation, History, Moment, PastRevision, Stage, StageFailure},

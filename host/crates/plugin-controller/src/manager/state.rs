@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::{
     active::ActiveRevision,
-    load::{VerifiedComponent, configure},
+    load::{NOT_GRANTED, VerifiedComponent, configure, granted},
     loading::Loading,
     missing::MissingParents,
     unserved::Unserved,
@@ -22,7 +22,7 @@ use crate::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
         StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
     },
-    resource::{self, CandidateStatus, Declared, Terms},
+    resource::{CandidateStatus, Declared},
 };
 
 /// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
@@ -38,9 +38,6 @@ const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The reason while another plugin is active for the same kind of parents.
 pub(super) const PARENT_TAKEN: &str = "ParentTaken";
-
-/// The reason while the grants do not suffice.
-pub(super) const NOT_GRANTED: &str = "NotGranted";
 
 /// The state of one Plugin.
 #[derive(Default)]
@@ -486,15 +483,4 @@ impl PluginState {
         ];
         dues.into_iter().flatten().min()
     }
-}
-
-/// Checks that terms grant all that a plugin requires.
-pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFailure> {
-    let assessment = terms.assess(manifest);
-    if assessment.serves() {
-        return Ok(());
-    }
-    let message = resource::lines(&assessment).unwrap_or_default();
-    let (stage, retry) = (Stage::Granted, Retry::OnChange);
-    Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
 }

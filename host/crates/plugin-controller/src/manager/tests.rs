@@ -12,12 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    active::ActiveRevision,
-    loading::Reporter,
-    missing::MissingParents,
-    report::status_of,
-    state::{LoadAttempt, NOT_GRANTED},
-    *,
+    active::ActiveRevision, load::NOT_GRANTED, loading::Reporter, missing::MissingParents,
+    report::status_of, state::LoadAttempt, *,
 };
 use crate::{
     Served,
