@@ -4,23 +4,20 @@
 //! began. A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So its
 //! metadata list from a quorum must show the same objects in the same versions.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use innkeeper_model::{ResourceVersion, Uid, error_chain};
+use innkeeper_model::error_chain;
 use tokio::time::{Instant, sleep};
 
 use super::{
     machine::Since,
     shared::CacheShared,
-    state::{FreshnessCheck, UncheckedWatch},
+    state::{Contents, FreshnessCheck, UncheckedWatch},
     store::ObjectKey,
     stored::ObjectIdentity,
     watch::pauses,
     wire::WireFailure,
 };
-
-/// The objects of a kind and their versions, as a quorum shows them.
-pub(super) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// The time in which a busy kind reaches the version by its own events.
 ///

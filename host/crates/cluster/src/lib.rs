@@ -24,6 +24,7 @@ mod machine;
 mod options;
 mod parent_conditions;
 mod present;
+mod reader;
 mod reads;
 mod registration;
 mod report;

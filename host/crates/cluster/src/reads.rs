@@ -6,10 +6,7 @@ use innkeeper_model::{
     Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads, ZoneTime,
 };
 
-use super::{
-    shared::CacheShared,
-    state::{Made, Reader},
-};
+use super::{reader::Reader, shared::CacheShared, state::Made};
 
 /// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,9 +13,10 @@ use tokio::{
 
 use super::{
     interest::{Interest, Observation, Observed, Waiting},
+    reader::{Reader, SubscriberId},
     reads::{PassReads, Recording},
     shared::CacheShared,
-    state::{CacheState, ExpectationStatus, ExpectedState, Reader, SubscriberId},
+    state::{CacheState, ExpectationStatus, ExpectedState},
     store::CacheSize,
     stored::keep,
     triggers::{Cause, Trigger},

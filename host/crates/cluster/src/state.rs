@@ -25,7 +25,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
     expectations::{ExpectationStatus, ExpectedState},
-    freshness::{FreshnessCheck, UncheckedWatch},
+    freshness::{Contents, FreshnessCheck, UncheckedWatch},
     related::Made,
     slots::{SlotId, WatchSlot},
     watching::{Order, Stale, TaskId},
@@ -44,6 +44,7 @@ use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Waiting, Why},
     present::object_of,
+    reader::{Reader, SubscriberId},
     store::ObjectKey,
     stored::Stored,
     triggers::{Cause, HeldTriggers, Trigger, Triggers},
@@ -56,17 +57,6 @@ use super::{
 /// and a kind whose list does not come must not hold up parents that do not need it for long. Parents that need it wait on
 /// their own.
 const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
-
-/// A registration, identified by a number that is never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SubscriberId(u64);
-
-/// A parent of one registration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reader {
-    pub(crate) subscriber_id: SubscriberId,
-    pub(crate) parent: ObjectId,
-}
 
 /// The purpose for which a registration uses a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use std::{
 use innkeeper_model::{Access, Expression, Selector, SelectorExt};
 
 use super::{
-    state::Reader,
+    reader::Reader,
     store::{Change, ObjectKey, Store, label},
     stored::Stored,
 };
@@ -213,7 +213,7 @@ fn remove_reader<K: Ord>(subjects: &mut BTreeMap<K, Readers>, key: &K, reader: &
 mod tests {
     use super::*;
     use crate::{
-        state::SubscriberId,
+        reader::SubscriberId,
         stored::{Shape, keep},
     };
     use innkeeper_model::{GroupKind, Gvk, ObjectId, parse_selector};

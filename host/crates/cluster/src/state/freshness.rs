@@ -1,13 +1,19 @@
 //! Freshness checks: a watch may be behind the writes of another process. Until its check passes, it counts as not
 //! listed.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_model::{Access, ResourceVersion};
+use innkeeper_model::{Access, ResourceVersion, Uid};
 use tokio::time::Instant;
 
 use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
-use crate::{freshness::Contents, store::Store, wire::WatchTarget};
+use crate::{
+    store::{ObjectKey, Store},
+    wire::WatchTarget,
+};
+
+/// The objects of a kind and their versions, as a quorum shows them.
+pub(crate) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
 use crate::{
-    state::Reader,
+    reader::Reader,
     store::Store,
     stored::{Shape, Stored},
     subscriptions::Subscriptions,

@@ -251,7 +251,7 @@ fn l2_each_namespace_has_its_own_freshness_check() {
         .iter()
         .filter(|(_, slot)| slot.key.kind == gvk(CACHE));
     let id = *caches.next().unwrap().0;
-    let contents = crate::freshness::Contents::new();
+    let contents = Contents::new();
     assert!(
         !world
             .state
