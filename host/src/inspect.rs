@@ -74,9 +74,6 @@ fn plugin_value(manifest: &Manifest) -> Value {
     value["crds"] = crds(manifest).into();
     value["amountsTo"] = Grants::requested(manifest).powers(manifest).into();
     value["configurable"] = manifest.config_schema.is_some().into();
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("configSchema");
-    }
     value
 }
 
@@ -150,7 +147,8 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     out.many("amounts to", &Grants::requested(manifest).powers(manifest));
     out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
     let configurable = manifest.config_schema.is_some();
-    out.one("configurable", if configurable { "yes" } else { "no" });
+    let schema = "yes, --output json has the schema";
+    out.one("configurable", if configurable { schema } else { "no" });
 }
 
 /// Output lines with the names in the first column.

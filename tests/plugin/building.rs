@@ -60,6 +60,8 @@ fn a_component_carries_its_description_and_builds_are_reproducible() {
     assert_eq!(seen["digest"], first["digest"]);
     assert_eq!(seen["embedded"], true);
     assert_eq!(seen["plugin"]["name"], "memcached");
+    let settings = &seen["plugin"]["configSchema"]["properties"];
+    assert_eq!(settings["assignUser"]["type"], "boolean", "{seen}");
 
     let again = tempfile::tempdir().unwrap();
     let second = built(&build(&root(), again.path(), &target_dir(), &GUEST));

@@ -41,6 +41,8 @@ mod pages {
     struct Tutorial;
     #[doc = include_str!("../../docs/reads.md")]
     struct Reads;
+    #[doc = include_str!("../../docs/configuration.md")]
+    struct Configuration;
     #[doc = include_str!("../../docs/secrets.md")]
     struct Secrets;
     #[doc = include_str!("../../docs/time.md")]
