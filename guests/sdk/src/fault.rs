@@ -12,7 +12,7 @@ pub enum FaultKind {
     Retry,
     /// The parent or an object that it names is wrong: the host tries again when an input changes.
     Invalid,
-    /// The plugin itself is wrong: the host tries again with another revision or configuration.
+    /// The plugin itself is wrong: the host tries again when an input changes, the configuration included.
     Fatal,
 }
 
@@ -46,7 +46,7 @@ impl Fault {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// A fault of the plugin itself: the host tries again with another revision or configuration.
+    /// A fault of the plugin itself: the host tries again when an input changes, the configuration included.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Fatal, message)
     }

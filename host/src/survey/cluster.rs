@@ -28,6 +28,16 @@ use crate::{
 /// The failure of a request to the API server.
 const ASK: &str = "failed to ask the cluster";
 
+/// No host has reported on this generation of the Plugin.
+///
+/// Remedy: Check that a host runs, and that its `--plugin-selector` selects the Plugin.
+const NOT_OBSERVED: &str = "NotObserved";
+
+/// The Plugin resource cannot be read.
+///
+/// Remedy: Correct the field in the message, or upgrade the definition of Plugins and the command to one version.
+const UNREADABLE: &str = "Unreadable";
+
 /// The time in which a host renews its lease, even after a lost request: twice the default of `--lease-retry`.
 const RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
@@ -142,7 +152,7 @@ impl PluginRow {
         let serving = condition("Serving").map_or("Unknown", |one| &*one.status);
         serving.clone_into(&mut self.serving);
         if status.observed_generation != generation {
-            "NotObserved".clone_into(&mut self.reason);
+            NOT_OBSERVED.clone_into(&mut self.reason);
             "no host has reported on this generation: check that a host runs and selects the Plugin"
                 .clone_into(&mut self.message);
         } else if let Some(ready) = condition("Ready")
@@ -232,7 +242,7 @@ impl ClusterSurvey {
             }
             Err(error) => {
                 "Unknown".clone_into(&mut row.serving);
-                "Unreadable".clone_into(&mut row.reason);
+                UNREADABLE.clone_into(&mut row.reason);
                 row.message = error_chain(&error).to_string();
             }
         }

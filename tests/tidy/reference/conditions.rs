@@ -5,10 +5,13 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use innkeeper_model::reason;
 use innkeeper_plugin_controller::resource::REASONS;
 
-use super::{TAKES_ANY_TEXT, check, sentence, table, texts};
+use super::{TAKES_ANY_TEXT, check, errors::REMEDY, sentence, table, texts};
 use crate::files::Source;
 
 const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
+
+/// The file with the reasons that only a command gives.
+const COMMAND_REASONS: &str = "host/src/survey/cluster.rs";
 
 /// The types of conditions, which have no remedy.
 const TYPES: [&str; 2] = [reason::SYNCED, reason::READY];
@@ -58,6 +61,17 @@ fn the_page_of_conditions_is_up_to_date() {
         table(["condition", "reason", "meaning", "remedy"], rows)
     )
     .expect(TAKES_ANY_TEXT);
+    body.push_str(
+        "\n## Reasons of `innkeeper status`\n\n\
+        The command gives these reasons itself, where a Plugin has no condition for them.\n\n",
+    );
+    let rows = texts(COMMAND_REASONS)
+        .into_iter()
+        .filter_map(|(name, docs)| {
+            let (meaning, remedy) = docs.split_once(REMEDY)?;
+            Some([format!("`{name}`"), sentence(meaning), sentence(remedy)])
+        });
+    body.push_str(&table(head, rows));
     let opening = "This page is for those who see a condition and want to know its meaning and the way out.\n\
         `kubectl describe` shows the message of a condition, which names the object, the cause and the values; `innkeeper status` lists the parents that are not Ready.";
     check("conditions.md", "Conditions and reasons", opening, &body);
@@ -76,6 +90,28 @@ fn every_reason_of_parents_has_a_remedy() {
         .filter(|(name, _)| !known.contains(name.as_str()));
     let missing = missing.map(|(name, _)| name.clone()).collect();
     crate::assert_none("a reason without an entry in reason::REMEDIES", missing);
+}
+
+#[test]
+fn every_reason_of_the_command_has_a_remedy() {
+    let known: BTreeSet<String> = texts(COMMAND_REASONS)
+        .into_iter()
+        .filter(|(_, docs)| docs.contains(REMEDY))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(!known.is_empty(), "the test looks in the wrong place");
+    let given = crate::files::read(COMMAND_REASONS);
+    let literals = given.split(".clone_into(&mut").filter_map(|before| {
+        let literal = before.trim_end().strip_suffix('"')?;
+        literal.rsplit('"').next()
+    });
+    // The status of a condition, no reason.
+    let literals = literals.filter(|it| is_camel_case(it) && *it != "Unknown");
+    let missing = literals.map(str::to_owned).collect();
+    crate::assert_none(
+        "a reason of the survey that is no documented constant",
+        missing,
+    );
 }
 
 /// The literals in CamelCase of the manager that are no reasons: kinds, condition types and statuses.

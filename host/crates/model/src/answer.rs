@@ -177,6 +177,6 @@ pub enum FaultKind {
     Retry,
     /// The parent is invalid; the host retries when an input changes.
     Invalid,
-    /// The plugin cannot work; the host retries with another revision or configuration.
+    /// The plugin cannot work; the host retries when an input changes, the revision and the configuration included.
     Fatal,
 }

@@ -76,7 +76,7 @@ pub mod reason {
     pub const INVALID: &str = "Invalid";
     /// The guest requests a retry.
     pub const RETRYING: &str = "Retrying";
-    /// The guest reports that it cannot work at all.
+    /// The guest reports that it cannot work in this revision or with this configuration.
     pub const FATAL: &str = "Fatal";
     /// The cache does not hold a kind that the pass needs yet.
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
@@ -163,7 +163,7 @@ pub mod reason {
         ),
         (
             FATAL,
-            "Correct the configuration or the revision of the Plugin; the parent is not tried again before that.",
+            "Correct the configuration or the revision of the Plugin. The parent is tried again when an input of the pass changes, these included, and at every resync.",
         ),
         (
             WAITING_FOR_CACHE,

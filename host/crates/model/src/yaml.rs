@@ -8,9 +8,13 @@ use serde_json::Value;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text does not parse; the source names line and column.
+    ///
+    /// Remedy: Correct the text at this place.
     #[error("failed to read YAML")]
     Read(#[source] Box<serde_saphyr::Error>),
     /// A value cannot be written.
+    ///
+    /// Remedy: Report it to the maintainers.
     #[error("failed to write YAML")]
     Write(#[source] serde_saphyr::SerializeError),
 }

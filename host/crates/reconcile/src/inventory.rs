@@ -25,6 +25,8 @@ const PARENTS: &str = ".parents";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
+    ///
+    /// Remedy: Follow the cause; apply the roles of the host's chart if a right is missing.
     #[error("failed to read the inventory, ConfigMap {namespace}/{CONFIG_MAP}")]
     Read {
         /// The host's namespace.

@@ -140,6 +140,8 @@ impl fmt::Display for CallLimit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFault {
     /// It panicked, or executed an instruction that traps.
+    ///
+    /// Remedy: Report it to the author of the plugin with a recording of the pass.
     #[error("the plugin broke down: {message}{}", stack(backtrace))]
     Trapped {
         /// The guest's last error lines if it wrote any, or else the trap.
@@ -148,12 +150,17 @@ pub enum CallFault {
         backtrace: Vec<String>,
     },
     /// It used up its time.
+    ///
+    /// Remedy: Raise `spec.limits.deadline` if the parent is large; otherwise report it to the author of the plugin.
     #[error("the plugin did not answer within {} ms of CPU time", limit.as_millis())]
     DeadlineExceeded {
         /// CPU time that it may use.
         limit: Duration,
     },
     /// It asked for more memory than it may have.
+    ///
+    /// Remedy: Raise `spec.limits.memory` if the parent or its reads are large; otherwise report it to the author of
+    /// the plugin.
     #[error("the plugin needs more than its limit of {limit_bytes} bytes of memory")]
     MemoryExceeded {
         /// Memory that it may hold.
@@ -168,6 +175,8 @@ pub enum CallFault {
         problem: String,
     },
     /// It asked the host for too much.
+    ///
+    /// Remedy: Raise the field of `spec.limits` for it, or have the plugin ask for less.
     #[error("the plugin exceeded its limit of {allowed} {limit}")]
     LimitExceeded {
         /// The exceeded limit.
@@ -176,6 +185,8 @@ pub enum CallFault {
         allowed: usize,
     },
     /// It asked for something that cannot be read.
+    ///
+    /// Remedy: Correct the read in the plugin.
     #[error("the plugin asked for an impossible read: {problem}")]
     ReadRejected {
         /// The problem.

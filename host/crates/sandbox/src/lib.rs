@@ -61,6 +61,8 @@ pub use self::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine refused its settings, or there is not enough address space.
+    ///
+    /// Remedy: Give the process more address space (`ulimit -v`).
     #[error("failed to set up the WebAssembly engine")]
     ConfigureEngine(#[source] wasmtime::Error),
     /// The operating system failed to map compiled code again after the host had let it go.
@@ -69,24 +71,36 @@ pub enum Error {
     )]
     MapAgain(#[source] wasmtime::Error),
     /// The operating system gave no thread.
+    ///
+    /// Remedy: Raise the limit of processes of the Pod.
     #[error("failed to start a thread for plugins")]
     StartThread(#[source] std::io::Error),
     /// The threads are gone, because the host is stopping or one of them panicked.
+    ///
+    /// Remedy: None is needed while the host stops; otherwise report the log to the maintainers.
     #[error("a thread that runs plugins panicked, or the host is stopping")]
     PoolClosed,
     /// The contract version has no adapter.
+    ///
+    /// Remedy: Build the plugin with an SDK for a version that the host supports, or update the host.
     #[error("unsupported contract version innkeeper:plugin@{found}")]
     UnknownContract {
         /// The version.
         found: String,
     },
     /// The names of imports and exports fit, but their types do not.
+    ///
+    /// Remedy: Build the component again with an SDK for this version of the contract.
     #[error("the component's imports or exports differ from the contract that it names")]
     Link(#[source] wasmtime::Error),
     /// The plugin did not describe itself.
+    ///
+    /// Remedy: Correct `describe` in the plugin; the cause has the fault.
     #[error("the plugin failed to describe itself")]
     Describe(#[source] CallFault),
     /// The description breaks a rule.
+    ///
+    /// Remedy: Correct `describe` in the plugin as the cause says.
     #[error("the plugin's description is not valid")]
     Manifest(#[source] Box<manifest::Error>),
     /// The embedded description differs from the description that the running plugin gives.
@@ -97,7 +111,9 @@ pub enum Error {
         /// The first field in which they differ.
         at: String,
     },
-    /// The configuration does not fit.
+    /// The configuration does not match the plugin's schema.
+    ///
+    /// Remedy: Correct `spec.config` of the Plugin, or the file; `innkeeper inspect` shows the schema.
     #[error("the configuration of plugin {plugin} is not valid: {}", problems.join("; "))]
     Config {
         /// The plugin.

@@ -30,7 +30,9 @@ pub(super) const READS: &str = "reads";
 /// A mistake in a description, for the author of the plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name.
+    /// The name of the plugin has the problem in the cause.
+    ///
+    /// Remedy: Correct the name in `describe`.
     #[error("the name is not valid")]
     Name(#[from] InvalidPluginName),
     /// The version is missing or too long.
@@ -40,9 +42,13 @@ pub enum Error {
         bytes: usize,
     },
     /// There is no parent.
+    ///
+    /// Remedy: Name a kind of parent in `describe`.
     #[error("no kind of parent is named: a plugin without one would never run")]
     NoParent,
     /// A list is too long.
+    ///
+    /// Remedy: Name fewer in `describe`.
     #[error("there are {count} {part}, at most {max} are allowed")]
     TooMany {
         /// The list.
@@ -53,6 +59,8 @@ pub enum Error {
         max: usize,
     },
     /// An `apiVersion` does not parse.
+    ///
+    /// Remedy: Correct it in `describe`.
     #[error("one of the {part} has no valid apiVersion")]
     ApiVersion {
         /// The list.
@@ -62,6 +70,8 @@ pub enum Error {
         source: InvalidApiVersion,
     },
     /// A group, version, kind or plural is empty or has wrong characters.
+    ///
+    /// Remedy: Correct it in `describe`.
     #[error("one of the {part}, {kind}, has an invalid {field} \"{value}\"")]
     KindName {
         /// The list.
@@ -74,6 +84,8 @@ pub enum Error {
         value: String,
     },
     /// A label selector does not parse.
+    ///
+    /// Remedy: Correct it in `describe`.
     #[error("the read of {kind} has no valid label selector")]
     Selector {
         /// The kind that is read.
@@ -83,6 +95,8 @@ pub enum Error {
         source: InvalidSelector,
     },
     /// A kind is named twice.
+    ///
+    /// Remedy: Name it once in `describe`.
     #[error("{kind} is named twice in {part}")]
     Duplicate {
         /// The list.
@@ -99,6 +113,8 @@ pub enum Error {
         problem: String,
     },
     /// A CRD is not valid.
+    ///
+    /// Remedy: Correct the definition in the plugin as the cause says.
     #[error("crds[{index}] is not valid")]
     Crd {
         /// Its place in the list.
@@ -108,6 +124,8 @@ pub enum Error {
         source: Box<crd::CrdRefusal>,
     },
     /// The schema of the configuration is not a JSON schema.
+    ///
+    /// Remedy: Correct the schema in `describe`.
     #[error("the configuration's schema is not a valid JSON schema: {problem}")]
     ConfigSchema {
         /// The problem.

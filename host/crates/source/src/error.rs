@@ -4,7 +4,9 @@ use std::{error::Error as StdError, time::Duration};
 
 use innkeeper_model::{Blame, Digest, Retry};
 
-/// A failed operation, with its subject.
+/// A component was not fetched, verified, pushed or signed.
+///
+/// Remedy: Follow the cause. The condition of the Plugin has a reason, and the reference of conditions a remedy for each.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {attempt}")]
 pub struct Error {

@@ -8,12 +8,16 @@ use super::CompileVerdict;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not exist.
+    ///
+    /// Remedy: Correct the path.
     #[error("there is no file {path}")]
     NotFound {
         /// The file.
         path: String,
     },
     /// The file cannot be read.
+    ///
+    /// Remedy: Let the user of the process read the file.
     #[error("failed to read {path}")]
     ReadFile {
         /// The file.
@@ -23,9 +27,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There are no bytes.
+    ///
+    /// Remedy: Build the component again.
     #[error("the file is empty")]
     Empty,
     /// There are too many bytes.
+    ///
+    /// Remedy: Make the component smaller.
     #[error("the file has more than the {max} bytes that are allowed")]
     TooLarge {
         /// The limit.
@@ -45,6 +53,8 @@ pub enum Error {
     )]
     CoreModule,
     /// It is WebAssembly of a kind that the host does not know.
+    ///
+    /// Remedy: Build the component with an SDK for this host.
     #[error(
         "this is WebAssembly in encoding version {version}, layer {layer}, which this host does not know"
     )]
@@ -58,9 +68,13 @@ pub enum Error {
     #[error("the file is truncated: copy it or build it again")]
     Truncated,
     /// It is damaged.
+    ///
+    /// Remedy: Copy it or build it again with the SDK.
     #[error("the component is damaged or uses a feature that is switched off")]
     Malformed(#[source] wasmparser::BinaryReaderError),
     /// A part of it is too large.
+    ///
+    /// Remedy: Make the component smaller.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
         /// The kind of part.
@@ -92,12 +106,16 @@ pub enum Error {
         second: String,
     },
     /// It has imports that plugins do not get.
+    ///
+    /// Remedy: The message has one for each import.
     #[error("forbidden imports: {}", imports.join("; "))]
     ForbiddenImports {
         /// Each import with its remedy.
         imports: Vec<String>,
     },
     /// It is a component, but not a plugin.
+    ///
+    /// Remedy: Export a reconciler with the SDK's macro.
     #[error(
         "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports {}",
         if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
@@ -112,6 +130,8 @@ pub enum Error {
     )]
     MissingExport,
     /// The compiler refused it.
+    ///
+    /// Remedy: Build the component again with the SDK.
     #[error("failed to compile the component")]
     Compile(#[source] wasmtime::Error),
     /// It cannot be compiled in a separate process.
@@ -128,6 +148,8 @@ pub enum Error {
         cause: String,
     },
     /// The process could not be run.
+    ///
+    /// Remedy: Raise the limits of processes and memory of the Pod; compiling is tried again.
     #[error("failed to run the compiler in a separate process")]
     RunCompiler(#[source] std::io::Error),
     /// The compiled code could not be stored.
@@ -142,6 +164,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The cache directory cannot be trusted with native code.
+    ///
+    /// Remedy: Follow the message, or choose another directory with --cache-dir.
     #[error("the cache directory {path} is refused, because {problem}")]
     UnsafeCacheDirectory {
         /// The directory.
@@ -150,6 +174,8 @@ pub enum Error {
         problem: String,
     },
     /// The cache directory cannot be used.
+    ///
+    /// Remedy: Let the user of the process write to the directory, or choose another with --cache-dir.
     #[error("failed to open the cache directory {path}")]
     OpenCache {
         /// The directory.
