@@ -85,7 +85,7 @@ pub(crate) struct StorageSpec {
     #[serde(rename = "type")]
     pub(crate) type_: String,
     /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
-    /// warning.
+    /// warning, except for tokens and keys of TLS of other types: the schema rejects those.
     #[schemars(schema_with = "storage_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
@@ -288,28 +288,54 @@ fn value(key: &Key) -> Value {
     schema
 }
 
-/// Rejects keys that only other types have.
-fn with_exclusive_keys(crd: Crd) -> Crd {
-    catalog::EXCLUSIVE.iter().fold(crd, |crd, (key, types)| {
+/// Rejects keys that only other types have: each with the names of the types that have it.
+fn with_exclusive_keys(
+    crd: Crd,
+    keys: impl Iterator<Item = (&'static str, Vec<&'static str>)>,
+) -> Crd {
+    keys.fold(crd, |crd, (key, types)| {
         let listed: Vec<String> = types.iter().map(|name| format!("'{name}'")).collect();
         let rule = format!(
             "!has(self.config) || !has(self.config.{key}) || self.type in [{}]",
             listed.join(", ")
         );
         let message = format!(
-            "config.{key} is only valid when spec.type is {}",
+            "config.{key} is only valid when spec.type is {}; remove it",
             types.join(", ")
         );
         crd.rule("spec", &rule, &message)
     })
 }
 
+/// The keys of a `Storage` that are rejected with all other types, and those of their Secrets.
+///
+/// The second generation did not have them, so no older manifest can carry them by mistake.
+fn exclusive_storage_keys() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let keys = [
+        "explicit_tls",
+        "no_check_certificate",
+        "tls",
+        "token",
+        "token_ref",
+    ];
+    keys.into_iter().map(|key| {
+        let has = |it: &&Type| it.key(key).is_some() || it.key_of_twin(key).is_some();
+        let types = catalog::STORAGES.iter().filter(has);
+        (key, types.map(|it| it.name).collect())
+    })
+}
+
+fn exclusive_database_keys() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let keys = catalog::EXCLUSIVE.iter();
+    keys.map(|(key, types)| (*key, types.to_vec()))
+}
+
 /// The definitions of the five kinds.
 pub(crate) fn definitions() -> [Crd; 5] {
     [
         Crd::without_status::<BackupModel>(),
-        with_exclusive_keys(Crd::without_status::<Database>()),
-        Crd::without_status::<Storage>(),
+        with_exclusive_keys(Crd::without_status::<Database>(), exclusive_database_keys()),
+        with_exclusive_keys(Crd::without_status::<Storage>(), exclusive_storage_keys()),
         Crd::without_status::<PostgreSQL>(),
         Crd::without_status::<S3>(),
     ]

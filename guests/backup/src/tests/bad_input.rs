@@ -334,7 +334,7 @@ fn databases_are_checked_before_a_run() {
             postgresql {"database":"d","username":"a b"}: kept, InvalidReference: Database pg: config.username contains white space, which gobackup cannot pass on
             postgresql {"database":"d","username":"-a"}: kept, InvalidReference: Database pg: config.username begins with a dash, as an option does
             postgresql {"database":"d","port":0}: rejected, spec.config.port: 0 is less than the minimum of 1
-            mysql {"database":"d","oplog":true}: rejected, spec: config.oplog is only valid when spec.type is mongodb
+            mysql {"database":"d","oplog":true}: rejected, spec: config.oplog is only valid when spec.type is mongodb; remove it
             mysql {"database":"d","password":"a b"}: kept, InvalidReference: Database pg: config.password contains white space, which gobackup cannot pass on
             mysql {"database":"d","password":"pa$$word"}: accepted, ClearTextCredential
             mysql {"database":"d","password":"p","password_ref":{"key":"id","name":"keys"}}: rejected, spec.config: set either config.password or config.password_ref
@@ -356,6 +356,7 @@ fn databases_are_checked_before_a_run() {
 
 #[test]
 fn storages_are_checked_before_a_run() {
+    let key = json!({ "name": "keys", "key": "id" });
     let keys = json!({ "access_key_id": "a", "secret_access_key": "b" });
     let with = |further: Value| {
         let mut config = keys.clone();
@@ -396,6 +397,23 @@ fn storages_are_checked_before_a_run() {
             ("webdav", json!({})),
             ("local", json!({ "path": "here" })),
             ("local", json!({ "path": "/usr/bin" })),
+            (
+                "ftp",
+                json!({ "host": "h", "username": "u", "password_ref": key, "tls": true }),
+            ),
+            ("sftp", json!({ "host": "h", "username": "u", "tls": true })),
+            ("s3", with(json!({ "bucket": "b", "explicit_tls": false }))),
+            (
+                "webdav",
+                json!({ "root": "http://h", "no_check_certificate": true }),
+            ),
+            (
+                "minio",
+                json!({ "bucket": "b", "access_key_id_ref": key, "secret_access_key_ref": key, "endpoint": "http://h", "token_ref": key }),
+            ),
+            ("gcs", json!({ "bucket": "b", "token": "t" })),
+            ("local", json!({ "path": "/backups", "token_ref": key })),
+            ("local", json!({ "path": "/backups", "bucket": "b" })),
         ],
         &expect![[r#"
             tape {}: rejected, spec.type: "tape" is not one of "local", "ftp" or 18 other candidates
@@ -415,6 +433,14 @@ fn storages_are_checked_before_a_run() {
             webdav {}: kept, InvalidReference: Storage s: config.root is required
             local {"path":"here"}: kept, InvalidReference: Storage s: config.path must be absolute
             local {"path":"/usr/bin"}: kept, InvalidReference: Storage s: config.path: a mount at /usr/bin can replace programs or settings in /usr, and tenants.scripts of the plugin's configuration is off
+            ftp {"host":"h","password_ref":{"key":"id","name":"keys"},"tls":true,"username":"u"}: accepted
+            sftp {"host":"h","tls":true,"username":"u"}: rejected, spec: config.tls is only valid when spec.type is ftp; remove it
+            s3 {"access_key_id":"a","bucket":"b","explicit_tls":false,"secret_access_key":"b"}: rejected, spec: config.explicit_tls is only valid when spec.type is ftp; remove it
+            webdav {"no_check_certificate":true,"root":"http://h"}: rejected, spec: config.no_check_certificate is only valid when spec.type is ftp; remove it
+            minio {"access_key_id_ref":{"key":"id","name":"keys"},"bucket":"b","endpoint":"http://h","secret_access_key_ref":{"key":"id","name":"keys"},"token_ref":{"key":"id","name":"keys"}}: accepted
+            gcs {"bucket":"b","token":"t"}: rejected, spec: config.token is only valid when spec.type is s3, oss, r2, spaces, b2, cos, us3, kodo, bos, minio, obs, tos, upyun; remove it
+            local {"path":"/backups","token_ref":{"key":"id","name":"keys"}}: rejected, spec: config.token_ref is only valid when spec.type is s3, oss, r2, spaces, b2, cos, us3, kodo, bos, minio, obs, tos, upyun; remove it
+            local {"bucket":"b","path":"/backups"}: accepted, FieldIgnored
         "#]],
     );
     let sftp = json!({ "host": "h", "username": "u", "password": "p", "keep": 5 });
