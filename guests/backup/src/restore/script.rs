@@ -66,8 +66,22 @@ const UNPACK: &str = r#"unpack() {
 
 /// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql` alike.
 ///
-/// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing.
-const DATABASES: &str = r#"dump() {
+/// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing, and neither does a dump that
+/// creates its database, which a transaction cannot. mysqldump can write statements that choose another database
+/// than that of the command line; they begin a line, which no value does.
+const DATABASES: &str = r#"foreign='
+/^[ \t]*(\/\*!?[0-9]*)?[ \t]*[UuCcDd]/ {
+  gsub(/\/\*![0-9]*|\*\/|;/, " ")
+  at = 2
+  if (toupper($1) != "USE") {
+    if (toupper($1) !~ /^(CREATE|DROP)$/ || toupper($2) !~ /^(DATABASE|SCHEMA)$/) next
+    for (at = 3; toupper($at) ~ /^(IF|NOT|EXISTS)$/; at++);
+  }
+  target = ENVIRON["TARGET"]
+  if (NF >= at && $at != target && $at != "`" target "`") { print substr($at, 1, 200); exit }
+}
+'
+dump() {
   for file in "/work/unpacked/$2"/*; do
     [ ! -f "$file" ] || return 0
   done
@@ -86,6 +100,10 @@ postgresql() {
 mysql_() {
   dump "$1" "$2"
   export MYSQL_PWD="$7"
+  if [ -n "$6" ]; then
+    other=`TARGET="$6" LC_ALL=C awk "$foreign" "$file"` || fail "$1: the dump cannot be checked: the image needs awk"
+    [ -z "$other" ] || fail "$1: the dump would change the database $other; make it without --databases in args"
+  fi
   mysql --host="$3" --port="$4" ${5:+--user="$5"} ${6:+"$6"} <"$file" ||
     fail "$1: the dump cannot be restored; what came before the error was"
 }

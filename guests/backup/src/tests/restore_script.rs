@@ -165,6 +165,64 @@ fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
     }
 }
 
+// mysqldump writes these statements with --databases, which args of the Database can have.
+#[test]
+fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
+    let target = || json!({ "database": "check", "username": "u" });
+    let containers = containers(&[database("c", "mysql", target())]);
+    let row = "INSERT INTO `t` VALUES ('a\\nUSE `shop`;');\n";
+    for (statement, other) in [
+        ("USE `check`;", None),
+        ("CREATE DATABASE /*!32312 IF NOT EXISTS*/ `check`;", None),
+        ("USE `shop`;", Some("`shop`")),
+        ("use shop;", Some("shop")),
+        ("USE `check_2`;", Some("`check_2`")),
+        ("/*!40000 DROP DATABASE IF EXISTS `shop`*/;", Some("`shop`")),
+    ] {
+        for shell in Shell::all() {
+            let run = Run::new(shell, "");
+            let dump = format!("{row}{statement}\n{row}");
+            archive(&run, &[("nightly/mysql/c/shop.sql", &dump)], PASSWORD);
+            run.program("rclone", COPYING);
+            run.program("mysql", SHOWING);
+            let secrets: [(&str, &[u8]); 2] =
+                [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
+            let ended = both(&run, &containers, &secrets);
+            match other {
+                None => assert_eq!(ended.code, Some(0), "{statement}: {ended:?}"),
+                Some(part) => {
+                    assert_eq!(ended.code, Some(1), "{statement}: {ended:?}");
+                    let told = format!("would change the database {part};");
+                    assert!(ended.message.contains(&told), "{ended:?}");
+                    assert!(!ended.log.contains("mysql --host"), "{ended:?}");
+                }
+            }
+        }
+    }
+}
+
+// The filter of the log needs awk too, so this one fails for the check alone.
+#[test]
+fn a_dump_that_cannot_be_checked_is_not_restored() {
+    let config = json!({ "database": "check", "username": "u" });
+    let containers = containers(&[database("c", "mysql", config)]);
+    for shell in Shell::all() {
+        let run = Run::new(shell, "");
+        archive(&run, &[("nightly/mysql/c/shop.sql", "")], PASSWORD);
+        run.program("rclone", COPYING);
+        run.program("mysql", SHOWING);
+        run.program(
+            "awk",
+            "case $1 in *TARGET*) exit 2 ;; esac\nexec /usr/bin/awk \"$@\"\n",
+        );
+        let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
+        let ended = both(&run, &containers, &secrets);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.message.contains("cannot be checked"), "{ended:?}");
+        assert!(!ended.log.contains("mysql --host"), "{ended:?}");
+    }
+}
+
 #[test]
 fn arguments_that_load_code_are_not_those_of_the_decryption() {
     for (args, is_passed) in [("-pbkdf2", true), ("-provider-path=/data", false)] {
