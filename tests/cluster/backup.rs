@@ -12,6 +12,8 @@ use crate::{
     suite::{Site, Target, reason, retained_for},
 };
 
+mod verification;
+
 const API: &str = "gobackup.io/v1";
 
 /// The Backup of `01-article.yaml`, which runs once.

@@ -142,3 +142,60 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
     wait_forbidden(&site, &host, ARTICLE, "Job");
     Stage::stop(host);
 }
+
+// The grants of the version before the one that verifies archives.
+#[test]
+fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
+    const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
+
+    let own = |kind: &str| json!({"group": "gobackup.io", "kind": kind});
+    let read = |mut kind: Value, access: &str| {
+        kind["access"] = json!(access);
+        kind
+    };
+    let runs = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=gobackup";
+    let postgresql = json!({"group": "database.gobackup.io", "kind": "PostgreSQL"});
+    let s3 = json!({"group": "storage.gobackup.io", "kind": "S3"});
+    let grants = json!({
+        "parents": [own("Backup"), own("CronBackup"), own("Restore")],
+        "crds": [own("BackupModel"), own("Database"), own("Storage"), &postgresql, &s3],
+        "children": [
+            {"kind": "Secret"},
+            {"group": "batch", "kind": "CronJob"},
+            {"group": "batch", "kind": "Job"},
+        ],
+        "podSecurity": "restricted",
+        "reads": [
+            read(own("BackupModel"), "full"),
+            read(own("Database"), "full"),
+            read(own("Storage"), "full"),
+            read(postgresql, "full"),
+            read(s3, "full"),
+            read(own("Backup"), "full"),
+            read(own("CronBackup"), "full"),
+            {"kind": "Secret", "access": "hash"},
+            {"kind": "ConfigMap", "access": "hash"},
+            {"kind": "PersistentVolumeClaim", "access": "metadata"},
+            {"group": "batch", "kind": "Job", "access": "full", "labelSelector": runs},
+            {"kind": "Pod", "access": "full", "labelSelector": runs},
+        ],
+    });
+    let (site, host) = serve("backup", &grants, "backups.gobackup.io", ARTICLE);
+    // A parent that verifies needs no further kind.
+    let example = "examples/backup/08-verified.yaml";
+    site.stage.apply_example(&site.namespace, example);
+    let verified: Target<'static> = ("gobackup.io/v1", "Backup", "ledger");
+    site.stage.wait(&host, &site.namespace, verified, is_ready);
+    let parent = json!({
+        "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": "state"},
+        "spec": {
+            "databaseRefs": [{"name": "ledger"}],
+            "storageRefs": [{"name": "ledger"}],
+            "schedule": {"cron": "@daily"},
+            "state": {"mode": "Volume"},
+        },
+    });
+    check_reports(&site, &host, &parent, "PersistentVolumeClaim");
+    assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
+    Stage::stop(host);
+}

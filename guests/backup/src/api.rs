@@ -18,7 +18,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{restore::Restore, status::BackupStatus};
+use crate::{
+    restore::{Restore, Verify},
+    status::BackupStatus,
+};
 
 mod blocks;
 mod placement;
@@ -75,6 +78,12 @@ pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
         name = "Seconds",
         type_ = "integer",
         json_path = ".status.lastRun.durationSeconds",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Verified",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Verified\")].status",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -156,6 +165,9 @@ pub(crate) struct BackupSpec {
     /// Pods that use the volumes: the run is placed on their node, as claims of ReadWriteOnce need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run_with: Option<RunWith>,
+    /// Verification of archives: a Job restores the newest one into scratch databases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) verify: Option<Verify>,
     /// Maximum duration of a run in seconds, retries included. Default: 21600 (6 hours).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -213,6 +225,20 @@ pub(crate) enum Kind {
     Backup,
     CronBackup,
     Restore,
+    /// The verification of a `Backup`.
+    Verification,
+    /// The verification of a `CronBackup`.
+    CronVerification,
+}
+
+impl Kind {
+    /// The verification of a kind of parent.
+    pub(crate) const fn verification(self) -> Self {
+        match self {
+            Self::CronBackup | Self::CronVerification => Self::CronVerification,
+            _ => Self::Verification,
+        }
+    }
 }
 
 /// A stored parent of either generation.

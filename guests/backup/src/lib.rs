@@ -37,7 +37,7 @@ use crate::{
     plan::Plan,
     related::{BackupModel, Database, PostgreSQL, S3, Storage},
     report::{Blocked, Reporter},
-    restore::Restore,
+    restore::{Restore, Verification},
     runs::History,
     stop::Stop,
 };
@@ -95,21 +95,30 @@ impl Reconciler for Plugin {
         }
         let parent = Parent::read(request)?;
         let config: Config = request.config()?;
-        let reporter = Reporter {
+        let history = History::read(request, host, parent.kind)?;
+        let stored = request.stored_status().unwrap_or_default();
+        let verification = Verification::read(request, host, &parent, &history, &stored)?;
+        let mut reporter = Reporter {
             request,
             host,
             parent: &parent,
-            history: History::read(request, host, parent.kind)?,
-            stored: request.stored_status().unwrap_or_default(),
+            history,
+            stored,
+            verification,
         };
-        let answer = match Plan::make(request, host, &parent, &config) {
-            Ok(plan) => {
-                let children = children::children(&plan, &reporter.history);
-                Ok(Outcome::desired(
-                    children,
-                    reporter.report(Some(&plan), None),
-                ))
+        let plan = Plan::make(request, host, &parent, &config);
+        let children = plan.and_then(|plan| {
+            let mut children = children::children(&plan, &reporter.history);
+            if let Some(verification) = &mut reporter.verification {
+                children.extend(verification.children(host, &parent, &config)?);
             }
+            Ok((plan, children))
+        });
+        let answer = match children {
+            Ok((plan, children)) => Ok(Outcome::desired(
+                children,
+                reporter.report(Some(&plan), None),
+            )),
             // Keeping the children lets a working schedule continue with its last good configuration.
             Err(Stop::Blocked { reason, message }) => {
                 let message = &message;

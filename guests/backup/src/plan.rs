@@ -37,12 +37,29 @@ struct Labelled {
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
     let mut labels = labels::base_labels("gobackup", request.name(), component);
     let kind = match kind {
-        Kind::Backup => "backup",
-        Kind::CronBackup => "cronbackup",
+        Kind::Backup | Kind::Verification => "backup",
+        Kind::CronBackup | Kind::CronVerification => "cronbackup",
         Kind::Restore => "restore",
     };
     labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
     labels
+}
+
+/// The name of a parent with the suffix that children of a kind have.
+pub(crate) fn suffixed(request: &Request, kind: Kind) -> String {
+    let suffix = match kind {
+        Kind::Backup => "",
+        Kind::CronBackup => "-cron",
+        Kind::Restore => "-restore",
+        Kind::Verification => "-verify",
+        Kind::CronVerification => "-cron-verify",
+    };
+    format!("{}{suffix}", request.name())
+}
+
+/// The name of the child Secret of a kind.
+pub(crate) fn secret_name(request: &Request, kind: Kind) -> String {
+    format!("{}-gobackup", suffixed(request, kind))
 }
 
 /// The name of the claim for storages of type local that the plugin creates for a parent.
@@ -110,11 +127,7 @@ impl<'a> Plan<'a> {
 
     /// The name of the child Secret.
     pub(crate) fn secret_name(&self) -> String {
-        match self.parent.kind {
-            Kind::Backup => format!("{}-gobackup", self.request.name()),
-            Kind::CronBackup => format!("{}-cron-gobackup", self.request.name()),
-            Kind::Restore => format!("{}-restore-gobackup", self.request.name()),
-        }
+        secret_name(self.request, self.parent.kind)
     }
 
     /// SHA-256 of the configuration.

@@ -28,7 +28,12 @@ pub(crate) struct Source {
     pub(crate) type_: &'static Type,
     /// The keys of gobackup, neither checked nor translated.
     pub(crate) config: BTreeMap<String, Value>,
+    /// The owner of the database allows that a verification replaces its content.
+    pub(crate) is_scratch: bool,
 }
+
+/// The annotation of a `Database` or `PostgreSQL` whose content a verification may replace.
+pub(crate) const SCRATCH: &str = "gobackup.io/scratch";
 
 impl Source {
     /// The object and the path of one of its keys, as the user wrote it.
@@ -129,9 +134,14 @@ pub(crate) fn targets(
 
 /// The targets of the databases.
 pub(crate) fn database_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
+    databases("databaseRefs", parent.databases())
+}
+
+/// The targets of a list of databases.
+pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Target>, Stop> {
     targets(
-        "databaseRefs",
-        parent.databases(),
+        list,
+        references,
         Target::Database,
         Target::PostgreSQL,
         "database.gobackup.io",
@@ -234,17 +244,20 @@ impl Reader<'_> {
 
     fn database(&mut self, reference: &Reference, target: Target) -> Result<Option<Source>, Stop> {
         let name = &reference.name;
-        let (type_, config) = match target {
+        let (metadata, type_, config) = match target {
             Target::PostgreSQL => match self.get::<PostgreSQL>(name)? {
-                Some(found) => ("postgresql".to_owned(), old_database(found.spec)),
+                Some(it) => (it.metadata, "postgresql".to_owned(), old_database(it.spec)),
                 None => return Ok(None),
             },
             _ => match self.get::<Database>(name)? {
-                Some(found) => (found.spec.type_, found.spec.config),
+                Some(it) => (it.metadata, it.spec.type_, it.spec.config),
                 None => return Ok(None),
             },
         };
-        Ok(self.source(reference, target, catalog::DATABASES, &type_, config))
+        let annotations = metadata.annotations.unwrap_or_default();
+        let is_scratch = annotations.get(SCRATCH).is_some_and(|it| it == "true");
+        let source = self.source(reference, target, catalog::DATABASES, &type_, config);
+        Ok(source.map(|it| Source { is_scratch, ..it }))
     }
 
     fn storage(&mut self, reference: &Reference, target: Target) -> Result<Option<Source>, Stop> {
@@ -293,6 +306,7 @@ impl Reader<'_> {
             name,
             type_: known,
             config,
+            is_scratch: false,
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     api::Parent,
     children,
     plan::Plan,
+    restore::Verification,
     runs::{History, JOB_LOST},
     status::{BackupStatus, Phase, Run, Warning},
 };
@@ -30,6 +31,8 @@ pub(crate) struct Reporter<'a> {
     pub(crate) history: History,
     /// The status that an earlier pass stored.
     pub(crate) stored: BackupStatus,
+    /// The verification of archives, if the parent asks for it.
+    pub(crate) verification: Option<Verification<'a>>,
 }
 
 /// The due times of a schedule, as far as they are known.
@@ -88,6 +91,8 @@ impl Reporter<'_> {
             counted_jobs: history.counted.clone(),
             active_job: history.active.clone(),
             last_run_request: history.last_request.clone(),
+            last_verification_time: self.last_verification_time(),
+            verification: self.verification.as_ref().and_then(|it| it.newest.clone()),
             effective_schedule: match plan {
                 Some(plan) => effective(plan),
                 None => self.stored.effective_schedule.clone(),
@@ -103,6 +108,13 @@ impl Reporter<'_> {
             observed_generation: self.request.generation(),
             warnings,
         }
+    }
+
+    fn last_verification_time(&self) -> Option<String> {
+        let newest = self.verification.as_ref().and_then(|it| it.newest.as_ref());
+        let newest = newest.filter(|it| it.phase == Phase::Succeeded);
+        let newest = newest.and_then(|it| it.completion_time.clone());
+        newest.max(self.stored.last_verification_time.clone())
     }
 
     fn warnings(&self, plan: &Plan<'_>) -> Vec<Warning> {
@@ -233,7 +245,9 @@ impl Reporter<'_> {
             None if self.parent.schedule.is_some() => self.ready_by_schedule(plan, status, failure),
             None => self.ready_once(),
         };
-        vec![ready, self.scheduled(status, due), succeeded, failed]
+        let mut conditions = vec![ready, self.scheduled(status, due), succeeded, failed];
+        conditions.extend(self.verification.as_ref().map(Verification::condition));
+        conditions
     }
 
     fn ready_by_schedule(
@@ -325,6 +339,9 @@ impl Reporter<'_> {
 
     fn events(&self, status: &BackupStatus, conditions: &[Condition]) -> Vec<Event> {
         let mut events = self.history.events.clone();
+        let verified = conditions.iter().find(|it| it.type_ == "Verified");
+        let verification = self.verification.as_ref();
+        events.extend(verified.and_then(|it| verification?.event(it)));
         for condition in conditions {
             if !self.request.is_transition(condition) {
                 continue;

@@ -27,11 +27,13 @@ mod pod;
 mod remote;
 mod report;
 mod script;
+mod verification;
 
-pub(crate) use api::Restore;
 use api::{LATEST, RestoreSpec};
+pub(crate) use api::{Restore, Verify};
 use remote::Remote;
 use report::Reporter;
+pub(crate) use verification::Verification;
 
 /// A database into which a dump is restored.
 struct Target {
@@ -54,14 +56,21 @@ struct Restoration<'a> {
     /// The key of the parent in the archive.
     model: String,
     file: String,
+    /// The directory below which files are restored.
+    directory: Option<String>,
 }
 
 impl Restoration<'_> {
     /// The restored databases by their names, and the files.
     fn restored(&self) -> Vec<String> {
         let names = self.targets.iter().map(|it| it.source.name.clone());
-        let files = self.spec.archive.iter().map(|_| "files".to_owned());
+        let files = self.directory.iter().map(|_| "files".to_owned());
         names.chain(files).collect()
+    }
+
+    /// Returns true for a verification, which replaces the content of scratch databases.
+    fn is_verification(&self) -> bool {
+        self.plan.parent.kind != Kind::Restore
     }
 }
 
@@ -88,7 +97,7 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
             let restoration = source.restoration(request, host, &restore.spec, &config, &parent);
             match restoration {
                 Ok(it) => Ok(Outcome::desired(
-                    children::children(&it),
+                    children::children(&it, []),
                     reporter.report(Some(&it.file), None),
                 )),
                 Err(stop) => stopped(stop, reporter),
@@ -150,30 +159,58 @@ fn plan(
     };
     let status: BackupStatus = serde_json::from_value(status).unwrap_or_default();
     let backup = Parent::of(Kind::Restore, root);
-    let (storage, storage_key) = storage(&backup, spec)?;
     let chosen = chosen(&backup, spec)?;
-    confirmed(&chosen, spec)?;
-    let local_claim = local_claim(&backup, name);
-    let mut parent = effective(&backup, spec, &chosen, storage);
-    files(&parent, spec)?;
-    tenants::check_parent(&parent, &config.tenants)?;
-    if let Some(image) = &spec.transfer_image {
-        let listed = &config.tenants.images;
-        check_image("spec.transferImage", image, listed).map_err(Stop::Invalid)?;
+    if chosen.is_empty() && spec.archive.is_none() {
+        let problem = "databases or archive: there is nothing to restore";
+        return Err(Stop::Invalid(problem.to_owned()));
     }
-    let mut related = references::read(request, host, &parent)?;
-    mount_archives(&mut parent, &backup, &related.storages[0]);
-    let mut settings = parent.spec.settings.or(&related.model);
-    // The arguments of openssl may load code.
-    tenants::remove_scripts(&mut settings, &mut related.databases, &config.tenants);
-    let file = match (&reporter.file(), spec.file.as_str()) {
+    confirmed(&chosen, spec)?;
+    let (parent, mut origin, storage_key) = origin(request, host, &backup, spec, config, chosen)?;
+    origin.file = match (&reporter.file(), spec.file.as_str()) {
         (Some(file), _) => file.clone(),
         (None, LATEST) => newest(&status, kind, name, &storage_key)?,
         (None, file) => file.to_owned(),
     };
+    inside(&origin.file)?;
+    Ok((parent, origin))
+}
+
+/// Checks that the name of an archive stays inside the directory of the archives.
+fn inside(file: &str) -> Result<(), Stop> {
     if file.split('/').any(|it| it == "..") {
         return Err(Stop::Invalid(format!("file: {file} has the part ..")));
     }
+    Ok(())
+}
+
+/// Reads all objects of a restoration, and returns it with the key of its storage.
+fn origin(
+    request: &Request,
+    host: &dyn Host,
+    backup: &Parent,
+    spec: &RestoreSpec,
+    config: &Config,
+    chosen: Vec<(String, Reference)>,
+) -> Result<(Parent, Origin, String), Stop> {
+    let name = &spec.backup_ref.name;
+    let (storage, storage_key) = storage(backup, spec)?;
+    let local_claim = local_claim(backup, name);
+    let mut parent = effective(backup, spec, &chosen, storage);
+    files(&parent, spec)?;
+    tenants::check_parent(&parent, &config.tenants)?;
+    if let Some(image) = &spec.transfer_image {
+        let listed = &config.tenants.images;
+        let field = match backup.kind {
+            Kind::Restore => "spec.transferImage",
+            _ => "spec.verify.transferImage",
+        };
+        check_image(field, image, listed).map_err(Stop::Invalid)?;
+    }
+    let mut related = references::read(request, host, &parent)?;
+    mount_archives(&mut parent, backup, &related.storages[0]);
+    let mut settings = parent.spec.settings.or(&related.model);
+    // The arguments of openssl may load code.
+    tenants::remove_scripts(&mut settings, &mut related.databases, &config.tenants);
     let encryption = settings.encode_with.clone();
     let origin = Origin {
         encryption: encryption.filter(render::is_encrypting),
@@ -182,9 +219,9 @@ fn plan(
         keys: chosen.into_iter().map(|it| it.0).collect(),
         local_claim,
         model: render::key_of(name),
-        file,
+        file: spec.file.clone(),
     };
-    Ok((parent, origin))
+    Ok((parent, origin, storage_key))
 }
 
 /// The parent with the fields of the restoration in the place of its own.
@@ -241,7 +278,7 @@ impl Origin {
         let source = &self.related.storages[0];
         let mut remote = remote::remote(source)?;
         let mut settings = self.settings;
-        settings.archive = None;
+        let has_files = settings.archive.take().is_some();
         settings.notifiers = None;
         let rendered = render::render(request.name(), parent, &settings, &self.related)?;
         tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
@@ -257,6 +294,11 @@ impl Origin {
             rendered,
             local_claim: Some(self.local_claim),
         };
+        let directory = match &spec.archive {
+            Some(files) => Some(files.target_path.clone()),
+            None => (parent.kind != Kind::Restore && has_files)
+                .then(|| verification::DIRECTORY.to_owned()),
+        };
         let local = plan.claimed_locals().cloned().collect();
         Ok(Restoration {
             spec,
@@ -267,6 +309,7 @@ impl Origin {
             encryption: self.encryption,
             model: self.model,
             file: self.file,
+            directory,
         })
     }
 }
@@ -324,10 +367,6 @@ fn chosen(backup: &Parent, spec: &RestoreSpec) -> Result<Vec<(String, Reference)
             (key, target.clone())
         })
         .collect();
-    if chosen.is_empty() && spec.archive.is_none() {
-        let problem = "databases or archive: there is nothing to restore";
-        return Err(Stop::Invalid(problem.to_owned()));
-    }
     Ok(chosen)
 }
 
@@ -425,7 +464,7 @@ fn target(source: &Source, index: usize, key: String) -> Result<Target, Stop> {
             key,
         }),
         other => refused(&format!(
-            "a dump of {other} cannot be restored; leave it out of spec.databases"
+            "a dump of {other} cannot be restored; name it in no list of databases"
         )),
     }
 }

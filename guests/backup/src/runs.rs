@@ -69,8 +69,10 @@ impl History {
             .into_iter()
             .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
-        let own = request.children.all::<ObservedJob>()?;
-        for job in own.into_iter().chain(scheduled) {
+        let verification = plan::suffixed(request, kind.verification());
+        let own = request.children.all::<ObservedJob>()?.into_iter();
+        let own = own.filter(|it| it.metadata.name.as_ref() != Some(&verification));
+        for job in own.chain(scheduled) {
             let run = message::run(&job, &pods);
             observed.insert(run.run.job_uid.clone(), run);
         }

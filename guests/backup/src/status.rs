@@ -35,6 +35,13 @@ pub(crate) struct BackupStatus {
     /// Last value of the annotation gobackup.io/run-now for which a run was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_run_request: Option<String>,
+    /// Completion time of the newest successful verification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) last_verification_time: Option<String>,
+    /// The newest verification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verification: Option<Verified>,
     /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
@@ -130,6 +137,33 @@ pub(crate) struct Artifact {
     pub(crate) storage: String,
     /// Name of the file in the storage.
     pub(crate) file: String,
+}
+
+/// A verification of an archive.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Verified {
+    /// Phase of the verification. Succeeded and Failed are final.
+    pub(crate) phase: Phase,
+    /// Name of the archive.
+    pub(crate) file: String,
+    /// Completion time of the run that stored the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) archive_time: Option<String>,
+    /// Time of the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) completion_time: Option<String>,
+    /// The restored databases by their names, and `files`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) restored: Vec<String>,
+    /// The databases of the archive that were not restored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) skipped: Vec<String>,
+    /// End of the log of a failed verification; at most 1024 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
 }
 
 /// A run that has not ended.

@@ -22,6 +22,7 @@ mod restore;
 mod restore_script;
 mod script;
 mod tenants;
+mod verification;
 
 /// The four objects of the sample in the article; the last one is the parent.
 const ARTICLE: &str = include_str!("../../../examples/backup/01-article.yaml");

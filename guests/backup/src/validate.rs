@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::{
-    api::{Archive, ArchiveSettings, Compression, Encryption, HEADERS, Notifier, Parent},
+    api::{
+        Archive, ArchiveSettings, Compression, Encryption, HEADERS, Notifier, Parent, Reference,
+    },
     catalog, pod, references,
     render::{self, LocalStorage},
     stop::Stop,
@@ -32,7 +34,47 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
         )));
     }
     mounts(parent)?;
+    verified(parent)?;
     problem(parent, settings).map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
+}
+
+/// Checks that scratch databases are of dumps of the parent, and none that it dumps.
+fn verified(parent: &Parent) -> Result<(), Stop> {
+    const LIST: &str = "verify.databases";
+    let Some(given) = &parent.spec.verify else {
+        return Ok(());
+    };
+    let scratch: Vec<Reference> = given
+        .databases
+        .iter()
+        .map(|it| it.database_ref.clone())
+        .collect();
+    let targets = references::databases(LIST, &scratch)?;
+    let dumped = references::database_targets(parent)?;
+    let mut seen = BTreeSet::new();
+    for ((index, given), target) in given.databases.iter().enumerate().zip(targets) {
+        let name = &given.database;
+        let mut names = parent.databases().iter().map(|it| &it.name);
+        if !names.any(|it| it == name) {
+            return Err(Stop::Invalid(format!(
+                "{LIST}[{index}]: {name} is in no databaseRefs"
+            )));
+        }
+        if !seen.insert(name) {
+            return Err(Stop::Invalid(format!(
+                "{LIST}[{index}]: {name} has two scratch databases; name one"
+            )));
+        }
+        let scratch = &given.database_ref.name;
+        let mut own = parent.databases().iter().zip(&dumped);
+        if own.any(|(it, kind)| it.name == *scratch && *kind == target) {
+            return Err(Stop::Invalid(format!(
+                "{LIST}[{index}]: {scratch} is in databaseRefs, and a verification replaces its content; name \
+                 another database"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the parent's settings together with those of its model.

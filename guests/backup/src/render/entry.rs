@@ -102,6 +102,7 @@ pub(super) fn notifier(
         name: given.name.clone(),
         type_,
         config: given.config.clone(),
+        is_scratch: false,
     };
     let prefix = format!("NT{index}");
     let mut headers = Vec::new();

@@ -119,7 +119,7 @@ fn latest() -> String {
     LATEST.to_owned()
 }
 
-const fn deadline() -> i64 {
+pub(super) const fn deadline() -> i64 {
     21600
 }
 
@@ -170,6 +170,29 @@ pub(crate) struct Override {
     pub(crate) database: String,
     /// Database into which the dump is restored. It has the same type.
     pub(crate) database_ref: Reference,
+}
+
+/// Verification of archives.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Verify {
+    /// Number of days between verified archives. After a failure, the next archive is verified.
+    #[serde(default = "week")]
+    #[schemars(range(min = 1, max = 365))]
+    pub(crate) every_days: i64,
+    /// Scratch databases for the dumps. Their content is replaced, so their objects need the annotation
+    /// gobackup.io/scratch with the value true. A dump without one is unpacked and not restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub(crate) databases: Vec<Override>,
+    /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub(crate) transfer_image: Option<String>,
+}
+
+const fn week() -> i64 {
+    7
 }
 
 /// Files to restore.

@@ -12,6 +12,7 @@ use k8s_openapi::{
 };
 
 use super::{Restoration, pod};
+use crate::{api::Kind, plan::suffixed};
 
 /// The annotation of the Job with the name of the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
@@ -19,13 +20,19 @@ pub(super) const FILE: &str = "gobackup.io/file";
 /// The annotation of the Job with the names of the restored databases, and `files`.
 pub(super) const RESTORED: &str = "gobackup.io/restored";
 
-/// The name of the Job of a restoration.
-pub(super) fn job_name(request: &Request) -> String {
-    format!("{}-restore", request.name())
-}
+/// The annotation of the Job of a verification with the time of the archive.
+pub(super) const TIME: &str = "gobackup.io/archive-time";
 
-pub(super) fn children(restoration: &Restoration<'_>) -> Vec<Child> {
+/// The annotation of the Job of a verification with the names of the databases that it does not restore.
+pub(super) const SKIPPED: &str = "gobackup.io/skipped";
+
+/// The children, with further annotations of the Job.
+pub(super) fn children<const N: usize>(
+    restoration: &Restoration<'_>,
+    further: [(&str, String); N],
+) -> Vec<Child> {
     let plan = &restoration.plan;
+    let [config, component] = keys(plan.parent.kind);
     let data: BTreeMap<_, _> = plan.clear_credentials().collect();
     let secret = (!data.is_empty()).then(|| {
         let secret = Secret {
@@ -33,16 +40,23 @@ pub(super) fn children(restoration: &Restoration<'_>) -> Vec<Child> {
             data: Some(data),
             ..Default::default()
         };
-        Child::new("config", &secret)
+        Child::new(config, &secret)
     });
-    let annotations = BTreeMap::from([
-        (FILE.to_owned(), restoration.file.clone()),
-        (RESTORED.to_owned(), restoration.restored().join(",")),
-    ]);
+    let annotations = [
+        (FILE, restoration.file.clone()),
+        (RESTORED, restoration.restored().join(",")),
+    ];
+    let annotations = annotations.into_iter().chain(further);
+    let annotations = annotations
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
     let job = Job {
         metadata: ObjectMeta {
             annotations: Some(annotations),
-            ..metadata(job_name(plan.request), &plan.labels("restore"))
+            ..metadata(
+                suffixed(plan.request, plan.parent.kind),
+                &plan.labels(component),
+            )
         },
         spec: Some(JobSpec {
             active_deadline_seconds: Some(restoration.spec.active_deadline_seconds),
@@ -53,10 +67,18 @@ pub(super) fn children(restoration: &Restoration<'_>) -> Vec<Child> {
         }),
         ..Default::default()
     };
-    let job = job::once("restore", &job, &plan.request.children);
+    let job = job::once(component, &job, &plan.request.children);
     let job = match (&secret, job.apply) {
-        (Some(_), ApplyPolicy::Always) => job.after(["config"]),
+        (Some(_), ApplyPolicy::Always) => job.after([config]),
         _ => job,
     };
     secret.into_iter().chain([job]).collect()
+}
+
+/// The keys of the Secret and of the Job; the latter is the component of their labels too.
+pub(super) const fn keys(kind: Kind) -> [&'static str; 2] {
+    match kind {
+        Kind::Restore => ["config", "restore"],
+        _ => ["verify-config", "verify"],
+    }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, PodSpec, PodTemplateSpec, SecurityContext, VolumeMount,
 };
 
-use super::{Restoration, remote, script};
+use super::{Restoration, children, remote, script};
 use crate::{
     api::Placement,
     pod::{self, secret_key, volumes},
@@ -21,7 +21,8 @@ pub(super) const FETCH: &str = "fetch";
 /// The template of the Pod.
 pub(super) fn template(restoration: &Restoration<'_>) -> PodTemplateSpec {
     let given = restoration.spec.pod_metadata();
-    let labels = restoration.plan.labels("restore");
+    let [_, component] = children::keys(restoration.plan.parent.kind);
+    let labels = restoration.plan.labels(component);
     PodTemplateSpec {
         metadata: Some(block::metadata(given, labels, [])),
         spec: Some(spec(restoration)),

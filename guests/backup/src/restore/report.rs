@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 
 use super::{
     api::RestoreStatus,
-    children::{FILE, RESTORED, job_name},
+    children::{self, FILE, RESTORED},
     pod::{FETCH, RESTORE},
 };
 use crate::{api::Kind, plan, runs::JOB_LOST, status::Phase};
@@ -31,7 +31,9 @@ impl<'a> Reporter<'a> {
     pub(super) fn read(request: &'a Request, host: &dyn Host) -> Result<Self, Fault> {
         let stored: RestoreStatus = request.stored_status().unwrap_or_default();
         let mut status = stored.clone();
-        let job: Option<ObservedJob> = request.children.get(&job_name(request))?;
+        let job: Option<ObservedJob> = request
+            .children
+            .get(&plan::suffixed(request, Kind::Restore))?;
         if let Some(job) = &job {
             observed(request, host, job, &mut status)?;
         } else if stored.job_name.is_some() && !stored.phase.is_terminal() {
@@ -53,7 +55,9 @@ impl<'a> Reporter<'a> {
     /// Returns true if the Job exists.
     pub(super) fn is_observed(&self) -> bool {
         let children = &self.request.children;
-        children.find::<Job>(&job_name(self.request)).is_some()
+        children
+            .find::<Job>(&plan::suffixed(self.request, Kind::Restore))
+            .is_some()
     }
 
     /// The archive of the Job, if it is there.
@@ -132,8 +136,6 @@ fn observed(
     if status.phase.is_terminal() && !is_poor {
         return Ok(());
     }
-    let selector = labels::selector_text(&plan::labels(request, Kind::Restore, "restore"));
-    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
     let annotations = job.metadata.annotations.as_ref();
     let annotation = |key: &str| annotations.and_then(|it| it.get(key).cloned());
     status.file = annotation(FILE);
@@ -141,11 +143,7 @@ fn observed(
     status.start_time = shown.started.as_ref().map(|it| it.0.to_string());
     status.completion_time = shown.ended.as_ref().map(|it| it.0.to_string());
     status.phase = shown.phase.into();
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let file = status.file.clone().unwrap_or_default();
-    let said = [RESTORE, FETCH]
-        .into_iter()
-        .find_map(|container| job::termination_message(uid, &pods, container));
     match status.phase {
         Phase::Succeeded => {
             let restored = annotation(RESTORED).unwrap_or_default();
@@ -153,13 +151,27 @@ fn observed(
             let restored = status.restored.join(", ");
             status.message = Some(format!("restored {restored} from {file}"));
         }
-        Phase::Failed => {
-            let message = said
-                .or(shown.message.as_deref())
-                .unwrap_or("the Job failed");
-            status.message = Some(job::tail(message.trim(), MESSAGE_MAX).to_owned());
-        }
+        Phase::Failed => status.message = Some(failure(request, host, Kind::Restore, job)?),
         Phase::Idle | Phase::Pending | Phase::Running => {}
     }
     Ok(())
+}
+
+/// The cause of a failure: the end of the log, or the message of the Job.
+pub(super) fn failure(
+    request: &Request,
+    host: &dyn Host,
+    kind: Kind,
+    job: &ObservedJob,
+) -> Result<String, Fault> {
+    let [_, component] = children::keys(kind);
+    let selector = labels::selector_text(&plan::labels(request, kind, component));
+    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let said = [RESTORE, FETCH]
+        .into_iter()
+        .find_map(|container| job::termination_message(uid, &pods, container));
+    let shown = JobRun::of(job).message;
+    let message = said.or(shown.as_deref()).unwrap_or("the Job failed");
+    Ok(job::tail(message.trim(), MESSAGE_MAX).to_owned())
 }

@@ -114,6 +114,51 @@ files() {
 }
 "#;
 
+/// Empties a scratch database: `empty_postgresql` with the arguments of `postgresql`, `empty_mysql_` alike.
+///
+/// A setting may name a live database by mistake, so nothing is deleted from one that has content, unless an earlier
+/// verification marked it when it was empty: by a comment in PostgreSQL, by a table in MySQL. No dump has the mark.
+const EMPTY: &str = r#"empty_postgresql() {
+  PGPASSWORD="$7" psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction \
+    --host="$3" --port="$4" ${5:+--username="$5"} --dbname="$6" --file=- >/dev/null <<'END' ||
+DO 'DECLARE name text; BEGIN
+  IF (SELECT shobj_description(oid, ''pg_database'') FROM pg_database WHERE datname = current_database())
+    IS DISTINCT FROM ''gobackup.io/scratch''
+  THEN
+    IF EXISTS (SELECT FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
+      WHERE nspname !~ ''^pg_'' AND nspname <> ''information_schema'') OR EXISTS (SELECT FROM pg_largeobject_metadata)
+    THEN RAISE ''the database has content that no verification made'';
+    END IF;
+    EXECUTE format(''COMMENT ON DATABASE %I IS %L'', current_database(), ''gobackup.io/scratch'');
+  END IF;
+  FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ ''^pg_'' AND nspname <> ''information_schema'' LOOP
+    EXECUTE format(''DROP SCHEMA %I CASCADE'', name);
+  END LOOP;
+  PERFORM lo_unlink(oid) FROM pg_largeobject_metadata;
+END';
+CREATE SCHEMA public;
+END
+    fail "$1: the scratch database cannot be emptied; name an empty database that its user owns"
+}
+empty_mysql_() {
+  name=$1
+  export MYSQL_PWD="$7"
+  set -- --batch --raw --skip-column-names --host="$3" --port="$4" ${5:+--user="$5"} "$6"
+  is_scratch=`mysql "$@" <<'END'
+SELECT COUNT(*) = 0 OR SUM(table_name = 'gobackup_scratch') = 1 FROM information_schema.tables WHERE table_schema = DATABASE();
+END
+`
+  [ "$is_scratch" = 1 ] || fail "$name: the scratch database cannot be read, or has tables that no verification made; name an empty database"
+  mysql "$@" >/work/emptying <<'END' && mysql "$@" </work/emptying ||
+CREATE TABLE IF NOT EXISTS gobackup_scratch (id INT);
+SELECT 'SET FOREIGN_KEY_CHECKS = 0;';
+SELECT CONCAT('DROP ', IF(table_type = 'VIEW', 'VIEW', 'TABLE'), ' IF EXISTS `', REPLACE(table_name, '`', '``'), '`;')
+FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name <> 'gobackup_scratch';
+END
+    fail "$name: the scratch database cannot be emptied; give its user all privileges on it"
+}
+"#;
+
 /// Runs the steps, with the filter of the log, and ends as they do.
 const RUN: &str = r#"{
   (steps) 2>&1
@@ -134,14 +179,23 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
     let unpack = UNPACK.replace("CIPHER", &decryption(restoration));
     let mut steps = "steps() {\n  unpack\n".to_owned();
     for target in &restoration.targets {
-        line(&mut steps, &database(restoration, target));
+        let step = database(restoration, target);
+        if restoration.is_verification() {
+            line(&mut steps, &format!("empty_{step}"));
+        }
+        line(&mut steps, &step);
     }
-    if let Some(files) = &restoration.spec.archive {
-        let (model, path) = (quoted(&restoration.model), quoted(&files.target_path));
+    if let Some(directory) = &restoration.directory {
+        let (model, path) = (quoted(&restoration.model), quoted(directory));
         line(&mut steps, &format!("files {model} {path}"));
     }
     steps.push_str("}\n");
-    format!("{FAIL}{TRIM}{unpack}{DATABASES}{REDACT}{steps}{RUN}")
+    let empty = if restoration.is_verification() {
+        EMPTY
+    } else {
+        ""
+    };
+    format!("{FAIL}{TRIM}{unpack}{DATABASES}{empty}{REDACT}{steps}{RUN}")
 }
 
 fn line(script: &mut String, line: &str) {

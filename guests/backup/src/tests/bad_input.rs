@@ -354,34 +354,32 @@ fn databases_are_checked_before_a_run() {
     );
 }
 
+/// The keys of a storage of the kind of S3, and further settings.
+fn keys(mut further: Value) -> Value {
+    further["access_key_id"] = "a".into();
+    further["secret_access_key"] = "b".into();
+    further
+}
+
 #[test]
 fn storages_are_checked_before_a_run() {
-    let key = json!({ "name": "keys", "key": "id" });
-    let keys = json!({ "access_key_id": "a", "secret_access_key": "b" });
-    let with = |further: Value| {
-        let mut config = keys.clone();
-        for (key, value) in further.as_object().unwrap() {
-            config[key] = value.clone();
-        }
-        config
-    };
     check_related(
         "Storage",
         &[
             ("tape", json!({})),
             ("s3", json!({ "bucket": "b" })),
-            ("s3", keys.clone()),
-            ("s3", with(json!({ "bucket": "b" }))),
-            ("s3", with(json!({ "bucket": "b", "keep": -1 }))),
+            ("s3", keys(json!({}))),
+            ("s3", keys(json!({ "bucket": "b" }))),
+            ("s3", keys(json!({ "bucket": "b", "keep": -1 }))),
             (
                 "s3",
-                with(json!({ "bucket": "b", "access_key_id_ref": { "name": "k", "key": "i" } })),
+                keys(json!({ "bucket": "b", "access_key_id_ref": { "name": "k", "key": "i" } })),
             ),
-            ("r2", with(json!({ "bucket": "b" }))),
-            ("kodo", with(json!({ "bucket": "b", "keep": 5 }))),
+            ("r2", keys(json!({ "bucket": "b" }))),
+            ("kodo", keys(json!({ "bucket": "b", "keep": 5 }))),
             (
                 "kodo",
-                with(json!({ "bucket": "b", "keep": 5, "storage_class": "STANDARD" })),
+                keys(json!({ "bucket": "b", "keep": 5, "storage_class": "STANDARD" })),
             ),
             (
                 "gcs",
@@ -397,23 +395,6 @@ fn storages_are_checked_before_a_run() {
             ("webdav", json!({})),
             ("local", json!({ "path": "here" })),
             ("local", json!({ "path": "/usr/bin" })),
-            (
-                "ftp",
-                json!({ "host": "h", "username": "u", "password_ref": key, "tls": true }),
-            ),
-            ("sftp", json!({ "host": "h", "username": "u", "tls": true })),
-            ("s3", with(json!({ "bucket": "b", "explicit_tls": false }))),
-            (
-                "webdav",
-                json!({ "root": "http://h", "no_check_certificate": true }),
-            ),
-            (
-                "minio",
-                json!({ "bucket": "b", "access_key_id_ref": key, "secret_access_key_ref": key, "endpoint": "http://h", "token_ref": key }),
-            ),
-            ("gcs", json!({ "bucket": "b", "token": "t" })),
-            ("local", json!({ "path": "/backups", "token_ref": key })),
-            ("local", json!({ "path": "/backups", "bucket": "b" })),
         ],
         &expect![[r#"
             tape {}: rejected, spec.type: "tape" is not one of "local", "ftp" or 18 other candidates
@@ -433,6 +414,41 @@ fn storages_are_checked_before_a_run() {
             webdav {}: kept, InvalidReference: Storage s: config.root is required
             local {"path":"here"}: kept, InvalidReference: Storage s: config.path must be absolute
             local {"path":"/usr/bin"}: kept, InvalidReference: Storage s: config.path: a mount at /usr/bin can replace programs or settings in /usr, and tenants.scripts of the plugin's configuration is off
+        "#]],
+    );
+    let sftp = json!({ "host": "h", "username": "u", "password": "p", "keep": 5 });
+    let mut objects = around();
+    objects[1] = related("Storage", "s", json!({ "type": "sftp", "config": sftp }));
+    let parent = backup(json!({ "state": { "mode": "Ephemeral" } }));
+    expect!["accepted, ClearTextCredential, RetentionNotKept"]
+        .assert_eq(&verdict(&parent, &objects));
+}
+
+#[test]
+fn keys_that_only_other_types_have_are_rejected() {
+    let key = json!({ "name": "keys", "key": "id" });
+    check_related(
+        "Storage",
+        &[
+            (
+                "ftp",
+                json!({ "host": "h", "username": "u", "password_ref": key, "tls": true }),
+            ),
+            ("sftp", json!({ "host": "h", "username": "u", "tls": true })),
+            ("s3", keys(json!({ "bucket": "b", "explicit_tls": false }))),
+            (
+                "webdav",
+                json!({ "root": "http://h", "no_check_certificate": true }),
+            ),
+            (
+                "minio",
+                json!({ "bucket": "b", "access_key_id_ref": key, "secret_access_key_ref": key, "endpoint": "http://h", "token_ref": key }),
+            ),
+            ("gcs", json!({ "bucket": "b", "token": "t" })),
+            ("local", json!({ "path": "/backups", "token_ref": key })),
+            ("local", json!({ "path": "/backups", "bucket": "b" })),
+        ],
+        &expect![[r#"
             ftp {"host":"h","password_ref":{"key":"id","name":"keys"},"tls":true,"username":"u"}: accepted
             sftp {"host":"h","tls":true,"username":"u"}: rejected, spec: config.tls is only valid when spec.type is ftp; remove it
             s3 {"access_key_id":"a","bucket":"b","explicit_tls":false,"secret_access_key":"b"}: rejected, spec: config.explicit_tls is only valid when spec.type is ftp; remove it
@@ -443,12 +459,6 @@ fn storages_are_checked_before_a_run() {
             local {"bucket":"b","path":"/backups"}: accepted, FieldIgnored
         "#]],
     );
-    let sftp = json!({ "host": "h", "username": "u", "password": "p", "keep": 5 });
-    let mut objects = around();
-    objects[1] = related("Storage", "s", json!({ "type": "sftp", "config": sftp }));
-    let parent = backup(json!({ "state": { "mode": "Ephemeral" } }));
-    expect!["accepted, ClearTextCredential, RetentionNotKept"]
-        .assert_eq(&verdict(&parent, &objects));
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn the_alerts_select_the_conditions_of_a_report() {
         r#"{type="Failed"}) > 0"#,
         r#"{type="Scheduled", reason="Overdue"} == 0"#,
         r#"{type="Ready", reason=~"Invalid|InvalidReference|ReferenceNotAllowed|.*NotFound|SecretIncomplete"} == 0"#,
+        r#"{type="Verified", reason=~"VerificationFailed|Invalid|InvalidReference|ReferenceNotAllowed|.*NotFound|SecretIncomplete"} == 0"#,
         r#"{phase="Succeeded"}"#,
     ] {
         assert!(ALERTS.contains(text), "{text}");

@@ -108,8 +108,10 @@ fn every_example_makes_children() {
     const FILES: &str = include_str!("../../../../examples/backup/04-files.yaml");
     const NOW: &str = include_str!("../../../../examples/backup/05-run-now.yaml");
     const NOTIFIERS: &str = include_str!("../../../../examples/backup/07-notifiers.yaml");
+    const VERIFIED: &str = include_str!("../../../../examples/backup/08-verified.yaml");
     let table = [
         (NOTIFIERS, &["Secret/orders-gobackup", "CronJob/orders"][..]),
+        (VERIFIED, &["Secret/ledger-gobackup", "CronJob/ledger"]),
         (
             CRON,
             &[

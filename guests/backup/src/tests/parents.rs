@@ -73,6 +73,10 @@ fn admitted() -> impl Strategy<Value = Value> {
             if usual[2] {
                 object["spec"]["schedule"] = json!({ "cron": "@daily" });
             }
+            // The plugin refuses scratch databases of dumps that the parent does not have.
+            if let Some(given) = object.pointer_mut("/spec/verify/databases") {
+                *given = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
+            }
             // The plugin refuses most random labels.
             let labels = [
                 "/spec/podTemplate/spec/nodeSelector",
@@ -107,10 +111,10 @@ fn repaired(object: Value) -> Value {
             for field in ["backupModelRef", "databaseRefs", "storageRefs"] {
                 members.remove(field);
             }
-            members["spec"] = match kind.as_str() {
-                "CronBackup" => json!({ "schedule": { "cron": "@daily" } }),
-                _ => json!({}),
-            };
+            members["spec"] = backup(json!({}))["spec"].clone();
+            if kind == "CronBackup" {
+                members["spec"]["schedule"] = json!({ "cron": "@daily" });
+            }
         }
     })
 }

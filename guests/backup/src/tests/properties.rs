@@ -101,20 +101,42 @@ proptest! {
     fn credentials_stay_in_their_keys(password in "[a-zA-Z0-9$]{12,24}") {
         let mut objects = around();
         objects[0] = with_password(&password);
+        let mut scratch = with_password(&password);
+        scratch["metadata"]["name"] = json!("scratch");
+        scratch["metadata"]["annotations"] = json!({ "gobackup.io/scratch": "true" });
+        scratch["spec"]["config"]["database"] = json!("scratch");
+        objects.push(scratch);
         let encode = json!({ "type": "openssl", "password": password });
         let config = json!({ "url": password });
         let notifier = json!({ "name": "hook", "type": "slack", "config": config });
-        let parent = backup(json!({ "encodeWith": encode, "notifiers": [notifier] }));
-        let outcome = reconcile(&parent, &objects).unwrap();
-        prop_assert!(!configuration(&outcome).contains(&password));
-        for child in outcome.children() {
-            prop_assert!(!child.object.to_string().contains(&password));
+        let target = json!({ "database": "pg", "databaseRef": { "name": "scratch" } });
+        let parent = backup(json!({
+            "encodeWith": encode, "notifiers": [notifier], "verify": { "databases": [target] },
+        }));
+        let stored = json!({ "recentRuns": [{
+            "jobName": "a", "jobUID": "a", "phase": "Succeeded",
+            "artifacts": [{ "storage": "s", "file": "f.tar" }],
+        }] });
+        let request = TestRequest::new(&parent);
+        let first = Plugin::reconcile(&request.clone().build(), &host(&objects)).unwrap();
+        prop_assert!(first.child("run").is_some());
+        let verifying = request.status(&stored).build();
+        let verifying = Plugin::reconcile(&verifying, &host(&objects)).unwrap();
+        prop_assert!(verifying.child("verify").is_some());
+        for outcome in [&first, &verifying] {
+            prop_assert!(!configuration(outcome).contains(&password));
+            for child in outcome.children() {
+                prop_assert!(!child.object.to_string().contains(&password));
+            }
+            let report = format!("{:?}", outcome.report());
+            prop_assert!(!report.contains(&password));
         }
-        let report = format!("{:?}", outcome.report());
-        prop_assert!(!report.contains(&password));
-        let secret = &outcome.child("config").unwrap().object["data"];
+        let secret = &first.child("config").unwrap().object["data"];
         prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["ENC_PASSWORD"]);
         prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["NT0_URL"]);
+        let secret = &verifying.child("verify-config").unwrap().object["data"];
+        prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["ENC_PASSWORD"]);
+        prop_assert_eq!(secret.as_object().unwrap().len(), 2);
     }
 
     /// Property 5: one request makes one Job, and a recorded end does not change.

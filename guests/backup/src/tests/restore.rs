@@ -265,7 +265,7 @@ fn every_bad_restore_has_a_verdict() {
         {"confirm":"","databases":[]}: Invalid, databases or archive: there is nothing to restore
         {"confirm":"none","overrides":[{"database":"pg","databaseRef":{"name":"none"}}]}: kept, False/ReferenceNotFound: Database not found: none
         {"confirm":"scratch","overrides":[{"database":"pg","databaseRef":{"name":"scratch"}}]}: accepted
-        {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: a dump of redis cannot be restored; leave it out of spec.databases
+        {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: a dump of redis cannot be restored; name it in no list of databases
         {"archive":{"targetPath":"/data/sub"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
         {"archive":{"targetPath":"/data"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: Invalid, archive.targetPath: /data is not inside a mount of spec.volumes with readOnly: false
         {"archive":{"targetPath":"/data/../etc"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /data/../etc is not inside a mount of spec.volumes with readOnly: false

@@ -79,15 +79,38 @@ fn containers(databases: &[Value]) -> [Value; 2] {
     }));
     let request = TestRequest::new(&parent).build();
     let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
-    let job = Value::from(
-        outcome
-            .child("restore")
-            .expect("there is a Job")
-            .object
-            .clone(),
-    );
+    containers_of(&outcome, "restore")
+}
+
+/// The two containers of a Job.
+fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
+    let job = outcome.child(key).expect("there is a Job");
+    let job = Value::from(job.object.clone());
     let pod = &job["spec"]["template"]["spec"];
     [&pod["initContainers"][0], &pod["containers"][0]].map(Clone::clone)
+}
+
+/// The two containers of a verification from a local storage, of this dump into this scratch database.
+fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
+    let name = |database: &Value| json!({ "name": database["metadata"]["name"] });
+    scratch["metadata"]["annotations"] = json!({ "gobackup.io/scratch": "true" });
+    let mut objects = ran();
+    let storage = json!({ "type": "local", "config": { "path": "/data/archives" } });
+    objects[1] = related("Storage", "s", storage);
+    let mut parent = objects[3].clone();
+    parent["spec"]["databaseRefs"] = json!([name(&dumped)]);
+    let target = json!({ "database": dumped["metadata"]["name"], "databaseRef": name(&scratch) });
+    parent["spec"]["verify"] = json!({ "databases": [target] });
+    parent["spec"]["encodeWith"] = json!({
+        "type": "openssl", "args": "-pbkdf2", "passwordRef": { "name": "keys", "key": "key" },
+    });
+    parent["spec"]["archive"] = json!({ "includes": ["/data/uploads"] });
+    let volume = json!({ "name": "v", "mountPath": "/data", "configMap": { "name": "c" } });
+    parent["spec"]["volumes"] = json!([volume]);
+    objects.extend([dumped, scratch]);
+    let request = TestRequest::new(&parent).status(&parent["status"]).build();
+    let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+    containers_of(&outcome, "verify")
 }
 
 /// Runs both containers; the second only after the success of the first.
@@ -400,4 +423,154 @@ fn a_restore_gives_back_the_data_of_postgresql() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.message.contains("nothing was changed"), "{ended:?}");
     assert_eq!(query("plain", "select count(*) from t"), "2\n");
+}
+
+#[test]
+fn a_verification_unpacks_files_and_empties_the_scratch_database_first() {
+    let config = |name: &str| json!({ "database": name, "username": "u", "host": "h" });
+    let containers = verifying(
+        database("a", "postgresql", config("shop")),
+        database("check", "postgresql", config("check")),
+    );
+    for shell in Shell::all() {
+        let run = Run::new(shell, "");
+        archive(
+            &run,
+            &[("nightly/postgresql/a/shop.sql", "select 1;\n")],
+            PASSWORD,
+        );
+        run.program("rclone", COPYING);
+        run.program("psql", SHOWING);
+        let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"first")];
+        let ended = both(&run, &containers, &secrets);
+        // The output of psql goes nowhere, but for errors.
+        assert_eq!((ended.code, &*ended.log), (Some(0), ""), "{ended:?}");
+        let file = format!("{}/nightly/source/file", run.path("work/scratch"));
+        assert_eq!(fs::read_to_string(file).unwrap(), "content");
+
+        let run = Run::new(shell, "");
+        archive(&run, &[("nightly/postgresql/a/shop.sql", "")], PASSWORD);
+        run.program("rclone", COPYING);
+        run.program(
+            "psql",
+            "cat >&2\necho \"password [$PGPASSWORD] $*\" >&2\nexit 3\n",
+        );
+        let ended = both(&run, &containers, &secrets);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.log.contains("DROP SCHEMA"), "{ended:?}");
+        assert!(ended.log.contains("password [***]"), "{ended:?}");
+        let told = "Database check: the scratch database cannot be emptied";
+        assert!(ended.message.contains(told), "{ended:?}");
+    }
+}
+
+// A setting may name a live database. The first statement asks whether it is a scratch database.
+#[test]
+fn a_verification_empties_only_a_mysql_database_that_it_knows() {
+    let config = |name: &str| json!({ "database": name, "username": "u", "host": "h" });
+    let containers = verifying(
+        database("a", "mysql", config("shop")),
+        database("check", "mysql", config("check")),
+    );
+    for shell in Shell::all() {
+        for answer in ["1", "0", "NULL", ""] {
+            let run = Run::new(shell, "");
+            archive(
+                &run,
+                &[("nightly/mysql/a/shop.sql", "the dump\n")],
+                PASSWORD,
+            );
+            run.program("rclone", COPYING);
+            let calls = run.path("work/calls");
+            run.program(
+                "mysql",
+                &format!(
+                    "given=`cat`\nprintf '%s\\n' \"$given\" >>'{calls}'\ncase $given in\n\
+                     *COUNT*) echo '{answer}' ;;\n*CONCAT*) echo 'DROP TABLE `old`;' ;;\nesac\n"
+                ),
+            );
+            let secrets: [(&str, &[u8]); 2] =
+                [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
+            let ended = both(&run, &containers, &secrets);
+            let calls = fs::read_to_string(calls).unwrap();
+            if answer == "1" {
+                assert_eq!(ended.code, Some(0), "{ended:?}");
+                let place = |text: &str| calls.find(text).unwrap_or_else(|| panic!("{calls}"));
+                let order = [
+                    "COUNT(*)",
+                    "CREATE TABLE",
+                    "\nDROP TABLE `old`;\n",
+                    "the dump",
+                ];
+                assert!(order.map(place).is_sorted(), "{calls}");
+            } else {
+                assert_eq!(ended.code, Some(1), "{answer}: {ended:?}");
+                let told = "Database check: the scratch database cannot be read, or has tables";
+                assert!(ended.message.contains(told), "{ended:?}");
+                assert_eq!(calls.lines().count(), 1, "{calls}");
+            }
+        }
+    }
+}
+
+// PostgreSQL is a package that only a full run installs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests/full sets it, and there is no configuration of unit tests"
+)]
+#[test]
+fn a_verification_restores_a_plain_dump_of_postgresql_each_time() {
+    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let server = Server::start(&run, PASSWORD);
+    let query =
+        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
+    for database in ["shop", "scratch"] {
+        query("postgres", &format!("create database {database}"));
+    }
+    query(
+        "shop",
+        "create table t (v text); insert into t values ('a'), ('b'); create schema \"o 'x\"; \
+         create view \"o 'x\".w as select v from t; select lo_from_bytea(4711, 'x')",
+    );
+    query("scratch", "create table stale (v text)");
+    let dump = server.output("pg_dump", &["shop"], PASSWORD);
+    let target = |name: &str| {
+        let config = json!({
+            "database": name, "username": "u", "host": "127.0.0.1", "port": server.port,
+        });
+        database(name, "postgresql", config)
+    };
+    let containers = verifying(target("shop"), target("scratch"));
+    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
+    let files = [("nightly/postgresql/shop/shop.sql", &*dump)];
+    archive(&run, &files, PASSWORD);
+    run.program("rclone", COPYING);
+    // It may be a live database that a setting names by mistake.
+    let ended = both(&run, &containers, &secrets);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let told = "the database has content that no verification made";
+    assert!(ended.message.contains(told), "{ended:?}");
+    query(
+        "scratch",
+        "insert into stale values ('kept'); drop table stale",
+    );
+    for _ in 0..2 {
+        fs::remove_dir_all(run.path("work")).unwrap();
+        run.directory("work");
+        let ended = both(&run, &containers, &secrets);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(
+            query("scratch", "select v from \"o 'x\".w order by v"),
+            "a\nb\n"
+        );
+        assert_eq!(
+            query("scratch", "select to_regclass('stale') is null"),
+            "t\n"
+        );
+        query("scratch", "create table stale (v text)");
+    }
+    assert_eq!(query("shop", "select count(*) from t"), "2\n");
 }

@@ -99,7 +99,7 @@ impl Run {
     /// Puts a script in the place of a program.
     pub(super) fn program(&self, name: &str, script: &str) {
         // The file of a busybox run is a link to the program of this machine, which must stay as it is.
-        let _ = fs::remove_file(self.root.join("bin").join(name));
+        fs::remove_file(self.root.join("bin").join(name)).ok();
         let program = self.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}"));
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
     }

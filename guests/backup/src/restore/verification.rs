@@ -1,0 +1,442 @@
+//! The verification of a parent's archives: a Job restores one into scratch databases.
+//!
+//! It is a restoration with the parent's own settings. The times of the archives alone decide when one is due, so no
+//! pass depends on the clock. The last Job stays until the next one, and a Job that a user deletes is not made again.
+
+use innkeeper_sdk::{
+    job::{JobRun, ObservedJob},
+    prelude::*,
+};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Secret},
+    jiff::{SignedDuration, Timestamp},
+};
+use serde_json::{Value, json};
+
+use super::{
+    api::{BackupKind, BackupReference, RestoreSpec, Verify, deadline},
+    children::{self, FILE, RESTORED, SKIPPED, TIME},
+    chosen, inside, origin, report,
+};
+use crate::{
+    api::{Kind, Parent},
+    config::Config,
+    plan::{secret_name, suffixed},
+    references::{self, SCRATCH, Source},
+    render,
+    runs::{History, JOB_LOST},
+    status::{BackupStatus, Phase, Run, Verified},
+    stop::Stop,
+};
+
+/// The directory of the run below which files are restored.
+pub(super) const DIRECTORY: &str = "/work/scratch";
+
+/// The time by which an archive may be early: runs of a schedule do not take the same time each day.
+const EARLY: SignedDuration = SignedDuration::from_hours(1);
+
+/// The reasons of `Verified` that tell the end of a verification.
+const RESULTS: [&str; 3] = ["Restored", "PartlyVerified", "VerificationFailed"];
+
+/// An archive and the time at which its run ended.
+type Archive = (String, Option<String>);
+
+/// The verification of one parent.
+pub(crate) struct Verification<'a> {
+    request: &'a Request,
+    given: &'a Verify,
+    kind: Kind,
+    /// The newest verification, and the one that an earlier pass stored.
+    pub(crate) newest: Option<Verified>,
+    stored: Option<Verified>,
+    is_observed: bool,
+    /// The archive to verify next.
+    due: Option<Archive>,
+    /// The cause for which it cannot be verified.
+    pub(crate) blocked: Option<(&'static str, String)>,
+}
+
+impl<'a> Verification<'a> {
+    /// Reads the Job and decides on the next archive; none for a parent that asks for no verification.
+    pub(crate) fn read(
+        request: &'a Request,
+        host: &dyn Host,
+        parent: &'a Parent,
+        history: &History,
+        stored: &BackupStatus,
+    ) -> Result<Option<Self>, Fault> {
+        let Some(given) = &parent.spec.verify else {
+            return Ok(None);
+        };
+        let kind = parent.kind.verification();
+        let stored = stored.verification.clone();
+        let job: Option<ObservedJob> = request.children.get(&suffixed(request, kind))?;
+        let newest = match &job {
+            Some(job) => Some(observed(request, host, kind, job, stored.as_ref())?),
+            None => stored.clone().map(lost),
+        };
+        let archive = archive(parent, &history.recent);
+        let due = archive.filter(|it| !parent.is_suspended() && is_due(given, newest.as_ref(), it));
+        Ok(Some(Self {
+            request,
+            given,
+            kind,
+            newest,
+            stored,
+            is_observed: job.is_some(),
+            due,
+            blocked: None,
+        }))
+    }
+
+    /// The children. A cause for which there are none is kept for the report: the runs go on.
+    pub(crate) fn children(
+        &mut self,
+        host: &dyn Host,
+        parent: &Parent,
+        config: &Config,
+    ) -> Result<Vec<Child>, Stop> {
+        match (&self.due, self.is_observed) {
+            (None, true) => Ok(self.held()),
+            // The host deletes the Job of the last archive first.
+            (None, false) | (Some(_), true) => Ok(Vec::new()),
+            (Some(archive), false) => match self.made(host, parent, config, archive) {
+                Ok(children) => Ok(children),
+                Err(Stop::Blocked { reason, message }) => {
+                    self.blocked = Some((reason, message));
+                    Ok(Vec::new())
+                }
+                Err(Stop::Invalid(message)) => {
+                    self.blocked = Some(("Invalid", message));
+                    Ok(Vec::new())
+                }
+                Err(fault) => Err(fault),
+            },
+        }
+    }
+
+    /// The observed children as they are.
+    fn held(&self) -> Vec<Child> {
+        let [config, job] = children::keys(self.kind);
+        let children = &self.request.children;
+        let secret = secret_name(self.request, self.kind);
+        let secret = children
+            .find::<Secret>(&secret)
+            .map(|_| ("v1", "Secret", config, secret));
+        let name = suffixed(self.request, self.kind);
+        let job = children
+            .find::<Job>(&name)
+            .map(|_| ("batch/v1", "Job", job, name));
+        let held = |(version, kind, key, name): (&str, &str, &str, String)| {
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+            Child::new(key, &object).hold()
+        };
+        secret.into_iter().chain(job).map(held).collect()
+    }
+
+    /// The children for an archive.
+    fn made(
+        &self,
+        host: &dyn Host,
+        parent: &Parent,
+        config: &Config,
+        (file, time): &Archive,
+    ) -> Result<Vec<Child>, Stop> {
+        let (request, given) = (self.request, self.given);
+        let mut parent = parent.clone();
+        parent.kind = self.kind;
+        inside(file)?;
+        let spec = spec(request, &parent, given, file);
+        let dumped = references::read(request, host, &parent)?.databases;
+        let chosen = chosen(&parent, &spec)?;
+        let references = parent.databases().iter().map(|it| it.name.as_str());
+        let is_listed = |name: &&str| given.databases.iter().any(|it| it.database == *name);
+        let (mut restored, skipped): (Vec<_>, Vec<_>) = references.partition(is_listed);
+        let (effective, origin, _) = origin(request, host, &parent, &spec, config, chosen)?;
+        for source in &origin.related.databases {
+            check_scratch(source, &dumped, request.namespace())?;
+        }
+        let restoration = origin.restoration(request, host, &spec, config, &effective)?;
+        restored.extend(restoration.directory.as_ref().map(|_| "files"));
+        // The names of the dumps, not those of the scratch databases.
+        let annotations = [
+            (RESTORED, restored.join(",")),
+            (TIME, time.clone().unwrap_or_default()),
+            (SKIPPED, skipped.join(",")),
+        ];
+        Ok(children::children(&restoration, annotations))
+    }
+
+    /// The condition `Verified`. It keeps the last result during the next verification.
+    pub(crate) fn condition(&self) -> Condition {
+        let condition = |status: bool, reason: &str, message: &str| {
+            Condition::new("Verified", status, reason, message)
+        };
+        if let Some((reason, message)) = &self.blocked {
+            return condition(false, reason, message);
+        }
+        match &self.newest {
+            Some(it) if it.phase == Phase::Failed => {
+                let message = it.message.as_deref().unwrap_or_default();
+                condition(
+                    false,
+                    "VerificationFailed",
+                    &format!("{}: {message}", it.file),
+                )
+            }
+            Some(it) if it.phase == Phase::Succeeded => {
+                let restored = match &*it.restored.join(", ") {
+                    "" => "unpacked".to_owned(),
+                    names => format!("restored {names}"),
+                };
+                let done = format!("{}: {restored}", it.file);
+                if it.skipped.is_empty() {
+                    return condition(true, "Restored", &done);
+                }
+                let message = format!(
+                    "{done}; not restored: {}; name a scratch database in verify.databases, if the type has one",
+                    it.skipped.join(", ")
+                );
+                condition(false, "PartlyVerified", &message)
+            }
+            _ => match self.request.stored_condition("Verified") {
+                Some(it) if RESULTS.contains(&&*it.reason) => {
+                    Condition::new("Verified", it.status, it.reason, it.message)
+                }
+                _ => {
+                    let message = "no archive has been verified yet";
+                    Condition::new(
+                        "Verified",
+                        ConditionStatus::Unknown,
+                        "NotVerifiedYet",
+                        message,
+                    )
+                }
+            },
+        }
+    }
+
+    /// The event of a verification that has ended since the status was stored, or that cannot begin.
+    pub(crate) fn event(&self, condition: &Condition) -> Option<Event> {
+        let is_new = match &self.newest {
+            Some(newest) if newest.phase.is_terminal() => Some(newest) != self.stored.as_ref(),
+            _ => false,
+        };
+        let is_blocked = self.blocked.is_some() && self.request.is_transition(condition);
+        match condition.reason.as_str() {
+            "Restored" | "PartlyVerified" if is_new => {
+                Some(Event::normal("VerificationSucceeded", &condition.message))
+            }
+            reason if is_new || is_blocked => Some(Event::warning(reason, &condition.message)),
+            _ => None,
+        }
+    }
+}
+
+/// Checks that a verification may replace the content of a database: its owner says so, and the parent does not dump it,
+/// under whichever name of object and server.
+fn check_scratch(source: &Source, dumped: &[Source], namespace: &str) -> Result<(), Stop> {
+    let refused = |problem: String| {
+        let (kind, name) = (source.kind, &source.name);
+        Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")))
+    };
+    if !source.is_scratch {
+        return refused(format!(
+            "a verification replaces the content of this database; if it may, set the annotation {SCRATCH} to true"
+        ));
+    }
+    let Some(scratch) = Place::of(source, namespace) else {
+        return Ok(());
+    };
+    if scratch.database.is_none() {
+        return refused(
+            "all_databases would replace a whole server; set config.database".to_owned(),
+        );
+    }
+    let is_same = |it: &&Source| Place::of(it, namespace).is_some_and(|it| it.has(&scratch));
+    match dumped.iter().find(is_same) {
+        Some(it) => refused(format!(
+            "it is the database of {} {}, which is dumped; name another database",
+            it.kind, it.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The place of a database. One server has many names, so the plugin compares those of a Service in one form.
+struct Place {
+    is_postgresql: bool,
+    host: String,
+    port: String,
+    /// The database; none for all of the server.
+    database: Option<String>,
+}
+
+impl Place {
+    fn of(source: &Source, namespace: &str) -> Option<Self> {
+        let is_postgresql = match source.type_.name {
+            "postgresql" => true,
+            "mysql" | "mariadb" => false,
+            _ => return None,
+        };
+        let text = |key: &str| match source.config.get(key) {
+            Some(Value::String(text)) => Some(text.clone()).filter(|it| !it.is_empty()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let port = if is_postgresql { "5432" } else { "3306" };
+        let is_all = source.config.get("all_databases") == Some(&Value::Bool(true));
+        Some(Self {
+            is_postgresql,
+            host: host(&text("host").unwrap_or_default(), namespace),
+            port: text("port").unwrap_or_else(|| port.to_owned()),
+            database: text("database").filter(|_| !is_all),
+        })
+    }
+
+    /// Returns true if the other place is this one or a part of it.
+    fn has(&self, other: &Self) -> bool {
+        self.is_postgresql == other.is_postgresql
+            && (&self.host, &self.port) == (&other.host, &other.port)
+            && (self.database.is_none() || self.database == other.database)
+    }
+}
+
+/// The name of a server, that of a Service as `<name>.<namespace>`.
+fn host(given: &str, namespace: &str) -> String {
+    let name = given.to_ascii_lowercase();
+    let name = name.trim_end_matches('.');
+    let name = name.strip_suffix(".cluster.local").unwrap_or(name);
+    let name = name.strip_suffix(".svc").unwrap_or(name);
+    match name {
+        "" | "127.0.0.1" | "::1" => "localhost".to_owned(),
+        "localhost" => name.to_owned(),
+        _ if name.contains(['.', ':']) => name.to_owned(),
+        _ => format!("{name}.{namespace}"),
+    }
+}
+
+/// A restoration of an archive with the settings of the parent.
+fn spec(request: &Request, parent: &Parent, given: &Verify, file: &str) -> RestoreSpec {
+    let own = &parent.spec;
+    RestoreSpec {
+        backup_ref: BackupReference {
+            kind: match parent.kind {
+                Kind::CronVerification => BackupKind::CronBackup,
+                _ => BackupKind::Backup,
+            },
+            name: request.name().to_owned(),
+        },
+        storage: None,
+        file: file.to_owned(),
+        databases: Some(
+            given
+                .databases
+                .iter()
+                .map(|it| it.database.clone())
+                .collect(),
+        ),
+        overrides: given.databases.clone(),
+        archive: None,
+        confirm: None,
+        volumes: Vec::new(),
+        work: own.work.clone(),
+        image: None,
+        transfer_image: given.transfer_image.clone(),
+        image_pull_secrets: own.image_pull_secrets.clone(),
+        resources: own.resources.clone(),
+        security_context: None,
+        pod_template: own.pod_template.clone(),
+        run_with: own.run_with.clone(),
+        active_deadline_seconds: own.active_deadline_seconds.unwrap_or_else(deadline),
+    }
+}
+
+/// The newest archive in the first storage.
+fn archive(parent: &Parent, runs: &[Run]) -> Option<Archive> {
+    let references = parent.storages().iter();
+    let key = render::keys(references.map(|it| it.name.as_str()))
+        .into_iter()
+        .next()?;
+    let mut good = runs.iter().filter(|it| it.phase == Phase::Succeeded);
+    good.find_map(|run| {
+        let mut stored = run.artifacts.iter();
+        let artifact = stored.find(|it| it.storage == key)?;
+        Some((artifact.file.clone(), run.completion_time.clone()))
+    })
+}
+
+/// Returns true if an archive is to be verified after this verification.
+fn is_due(given: &Verify, newest: Option<&Verified>, (file, time): &Archive) -> bool {
+    let Some(newest) = newest else {
+        return true;
+    };
+    if !newest.phase.is_terminal() || newest.file == *file {
+        return false;
+    }
+    let parsed = |time: &Option<String>| time.as_ref()?.parse::<Timestamp>().ok();
+    match (newest.phase, parsed(&newest.archive_time), parsed(time)) {
+        (Phase::Succeeded, Some(last), Some(time)) => {
+            let period = SignedDuration::from_hours(24 * given.every_days);
+            time.duration_since(last) >= period - EARLY
+        }
+        _ => true,
+    }
+}
+
+/// The verification that a Job shows. An end that was recorded does not change.
+fn observed(
+    request: &Request,
+    host: &dyn Host,
+    kind: Kind,
+    job: &ObservedJob,
+    stored: Option<&Verified>,
+) -> Result<Verified, Fault> {
+    let annotations = job.metadata.annotations.as_ref();
+    let annotation = |key: &str| {
+        annotations
+            .and_then(|it| it.get(key))
+            .map_or("", String::as_str)
+    };
+    let list = |key: &str| {
+        let names = annotation(key).split(',').filter(|it| !it.is_empty());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shown = JobRun::of(job);
+    if let Some(stored) = stored.filter(|it| it.file == annotation(FILE) && it.phase.is_terminal())
+    {
+        // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
+        let is_poor = stored.phase == Phase::Failed && stored.message == shown.message;
+        if !is_poor {
+            return Ok(stored.clone());
+        }
+    }
+    let phase: Phase = shown.phase.into();
+    let message = match phase {
+        Phase::Failed => Some(report::failure(request, host, kind, job)?),
+        _ => None,
+    };
+    let is_good = phase == Phase::Succeeded;
+    let names = |key: &str| if is_good { list(key) } else { Vec::new() };
+    Ok(Verified {
+        phase,
+        file: annotation(FILE).to_owned(),
+        archive_time: Some(annotation(TIME).to_owned()).filter(|it| !it.is_empty()),
+        completion_time: shown.ended.as_ref().map(|it| it.0.to_string()),
+        restored: names(RESTORED),
+        skipped: names(SKIPPED),
+        message,
+    })
+}
+
+/// A stored verification whose Job does not exist.
+fn lost(stored: Verified) -> Verified {
+    if stored.phase.is_terminal() {
+        return stored;
+    }
+    Verified {
+        phase: Phase::Failed,
+        message: Some(JOB_LOST.to_owned()),
+        ..stored
+    }
+}
