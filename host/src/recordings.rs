@@ -44,14 +44,25 @@ impl Repeated {
         diff::of(&Value::Object(recording.answer.clone()), &self.answer())
     }
 
+    /// Replaces the recorded answer by the new one.
+    pub(crate) fn becomes_expected(&self, recording: &mut Recording) {
+        recording.answer = self.said.to_json();
+        recording.revision.clone_from(&self.revision);
+    }
+
+    /// Returns a line for each read without a recorded answer.
+    pub(crate) fn unknown_reads(&self) -> impl Iterator<Item = String> {
+        self.unknown.iter().map(|read| {
+            let read = read_to_json(read);
+            format!("the recording does not contain this read, and the plugin got the answer \"not granted\": {read}")
+        })
+    }
+
     /// Notes the log of the guest, its fault, and the reads without a recorded answer.
     fn note(&self, streams: &mut Streams<'_>) {
         render::note_log(&self.log, streams);
-        for read in &self.unknown {
-            streams.note(&format!(
-                "the recording does not contain this read, and the plugin got the answer \"not granted\": {}",
-                read_to_json(read)
-            ));
+        for line in self.unknown_reads() {
+            streams.note(&line);
         }
         render::note_fault(&self.said, streams);
     }

@@ -65,7 +65,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let mut results = Vec::new();
     let mut parents = Vec::new();
     for case in &cases {
-        let (result, parent) = case.run(&loaded, args.update, streams)?;
+        let (result, parent) = case.run((&loaded, &from), args.update, streams)?;
         results.push(result);
         parents.extend(parent);
     }

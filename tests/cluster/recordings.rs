@@ -34,13 +34,17 @@ fn recordings(host: &Host) -> Vec<String> {
     lines.collect()
 }
 
+fn memcached() -> PathBuf {
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    guests.join("memcached.wasm")
+}
+
 fn replay(directory: &Path, recording: &str) -> Output {
     let file: PathBuf = directory.join("recording.json");
     fs::write(&file, recording).unwrap();
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
     command.args(["replay", "-o", "json"]).arg(file);
-    command.arg("--plugin").arg(guests.join("memcached.wasm"));
+    command.arg("--plugin").arg(memcached());
     command
         .arg("--cache-dir")
         .arg(directory.join("replay-cache"));
@@ -209,6 +213,19 @@ fn check_settled_parent(address: &str, namespace: &str, directory: &Path) {
         assert_eq!(mode & 0o777, 0o600);
         let again = replay(directory, &fs::read_to_string(&path).unwrap());
         check(&again, 0, "the answer is the recorded one");
+    }
+    // As they are, they are cases of a test.
+    fs::remove_file(directory.join("recording.json")).unwrap();
+    let mut test = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    test.arg("test").arg(memcached()).args(["--parents", "0"]);
+    test.arg("--cases").arg(directory);
+    test.arg("--cache-dir").arg(directory.join("replay-cache"));
+    let tested = test.output().unwrap();
+    check(&tested, 0, "");
+    let printed = String::from_utf8_lossy(&tested.stdout);
+    for number in 1..=2 {
+        let passed = format!("ok      case memcached-{namespace}-web-{number}.json\n");
+        assert!(printed.contains(&passed), "{printed}");
     }
 }
 

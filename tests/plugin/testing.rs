@@ -7,7 +7,7 @@ use std::{
 };
 
 use innkeeper_tests::{manifest::root, process::path_from_env};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SUCCESS: i32 = 0;
 const BAD_USE: i32 = 2;
@@ -99,6 +99,68 @@ fn a_case_is_written_compared_and_told_apart() {
     let budget = directory.path().join("budget.yaml");
     fs::write(&budget, "fuel: 10\n").unwrap();
     check(&with(&[]), FINDING, "and the budget in");
+}
+
+/// Makes a recording of memcached with another answer than that of the plugin.
+fn a_recording() -> Value {
+    let selector = "app.kubernetes.io/component=cache,app.kubernetes.io/instance=web,\
+                    app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
+    let pods = json!({"verb": "list", "apiVersion": "v1", "kind": "Pod", "namespace": "default", "labelSelector": selector});
+    json!({
+        "recording": "v1", "plugin": "memcached", "revision": "sha256:00", "secret": false, "phase": "reconcile",
+        "nowMs": 1_896_076_800_000_u64, "config": {}, "children": [],
+        "reads": [{"read": pods, "answer": {"list": []}}], "answer": {"outcome": "keep"},
+        "parent": {
+            "apiVersion": "cache.example.com/v1", "kind": "Memcached",
+            "metadata": {"name": "web", "namespace": "default", "uid": "1"}, "spec": {"size": 2},
+        },
+    })
+}
+
+#[test]
+fn o5_a_recording_is_a_case_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = guest("memcached.wasm");
+    let cases = text(directory.path());
+    let arguments = [text(&file), "--parents", "0", "--cases", cases];
+    let with = |more: &[&str]| test(&[&arguments[..], more].concat());
+    let path = directory.path().join("web.json");
+    fs::write(&path, a_recording().to_string()).unwrap();
+    let part = "FAILED  case web.json\n  children is [";
+    let said = check(&with(&[]), FINDING, part);
+    let part = "outcome is \"desired\", and was \"keep\"";
+    assert!(said.contains(part), "{said}");
+    check(&with(&["--update"]), SUCCESS, "ok      case web.json");
+    check(&with(&[]), SUCCESS, "ok      case web.json");
+    // Only the answer and its revision are new, and the rest is as it was.
+    let mut updated: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(updated["answer"]["outcome"], "desired");
+    assert_ne!(updated["revision"], "sha256:00");
+    for field in ["answer", "revision"] {
+        updated[field] = a_recording()[field].clone();
+    }
+    assert_eq!(updated, a_recording());
+
+    updated["reads"] = json!([]);
+    fs::write(&path, updated.to_string()).unwrap();
+    check(
+        &with(&[]),
+        FINDING,
+        "the recording does not contain this read",
+    );
+
+    fs::write(&path, "{\"recording\": \"v1\"").unwrap();
+    let said = check(&with(&[]), BAD_USE, "web.json is no recording of a pass");
+    assert!(said.contains("EOF while parsing"), "{said}");
+    let mut other = a_recording();
+    other["config"] = json!({"unknown": true});
+    fs::write(&path, other.to_string()).unwrap();
+    let said = check(
+        &with(&[]),
+        BAD_USE,
+        "web.json: failed to configure the plugin",
+    );
+    assert!(said.contains("unknown"), "{said}");
 }
 
 #[test]

@@ -14,11 +14,11 @@ pub struct TestArgs {
     /// Plugin: a .wasm file, or the directory of a project that `innkeeper build` has built.
     #[arg(value_name = "PLUGIN.wasm|DIRECTORY", default_value = ".")]
     pub plugin: PathBuf,
-    /// Directory of cases: each is a directory with parent.yaml, expect.yaml, and as needed observed/*.yaml, config.yaml and
-    /// grants.yaml [default: the directory tests of the project].
+    /// Directory of cases: each is a recording NAME.json of `innkeeper record`, or a directory with parent.yaml, expect.yaml,
+    /// and as needed observed/*.yaml, config.yaml and grants.yaml [default: the directory tests of the project].
     #[arg(long, value_name = "DIRECTORY")]
     pub cases: Option<PathBuf>,
-    /// Rewrite expect.yaml of each case that differs, and budget.yaml.
+    /// Rewrite expect.yaml of each case that differs, or the answer in its recording, and budget.yaml.
     #[arg(long)]
     pub update: bool,
     /// Configuration for the properties: a YAML or JSON file with one object [default: an empty object].
