@@ -50,7 +50,7 @@ pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
 pub use plan::{ParentName, PlanArgs, PlanFormat};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
-pub use recordings::{RecordArgs, ReplayArgs};
+pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
 };
@@ -121,6 +121,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Repeat a recorded pass offline and print the difference between the recorded and the new answer.
     Replay(ReplayArgs),
+    /// Find the first of several revisions that answers a recorded pass differently.
+    Bisect(BisectArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.

@@ -3,6 +3,7 @@
 //! A recording has all inputs of a call and its answer.
 //! The repetition runs in the sandbox with the default limits, and needs no cluster.
 
+mod bisect;
 mod record;
 mod replay;
 
@@ -19,6 +20,7 @@ use crate::{
     plugin_file, render,
 };
 
+pub use bisect::run as bisect;
 pub use record::run as record;
 pub use replay::run as replay;
 

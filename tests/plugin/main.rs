@@ -8,6 +8,7 @@
 mod admin;
 mod answers;
 mod artifacts;
+mod bisecting;
 mod building;
 mod compiling;
 mod cosign;

@@ -102,7 +102,7 @@ fn a_case_is_written_compared_and_told_apart() {
 }
 
 /// Makes a recording of memcached with another answer than that of the plugin.
-fn a_recording() -> Value {
+pub(crate) fn a_recording() -> Value {
     let selector = "app.kubernetes.io/component=cache,app.kubernetes.io/instance=web,\
                     app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
     let pods = json!({"verb": "list", "apiVersion": "v1", "kind": "Pod", "namespace": "default", "labelSelector": selector});

@@ -66,3 +66,39 @@ pub struct ReplayArgs {
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
 }
+
+/// Flags of `bisect`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper bisect recording.json --revisions builds", "innkeeper bisect recording.json --revisions oci://registry.example/plugins/memcached --reference recorded"), exit_codes!("a revision answers differently")))]
+pub struct BisectArgs {
+    /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Revisions: a directory of .wasm files, or a repository whose tags are semantic versions.
+    ///
+    /// Files are ordered by the version at the end of their names (memcached-1.4.0.wasm), else by that of their descriptions;
+    /// if one has neither, by name. Other tags are ignored.
+    #[arg(long, value_name = "DIRECTORY|oci://REPOSITORY", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub revisions: Inspected,
+    /// Answer from which the first revision differs.
+    #[arg(long, value_enum, default_value_t = BisectReference::Oldest)]
+    pub reference: BisectReference,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
+    pub output: ResultFormat,
+}
+
+/// The answer that the revisions are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BisectReference {
+    /// The answer of the oldest revision.
+    Oldest,
+    /// The answer in the recording.
+    Recorded,
+}

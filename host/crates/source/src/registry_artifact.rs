@@ -53,20 +53,23 @@ pub struct RegistryArtifact {
 impl RegistryArtifact {
     /// Parses the reference and prepares the client; sends nothing yet.
     pub fn open(reference: &str, settings: &RegistrySettings) -> Result<Self, Error> {
+        Self::at(without_scheme(reference).parse(), settings)
+    }
+
+    fn at(
+        reference: Result<Reference, InvalidReference>,
+        settings: &RegistrySettings,
+    ) -> Result<Self, Error> {
         let RegistrySettings {
             insecure,
             certificates_pem,
             docker_config,
             proxies,
         } = settings;
-        let reference: Reference = reference
-            .strip_prefix(SCHEME)
-            .unwrap_or(reference)
-            .parse()
-            .map_err(|invalid: InvalidReference| {
-                let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
-                Error::of("understand the reference".to_owned(), failure)
-            })?;
+        let reference = reference.map_err(|invalid| {
+            let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
+            Error::of("understand the reference".to_owned(), failure)
+        })?;
         let docker_config = docker_config
             .as_ref()
             // A file that only names credential helpers is ignored, unless the user named the file.
@@ -121,6 +124,17 @@ impl RegistryArtifact {
     pub async fn sign(&self, manifest: &Digest, key: &SigningKey) -> Result<(), Error> {
         self.fetcher.sign(&self.artifact, manifest, key).await
     }
+}
+
+/// Returns the tags of a repository: `registry.example/plugins/memcached`.
+pub async fn tags(repository: &str, settings: &RegistrySettings) -> Result<Vec<String>, Error> {
+    let reference = Reference::of_repository(without_scheme(repository));
+    let RegistryArtifact { fetcher, artifact } = RegistryArtifact::at(reference, settings)?;
+    fetcher.tags(&artifact).await
+}
+
+fn without_scheme(reference: &str) -> &str {
+    reference.strip_prefix(SCHEME).unwrap_or(reference)
 }
 
 fn has_logins(text: &[u8]) -> bool {

@@ -125,6 +125,44 @@ async fn pushing_again_sends_nothing_but_the_manifest() {
 }
 
 #[tokio::test]
+async fn all_tags_of_a_repository_are_listed() {
+    for sign_in in [SignIn::Not, SignIn::Basic, SignIn::Token] {
+        let registry = Registry::start(sign_in).await;
+        for tag in ["1.0.0", "1.1.0", "2.0.0", "latest", "v3"] {
+            registry.put_manifest(tag, tag);
+        }
+        let listed = fetcher(local()).tags(&registry.private(":1.0.0")).await;
+        assert_eq!(listed.unwrap(), ["1.0.0", "1.1.0", "2.0.0", "latest", "v3"]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_tags_is_read_with_care() {
+    const TAGS: &str = "/tags/list";
+    let again = "</v2/plugins/pond/tags/list?last=a>; rel=\"next\"";
+    let elsewhere = "<https://other.example/v2/plugins/pond/tags/list>; rel=\"next\"";
+    let tags = || Reply::new(200, r#"{"tags": ["a"]}"#);
+    for (reply, part) in [
+        (Reply::new(404, ""), "the repository is not there"),
+        (Reply::new(200, "[]"), "its list of tags is not one of JSON"),
+        (tags().header("link", again), "has more than 100 parts"),
+        (tags().header("link", elsewhere), "has no address there"),
+        (tags().header("link", "next"), "has no address there"),
+    ] {
+        let registry = Registry::start(SignIn::Not).await;
+        registry.instead(TAGS, reply);
+        let error = fetcher(local()).tags(&registry.artifact(":1")).await;
+        let error = error.unwrap_err();
+        assert!(error.to_string().starts_with("failed to list the tags of"));
+        assert!(error.source.to_string().contains(part), "{}", error.source);
+    }
+    let registry = Registry::start(SignIn::Not).await;
+    registry.instead(TAGS, Reply::new(200, r#"{"tags": null}"#));
+    let none = fetcher(local()).tags(&registry.artifact(":1")).await;
+    assert_eq!(none.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
 async fn tokens_are_bought_with_the_login_of_the_pull_secret() {
     let registry = Registry::start(SignIn::Token).await;
     put_layers(&registry, &[("application/wasm", PLUGIN)]);
