@@ -6,6 +6,7 @@
 //! Nothing here acts on the settings, except for the log, which must exist before everything else.
 
 mod admin;
+mod admin_client;
 mod build;
 mod cache;
 mod cluster;
@@ -37,6 +38,7 @@ use clap::Parser;
 use crate::{failure::Failure, streams};
 
 pub use admin::{AdminArgs, CertificateFiles};
+pub use admin_client::{AdminAddress, AdminClientArgs};
 pub use build::BuildArgs;
 pub use cache::CacheArgs;
 pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
@@ -156,6 +158,8 @@ impl Command {
             Self::Run(args) => args.check(),
             Self::Dev(args) => args.check(),
             Self::Manifests(args) => args.check(),
+            Self::Record(args) => args.check(),
+            Self::Status(args) => args.check(),
             _ => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ use serde::Serialize;
 pub(crate) use show::{plain, table};
 
 use crate::{
-    admin::{FaultState, HostProgress, ParentState},
+    admin::{FaultState, HostProgress, ParentState, client::AdminClient},
     config::{Exit, ResultFormat, StatusArgs, Streams},
     failure::{Failure, OrFail as _},
     runtime,
@@ -136,10 +136,13 @@ pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
 }
 
 async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let address = args.admin_address.as_ref();
+    let host = address.map(|address| AdminClient::new(address, &args.client, streams));
+    let host = host.transpose()?;
     // A failure of the first request ends the command; later failures are reported and retried.
-    let survey = ask(args).await?;
+    let survey = ask(args, host.as_ref()).await?;
     if args.watch {
-        return watch(args, survey, streams).await;
+        return watch(args, host.as_ref(), survey, streams).await;
     }
     let text = match args.output {
         ResultFormat::Text => show::status(&survey),
@@ -153,9 +156,9 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
     })
 }
 
-async fn ask(args: &StatusArgs) -> Result<Survey, Failure> {
-    match &args.admin_address {
-        Some(address) => host::survey(address, PATIENCE).await,
+async fn ask(args: &StatusArgs, host: Option<&AdminClient<'_>>) -> Result<Survey, Failure> {
+    match host {
+        Some(client) => host::survey(client, PATIENCE).await,
         None => cluster::survey(&args.connection, PATIENCE).await,
     }
 }
@@ -163,6 +166,7 @@ async fn ask(args: &StatusArgs) -> Result<Survey, Failure> {
 /// Shows every change. Only a failure to write ends it.
 async fn watch(
     args: &StatusArgs,
+    host: Option<&AdminClient<'_>>,
     mut survey: Survey,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
@@ -186,7 +190,7 @@ async fn watch(
             shown = Some(essence);
         }
         tokio::time::sleep(args.interval).await;
-        match ask(args).await {
+        match ask(args, host).await {
             Ok(next) => {
                 survey = next;
                 said = None;

@@ -1,8 +1,9 @@
 //! The callers of a host with `--admin-tls`: the API server judges their tokens and rights (O1, O2).
 
 use std::{
-    path::Path,
-    process::Command,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
     time::{Duration, Instant},
 };
 
@@ -18,11 +19,18 @@ use serde_json::{Value, json};
 use crate::{
     admin,
     plugins::replace_file,
-    stage::{Stage, wait_logged},
+    recordings::{check, record},
+    stage::{Stage, is_applied, wait_logged},
+    suite::Target,
 };
 
 /// The namespace and the name of the scraper's account.
 const SCRAPER: (&str, &str) = ("default", "prometheus");
+
+/// The namespace and the name of the account that may use the debug endpoints.
+const DEBUGGER: (&str, &str) = ("default", "debugger");
+
+const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "web");
 
 /// A token of a service account.
 pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> String {
@@ -91,6 +99,32 @@ impl Site {
         ask_secure(&self.address, "GET", path, token).unwrap()
     }
 
+    /// Makes the account of the page about debugging, with its role.
+    fn make_debugger(&self) {
+        let (namespace, name) = DEBUGGER;
+        let group = "rbac.authorization.k8s.io";
+        let api_version = format!("{group}/v1");
+        let metadata = json!({"name": name});
+        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
+        for object in [
+            json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace},
+            }),
+            json!({
+                "apiVersion": api_version, "kind": "ClusterRole", "metadata": metadata,
+                "rules": [{"nonResourceURLs": ["/debug/*"], "verbs": ["get", "put", "post"]}],
+            }),
+            json!({
+                "apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": metadata,
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [account],
+            }),
+        ] {
+            self.stage.plane.user().apply(&object).unwrap();
+        }
+    }
+
     /// Makes the account of the scraper, and binds it with the roles of the chart.
     fn make_scraper(&self, is_bound: bool) {
         let (namespace, name) = SCRAPER;
@@ -144,6 +178,7 @@ fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     let put = ask_secure(&site.address, "PUT", "/debug/log", Some(&scraper));
     assert_eq!(put.unwrap().status, 403);
 
+    commands_reach_it(&site, &scraper);
     is_rotated(&site);
     is_bounded(&site, &scraper);
 
@@ -162,6 +197,162 @@ fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     assert_eq!(site.ask("/livez", None).status, 200);
     plane.control(&["resume", "apiserver"]).unwrap();
     Stage::stop(site.host);
+}
+
+/// The flags of a client of a host, with files in the directory of the stage.
+struct Client {
+    named: String,
+    numeric: String,
+    trusted: String,
+    directory: PathBuf,
+}
+
+impl Client {
+    fn new(site: &Site) -> Self {
+        let [authority, _] = Site::files(&site.stage);
+        let port = site.address.rsplit(':').next().unwrap();
+        Self {
+            named: format!("https://localhost:{port}"),
+            numeric: format!("https://{}", site.address),
+            trusted: format!("--ca-file {authority}"),
+            directory: site.stage.plane.directory().to_owned(),
+        }
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.directory.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Checks that `status` and `record` end with this code and message.
+    #[track_caller]
+    fn refused(&self, address: &str, flags: &str, code: i32, message: &str) {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        check(&status(address, &flags), code, message);
+        let to = self.directory.to_str().unwrap();
+        let order = ["--parent", "demo/web", "--to", to];
+        check(
+            &record(address, &[&order[..], &flags].concat()),
+            code,
+            message,
+        );
+    }
+}
+
+/// Checks that `status` and `record` verify the host, and send a token that the API server judges.
+#[track_caller]
+fn commands_reach_it(site: &Site, scraper: &str) {
+    let client = Client::new(site);
+    let Client {
+        named,
+        numeric,
+        trusted,
+        ..
+    } = &client;
+    site.make_debugger();
+    let able = format!("{}\n", token(&site.stage.plane, DEBUGGER));
+    let able = client.file("able", &able);
+    let unable = client.file("unable", scraper);
+    let forged = client.file("forged", "forged");
+    let other = client.file("other.crt", "");
+    write_certificate(Path::new(&other), &client.directory.join("other.key"));
+    for (address, flags, code, message) in [
+        (named, String::new(), 1, "failed to verify the certificate"),
+        (
+            named,
+            format!("--ca-file {other} --token-file {able}"),
+            1,
+            "give its authority by --ca-file",
+        ),
+        (numeric, trusted.clone(), 1, "not valid for name"),
+        (
+            named,
+            trusted.clone(),
+            1,
+            "wants a token: give --token-file",
+        ),
+        (
+            named,
+            format!("{trusted} --token-file {forged}"),
+            1,
+            "refuses: the API server rejects the token",
+        ),
+        (
+            named,
+            format!("{trusted} --token-file {unable}"),
+            1,
+            "refuses: the account may not ",
+        ),
+        (
+            &site.address,
+            String::new(),
+            1,
+            "a host with --admin-tls needs https://HOST:PORT",
+        ),
+        (
+            &site.address,
+            trusted.clone(),
+            2,
+            "give --admin-address https://",
+        ),
+        (
+            numeric,
+            format!("--token-file {other}"),
+            2,
+            "it contains no token",
+        ),
+    ] {
+        client.refused(address, &flags, code, message);
+    }
+    commands_ask_it(site, &client, &able);
+}
+
+/// Checks that both commands succeed with the token of the debugger.
+#[track_caller]
+fn commands_ask_it(site: &Site, client: &Client, able: &str) {
+    let Client {
+        named,
+        numeric,
+        trusted,
+        directory,
+    } = client;
+    site.stage
+        .wait_served(&site.host, &["memcacheds.cache.example.com"]);
+    let namespace = site.stage.namespace("asked");
+    let (api_version, kind, name) = PARENT;
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1},
+    });
+    site.stage.apply(&namespace, &parent);
+    site.stage.wait(&site.host, &namespace, PARENT, is_applied);
+    let parent = format!("{namespace}/{name}");
+    let to = directory.join("taken");
+    let order = ["--parent", &parent, "--to", to.to_str().unwrap()];
+    let insecure = "--insecure-skip-tls-verify";
+    for (address, trust, warns) in [(named, &**trusted, false), (numeric, insecure, true)] {
+        let flags = format!("{trust} --token-file {able}");
+        let flags: Vec<&str> = flags.split(' ').collect();
+        eventually("the debugger may ask for the state", || {
+            let output = status(address, &flags);
+            // The Deployment of the parent has no controller here, so it is not Ready.
+            match output.status.code() {
+                Some(3) => Ok(()),
+                _ => Err(format!("{output:?}")),
+            }
+        });
+        let taken = record(address, &[&order[..], &flags].concat());
+        check(&taken, 0, "waiting for 1 recordings");
+        let errors = String::from_utf8_lossy(&taken.stderr);
+        assert_eq!(errors.contains("warning: "), warns, "{errors}");
+    }
+}
+
+/// Runs `innkeeper status` against a host.
+fn status(address: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.args(["status", "--admin-address", address]);
+    command.args(arguments).output().unwrap()
 }
 
 /// Checks that the host shows the certificate in its files, and the last good one if there is none.

@@ -40,19 +40,31 @@ fn memcached() -> PathBuf {
 }
 
 fn replay(directory: &Path, recording: &str) -> Output {
+    let plugin = memcached();
+    replay_in(
+        directory,
+        recording,
+        &["--plugin", plugin.to_str().unwrap()],
+    )
+}
+
+/// Runs `innkeeper replay` in a directory.
+fn replay_in(directory: &Path, recording: &str, plugin: &[&str]) -> Output {
     let file: PathBuf = directory.join("recording.json");
     fs::write(&file, recording).unwrap();
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["replay", "-o", "json"]).arg(file);
-    command.arg("--plugin").arg(memcached());
+    command
+        .args(["replay", "-o", "json"])
+        .arg(file)
+        .args(plugin);
     command
         .arg("--cache-dir")
         .arg(directory.join("replay-cache"));
-    command.output().unwrap()
+    command.current_dir(directory).output().unwrap()
 }
 
 /// Runs `innkeeper record` against a host.
-fn record(address: &str, arguments: &[&str]) -> Output {
+pub(crate) fn record(address: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
     command.args(["record", "--admin-address", address]);
     command.args(arguments).output().unwrap()
@@ -66,7 +78,7 @@ fn start(stage: &Stage, more: &[&str]) -> Host {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32, message: &str) {
+pub(crate) fn check(output: &Output, code: i32, message: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
     assert!(errors.contains(message), "{errors}");
@@ -131,6 +143,18 @@ fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
         differences.contains("replicas is 3, and was 2"),
         "{differences}"
     );
+    // Without --plugin, the plugin is that of the project in the current directory.
+    let none = replay_in(directory, &recording, &[]);
+    check(
+        &none,
+        2,
+        "found no plugin in ./target/plugins: run innkeeper build",
+    );
+    let built = directory.join("target/plugins");
+    fs::create_dir_all(&built).unwrap();
+    fs::copy(memcached(), built.join("memcached.wasm")).unwrap();
+    let of_project = replay_in(directory, &recording, &[]);
+    check(&of_project, 0, "the answer is the recorded one");
     changed["recording"] = json!("v9");
     check(
         &replay(directory, &changed.to_string()),
@@ -197,6 +221,8 @@ fn o5_calls_are_recorded_on_demand_into_files_and_repeated() {
         check(&record(address, &arguments), code, message);
     }
     Stage::stop(host);
+    let gone = record(address, &["--parent", &parent, "--to", to]);
+    check(&gone, 1, &format!("no host answers at {address}: "));
 }
 
 #[track_caller]

@@ -3,25 +3,29 @@
 use std::time::Duration;
 
 use super::{
-    ConnectionArgs, ResultFormat,
+    AdminAddress, AdminClientArgs, ConnectionArgs, ResultFormat,
     streams::{examples, exit_codes},
     values::seconds,
 };
+use crate::failure::Failure;
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper status", "innkeeper status --watch", "innkeeper status --admin-address 127.0.0.1:8080 --output json"), exit_codes!("no host renews the lease, a plugin is not active as declared, or a parent is not Ready; never with --watch")))]
 pub struct StatusArgs {
-    /// Ask the host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT
-    /// [default: ask the cluster, which does not know the faults of plugin files].
+    /// Ask the host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT, or as
+    /// https://HOST:PORT if it runs with --admin-tls [default: ask the cluster, which does not know the faults of plugin
+    /// files].
     #[arg(
         long,
         value_name = "ADDRESS",
         env = "INNKEEPER_ADMIN_ADDRESS",
-        value_parser = host_and_port,
         conflicts_with_all = ["kubeconfig", "context"]
     )]
-    pub admin_address: Option<String>,
+    pub admin_address: Option<AdminAddress>,
+    /// The connection to the host.
+    #[command(flatten)]
+    pub client: AdminClientArgs,
     /// The cluster.
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -36,13 +40,9 @@ pub struct StatusArgs {
     pub output: ResultFormat,
 }
 
-pub(super) fn host_and_port(text: &str) -> Result<String, String> {
-    let expected = || "give HOST:PORT, as in 127.0.0.1:8080".to_owned();
-    let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
-    let is_host = !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
-    if is_host && port.parse::<u16>().is_ok_and(|port| port > 0) {
-        Ok(text.to_owned())
-    } else {
-        Err(expected())
+impl StatusArgs {
+    /// Checks the flags together.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.client.check(self.admin_address.as_ref())
     }
 }

@@ -526,6 +526,58 @@ fn the_admin_address_may_be_localhost() {
 }
 
 #[test]
+fn a_client_of_a_host_names_its_scheme_and_its_token() {
+    let status = |more: &[&str]| match parse(&[&["status"], more].concat()).unwrap().command {
+        Command::Status(args) => args,
+        other => panic!("{other:?}"),
+    };
+    for (given, url, shown) in [
+        ("a:1", "http://a:1/x", "a:1"),
+        ("http://[::1]:1/", "http://[::1]:1/x", "[::1]:1"),
+        (
+            "https://a.example:1/",
+            "https://a.example:1/x",
+            "https://a.example:1",
+        ),
+    ] {
+        let address = status(&["--admin-address", given]).admin_address.unwrap();
+        assert_eq!((&*address.url("/x"), &*address.to_string()), (url, shown));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let token = file(dir.path(), "token", "abc\n");
+    let secure = ["--admin-address", "https://a:1", "--token-file", &token];
+    let given = status(&secure).client.token_file.unwrap();
+    assert_eq!(given, "Bearer abc");
+    assert!(!format!("{given:?}").contains("abc"));
+    let empty = file(dir.path(), "empty", "\n");
+    check_rejections(&[
+        (
+            &["status", "--admin-address", "https://a"],
+            "https://HOST:PORT",
+        ),
+        (
+            &["status", "--admin-address", "ftp://a:1"],
+            "https://HOST:PORT",
+        ),
+        (&["status", "--insecure-skip-tls-verify"], "--admin-address"),
+        (
+            &[
+                "status",
+                "--admin-address",
+                "https://a:1",
+                "--token-file",
+                &empty,
+            ],
+            "it contains no token",
+        ),
+        (
+            &["status", "--admin-address", "a:1", "--token-file", &token],
+            "give --admin-address https://a:1",
+        ),
+    ]);
+}
+
+#[test]
 fn debug_endpoints_are_not_open_to_the_network() {
     let debug = ["run", "--plugin", "a", "--debug-endpoints"];
     for local in ["localhost:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
@@ -639,9 +691,10 @@ fn every_help_lists_the_same_exit_codes() {
 }
 
 /// Files that the examples name and that are read with the command line.
-const EXAMPLE_FILES: [(&str, &str); 3] = [
+const EXAMPLE_FILES: [(&str, &str); 4] = [
     ("cosign.key", P256_KEY),
     ("cosign.pub", P256_PUB),
+    ("debugger.token", "abc"),
     ("grants.yaml", "{}"),
 ];
 

@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use innkeeper_reconcile::RECORDINGS_BYTES_MAX;
 use innkeeper_sandbox::Recording;
 use serde_json::Value;
 
 use crate::{
-    admin::{RecordingOrder, RecordingTarget, client},
+    admin::{RecordingOrder, RecordingTarget, client::AdminClient},
     config::{Exit, RecordArgs, Streams},
     failure::{Failure, OrFail as _},
     runtime,
@@ -34,9 +35,10 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
         serde_json::to_string(&order).or_fail(Exit::Failure, "failed to encode the order")?;
     let to = args.to.display();
     fs::create_dir_all(&args.to).or_fail(Exit::Usage, format!("failed to create {to}"))?;
-    let url = format!("http://{address}/debug/recordings");
-    let post = |client: &reqwest::Client| client.post(url).body(body).build();
-    let mut answer = client::send(address, post, order.time() + PATIENCE).await?;
+    let client = AdminClient::new(address, &args.client, streams)?;
+    let patience = order.time() + PATIENCE;
+    let answer = client.send(Method::POST, "/debug/recordings", body, patience);
+    let mut answer = answer.await?;
     let (number, seconds) = (order.number, order.seconds);
     streams.note(&format!(
         "waiting for {number} recordings, at most {seconds} s"
@@ -45,7 +47,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
     while let Some(part) = answer
         .chunk()
         .await
-        .or_fail(Exit::Failure, client::no_host(address))?
+        .or_fail(Exit::Failure, client.no_host())?
     {
         for byte in part {
             if byte != b'\n' {

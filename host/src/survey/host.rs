@@ -2,24 +2,29 @@
 
 use std::time::Duration;
 
+use http::Method;
+
 use super::{OfPlugin, PluginRow, Survey};
 use crate::{
-    admin::{HostState, KindState, PluginState, client},
+    admin::{HostState, KindState, PluginState, client::AdminClient},
     config::Exit,
     failure::{Failure, OrFail as _},
 };
 
-/// Asks the host at `address` for its state.
-pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, Failure> {
-    let url = format!("http://{address}/debug/state");
-    let answer = client::send(address, |client| client.get(url).build(), patience).await?;
-    let text = answer.text().await;
-    let text = text.or_fail(Exit::Failure, client::no_host(address))?;
+/// Asks a host for its state.
+pub(super) async fn survey(
+    client: &AdminClient<'_>,
+    patience: Duration,
+) -> Result<Survey, Failure> {
+    let answer = client.send(Method::GET, "/debug/state", String::new(), patience);
+    let text = answer.await?.text().await;
+    let text = text.or_fail(Exit::Failure, client.no_host())?;
+    let address = client.address.to_string();
     let state = serde_json::from_str(&text).or_fail(
         Exit::Failure,
         format!("failed to parse the state from {address}: check that it is an innkeeper host"),
     )?;
-    Ok(of_state(address, state))
+    Ok(of_state(&address, state))
 }
 
 /// Converts the state of a host.

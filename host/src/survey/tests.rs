@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::admin::HostState;
+use crate::{admin::HostState, config::AdminClientArgs};
 
 fn state() -> HostState {
     let state = json!({
@@ -203,7 +203,10 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
 #[tokio::test]
 async fn reports_that_no_host_answers() {
     // No process listens on port 1.
-    let error = host::survey("127.0.0.1:1", PATIENCE).await.unwrap_err();
+    let address = "127.0.0.1:1".parse().unwrap();
+    let args = AdminClientArgs::default();
+    let client = Streams::of_process(|streams| AdminClient::new(&address, &args, streams));
+    let error = host::survey(&client.unwrap(), PATIENCE).await.unwrap_err();
     assert_eq!(error.exit(), Exit::Failure);
     let text = error.to_string();
     assert!(

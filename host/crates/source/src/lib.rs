@@ -36,7 +36,7 @@ pub use self::{
     oci::{InvalidReference, Package, Pushed, Reference},
     registry_artifact::{DockerConfigText, RegistryArtifact, RegistrySettings, tags},
     settings::{Proxies, Settings},
-    trust::trust,
+    trust::{certificate_error, trust},
 };
 use innkeeper_model::Digest;
 

@@ -13,6 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use innkeeper_model::{Digest, Digester, causes};
 use reqwest::{Client, NoProxy, Proxy, Response, Url, redirect::Policy};
+use rustls::CertificateError;
 use secrecy::ExposeSecret;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -20,7 +21,7 @@ use super::{
     Credentials, Failure, FailureKind, Proxies, Settings,
     address::{Guard, RefusedAddress, is_public},
     error::check_size,
-    trust::{is_untrusted, trust},
+    trust::{certificate_error, trust},
 };
 
 /// The limit of redirects: registries need one or two.
@@ -207,7 +208,7 @@ impl Transport {
             return address_refused(host, *address);
         }
         let shown = shown(url.as_str());
-        if is_untrusted(&error) {
+        if certificate_error(&error) == Some(&CertificateError::UnknownIssuer) {
             let message = format!(
                 "the certificate of {shown} is not trusted: for a private authority, give its certificate as PEM \
                  with --source-ca-file (host) or --ca-file (other commands)"

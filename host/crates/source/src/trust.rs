@@ -37,8 +37,8 @@ pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// Returns true if a connection ended because no trusted authority signed the server's certificate.
-pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
+/// Returns the reason why the certificate of a server is not accepted; none if a connection failed by something else.
+pub fn certificate_error(error: &reqwest::Error) -> Option<&CertificateError> {
     let first: &(dyn Error + 'static) = error;
     let mut causes = iter::successors(Some(first), |&cause| {
         // `io::Error` does not return the error inside it as its source.
@@ -47,6 +47,8 @@ pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
             None => cause.source(),
         }
     });
-    let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-    causes.any(|cause| cause.downcast_ref() == Some(&unknown))
+    causes.find_map(|cause| match cause.downcast_ref()? {
+        rustls::Error::InvalidCertificate(reason) => Some(reason),
+        _ => None,
+    })
 }
