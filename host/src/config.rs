@@ -46,7 +46,7 @@ pub use compile::CompileArgs;
 pub use dev::DevArgs;
 pub use documents::{CompletionsArgs, ManArgs};
 pub use inspect::{InspectArgs, Inspected};
-pub use lease::{LeaseArgs, lease_name};
+pub use lease::LeaseArgs;
 pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};

@@ -62,6 +62,7 @@ fn every_command_block_of_every_page_succeeds() {
         &HostOptions {
             arguments: vec![
                 "--plugin-resources".to_owned(),
+                "--leader-elect".to_owned(),
                 "--source-dir".to_owned(),
                 source.to_string_lossy().into_owned(),
             ],

@@ -380,7 +380,10 @@ fn status(stage: &Stage) -> (Option<i32>, Value) {
 
 #[test]
 fn status_dry_run_and_rollback_consider_only_selected_parents() {
-    let fixture = moody::MoodyFixture::new(3);
+    let mut fixture = moody::MoodyFixture::new(3);
+    let arguments = &mut fixture.site.stage.options.arguments;
+    // A host without a lease would be a problem for `status`.
+    arguments.push("--leader-elect".to_owned());
     let host = fixture.start();
     let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
     let label = json!({"metadata": {"labels": {"team": "x"}}});

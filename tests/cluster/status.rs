@@ -193,7 +193,10 @@ fn check_cluster(site: &StatusFixture) {
 /// The conditions of the parents stay as the host left them, so they tell nothing about a host that is gone.
 #[test]
 fn status_reports_a_host_that_is_gone_and_a_missing_definition() {
+    // As in another release of the chart, which has its own namespace and lease.
     let lease = [
+        "--host-namespace=hosts",
+        "--lease-name=release-a",
         "--leader-elect",
         "--lease-duration=4",
         "--lease-renew-deadline=3",
@@ -232,7 +235,12 @@ fn status_reports_a_host_that_is_gone_and_a_missing_definition() {
     site.stage.install_plugin_crd();
     reports(&site, 0, "The only parent is Ready.");
     site.host.process().signal(Signal::KILL).unwrap();
-    reports(&site, FINDING, "Problem: no host runs: ");
+    reports(&site, FINDING, "renewed the Lease hosts/release-a last at ");
+    let user = site.stage.plane.user();
+    let leases = Kind::new("coordination.k8s.io/v1", "Lease", "hosts");
+    user.delete(leases, "release-a").unwrap();
+    let missing = "Problem: no host runs: no Lease has the label app.kubernetes.io/name=innkeeper";
+    reports(&site, FINDING, missing);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl LeaseArgs {
 /// Returns the default name of the lease of hosts with this scope.
 ///
 /// Hosts with another scope do other work, and must not wait for each other.
-pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>) -> String {
+fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>) -> String {
     /// The length of the hash in the name: enough for the hosts of one namespace.
     const HASH_LENGTH: usize = 10;
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper status", "innkeeper status --watch", "innkeeper status --admin-address 127.0.0.1:8080 --output json"), exit_codes!("no host renews the lease, a plugin is not active as declared, or a parent is not Ready; never with --watch")))]
+#[command(after_help = concat!(examples!("innkeeper status", "innkeeper status --watch", "innkeeper status --admin-address 127.0.0.1:8080 --output json"), exit_codes!("the lease of a host is missing or not renewed, a plugin is not active as declared, or a parent is not Ready; never with --watch")))]
 pub struct StatusArgs {
     /// Ask the host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT, or as
     /// https://HOST:PORT if it runs with --admin-tls [default: ask the cluster, which does not know the faults of plugin

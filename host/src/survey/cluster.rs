@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_cluster::{LeaseReader, ParentConditions, Viewer, labels};
+use innkeeper_cluster::{ParentConditions, Viewer, labels, lease_of};
 use innkeeper_model::{
-    Expression, GroupKind, LABEL_PLUGIN, LeaseRecord, Object, ObjectId, Selector, error_chain,
-    reason,
+    Expression, GroupKind, LABEL_LEASE, LABEL_PLUGIN, Lease, LeaseRecord, Object, ObjectId,
+    Selector, error_chain, reason,
 };
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin, PluginStatus};
 use innkeeper_policy::{Grants, Selection};
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::{OfPlugin, PluginRow, Survey};
 use crate::{
     admin::{FaultState, ParentState},
-    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE, lease_name},
+    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE},
     failure::{Failure, OrFail as _},
 };
 
@@ -56,18 +56,12 @@ pub(super) async fn survey(
     found.survey.from = format!("cluster {}", config.cluster_url);
     let client = kube::Client::try_from(config)
         .or_fail(Exit::Failure, "failed to create a client of the API server")?;
-    let reader = LeaseReader::new(
-        client.clone(),
-        patience,
-        HOST_NAMESPACE,
-        &lease_name(None, None),
-    );
     let viewer = Viewer::open(client, patience)
         .await
         .or_fail(Exit::Failure, ASK)?;
 
     let plugins = GroupKind::new(resource::GROUP, "Plugin");
-    found.survey.problems = problems(&reader, viewer.served(&plugins).is_some()).await;
+    found.survey.problems = problems(&viewer, viewer.served(&plugins).is_some()).await;
     let all = Selector::default();
     for object in list(&viewer, &plugins, &all).await? {
         found.plugin(&object);
@@ -93,43 +87,78 @@ pub(super) async fn survey(
     Ok(found.survey.sorted())
 }
 
-/// Returns the problems of an installed host. A host without a lease leaves no trace in the cluster.
-async fn problems(reader: &LeaseReader, has_plugins: bool) -> Vec<String> {
-    // A user without access to the lease sees the rest.
-    let Ok(Some(seen)) = reader.read().await else {
+/// Returns the problems of the installed hosts. A host without a lease leaves no trace in the cluster.
+async fn problems(viewer: &Viewer, has_plugins: bool) -> Vec<String> {
+    // A user who may not list leases sees the rest.
+    let Ok(seen) = leases(viewer).await else {
         return Vec::new();
     };
     let mut problems = Vec::new();
-    if !has_plugins {
+    if seen.is_empty() {
+        let (key, value) = LABEL_LEASE;
+        problems.push(format!(
+            "no host runs: no Lease has the label {key}={value}; install a host, or ask one that runs without a lease by --admin-address"
+        ));
+    } else if !has_plugins {
         problems.push(format!(
             "the CustomResourceDefinition {} is missing: install it, or Plugin resources are not served",
             resource::CRD_NAME
         ));
     }
-    if let Some(problem) = lapse(&seen.record, Timestamp::now()) {
-        // Clocks differ: only a lease that nothing renews has lapsed.
-        sleep(RENEWED_WITHIN).await;
-        if matches!(reader.read().await, Ok(Some(now)) if now.version == seen.version) {
+    let time = Timestamp::now();
+    let lapsed = seen.iter().filter_map(|(name, lease)| {
+        let problem = lapse(name, &lease.record, time)?;
+        Some((name, lease.version, problem))
+    });
+    let lapsed: Vec<_> = lapsed.collect();
+    if lapsed.is_empty() {
+        return problems;
+    }
+    // Clocks differ: only a lease that nothing renews has lapsed.
+    sleep(RENEWED_WITHIN).await;
+    let now = leases(viewer).await.unwrap_or_default();
+    for (name, version, problem) in lapsed {
+        if now.get(name).is_some_and(|now| now.version == version) {
             problems.push(problem);
         }
     }
     problems
 }
 
-/// Returns the reason why no host holds the lease, as far as its times tell.
-pub(super) fn lapse(lease: &LeaseRecord, now: Timestamp) -> Option<String> {
-    let name = format!("Lease {HOST_NAMESPACE}/{}", lease_name(None, None));
+/// Returns the leases of all hosts by namespace and name, as `namespace/name`.
+async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
+    let kind = GroupKind::new("coordination.k8s.io", "Lease");
+    let (key, value) = LABEL_LEASE;
+    let labelled = Expression::Equal(key.to_owned(), value.to_owned()).into();
+    let leases = list(viewer, &kind, &labelled).await?;
+    let named = leases.iter().map(|lease| {
+        let namespace = lease.namespace.as_deref().unwrap_or_default();
+        (format!("{namespace}/{}", lease.name), lease_of(lease))
+    });
+    Ok(named.collect())
+}
+
+/// Returns the reason why no host holds the lease of this name, as far as its times tell.
+pub(super) fn lapse(name: &str, lease: &LeaseRecord, now: Timestamp) -> Option<String> {
+    let problem = |seen: String| {
+        Some(format!(
+            "no host runs: {seen}; check the Pods of the host, or delete the Lease if that host was removed"
+        ))
+    };
     if lease.holder.is_empty() {
-        return Some(format!("no host runs: the last one released the {name}"));
+        return problem(format!("the last one released the Lease {name}"));
     }
     let Some(renewed) = lease.renewed else {
-        return Some(format!("no host runs: the {name} was never renewed"));
+        return problem(format!("the Lease {name} was never renewed"));
     };
     let age = now.duration_since(renewed).as_secs();
-    (age > i64::from(lease.duration_s)).then(|| {
-        let holder = &lease.holder;
-        format!("no host runs: {holder} renewed the {name} last at {renewed}; check the Pods of the host")
-    })
+    if age <= i64::from(lease.duration_s) {
+        return None;
+    }
+    let holder = &lease.holder;
+    problem(format!(
+        "{holder} renewed the Lease {name} last at {renewed}"
+    ))
 }
 
 /// Lists the objects of a kind; empty if the cluster does not serve it.

@@ -176,19 +176,20 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
         ..LeaseRecord::default()
     };
     let recent = Some("2030-01-31T07:59:45Z");
-    assert_eq!(cluster::lapse(&lease("host-1", recent), now), None);
+    let name = "hosts/innkeeper";
+    assert_eq!(cluster::lapse(name, &lease("host-1", recent), now), None);
     for (lease, expected) in [
         (
             lease("", recent),
-            "released the Lease innkeeper-system/innkeeper",
+            "released the Lease hosts/innkeeper; check the Pods",
         ),
         (lease("host-1", None), "was never renewed"),
         (
             lease("host-1", Some("2030-01-31T07:59:44Z")),
-            "host-1 renewed the Lease innkeeper-system/innkeeper last at 2030-01-31T07:59:44Z",
+            "host-1 renewed the Lease hosts/innkeeper last at 2030-01-31T07:59:44Z",
         ),
     ] {
-        let problem = cluster::lapse(&lease, now).unwrap();
+        let problem = cluster::lapse(name, &lease, now).unwrap();
         assert!(problem.contains(expected), "{problem}");
         let survey = Survey {
             problems: vec![problem.clone()],

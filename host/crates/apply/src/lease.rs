@@ -2,7 +2,7 @@
 //!
 //! A claim follows from its writes, so they use a separate writer that needs no claim.
 
-use innkeeper_model::{LeaseRecord, Resource, ResourceVersion};
+use innkeeper_model::{LABEL_LEASE, LeaseRecord, Resource, ResourceVersion};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ impl Writer {
         let address = Address::new(&resource, Some(namespace), name);
         let create = || {
             let mut body = address.body();
+            body["metadata"]["labels"] = labels();
             body.insert("spec".to_owned(), spec(record));
             self.exchange(address.create(MANAGER, body))
         };
@@ -51,7 +52,7 @@ impl Writer {
     ) -> Result<ResourceVersion, Error> {
         let resource = resource();
         let patch = json!({
-            "metadata": {"resourceVersion": replaces.to_string()},
+            "metadata": {"labels": labels(), "resourceVersion": replaces.to_string()},
             "spec": spec(record),
         });
         let address = Address::new(&resource, Some(namespace), name);
@@ -62,6 +63,12 @@ impl Writer {
 
 fn resource() -> Resource {
     built_in("coordination.k8s.io", "v1", "Lease", "leases")
+}
+
+/// The label by which `innkeeper status` finds the leases of all hosts.
+fn labels() -> Value {
+    let (key, value) = LABEL_LEASE;
+    json!({key: value})
 }
 
 fn spec(record: &LeaseRecord) -> Value {

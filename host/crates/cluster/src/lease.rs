@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_model::{Gvk, Lease, LeaseRecord, Resource, Scope};
+use innkeeper_model::{Gvk, Lease, LeaseRecord, Object, Resource, Scope};
 use serde_json::Value;
 
 use super::{
@@ -48,29 +48,43 @@ impl LeaseReader {
     }
 }
 
-/// Parses a lease. A missing or senseless field counts as unset, because any user with access can edit a lease.
 fn parse(json: &str) -> Result<Lease, Malformed> {
     let lease: Value = serde_json::from_str(json)?;
-    let spec = |name: &str| lease.get("spec").and_then(|spec| spec.get(name));
-    let text = |name: &str| spec(name).and_then(Value::as_str).unwrap_or_default();
-    let number = |name: &str| {
-        let number = spec(name).and_then(Value::as_u64).unwrap_or_default();
-        u32::try_from(number).unwrap_or_default()
-    };
     let version = lease
         .pointer("/metadata/resourceVersion")
         .and_then(Value::as_str)
         .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
     Ok(Lease {
         version: parse_version(version)?,
-        record: LeaseRecord {
-            holder: text("holderIdentity").to_owned(),
-            duration_s: number("leaseDurationSeconds"),
-            acquired: text("acquireTime").parse().ok(),
-            renewed: text("renewTime").parse().ok(),
-            transitions: number("leaseTransitions"),
-        },
+        record: record(&lease),
     })
+}
+
+/// Returns the content of a lease that was listed.
+pub fn lease_of(object: &Object) -> Lease {
+    Lease {
+        version: object.resource_version,
+        // The text of an object is JSON.
+        record: record(&serde_json::from_str(&object.json).unwrap_or_default()),
+    }
+}
+
+/// Reads the content of a lease. A missing or senseless field counts as unset, because any user with access can edit a
+/// lease.
+fn record(lease: &Value) -> LeaseRecord {
+    let spec = |name: &str| lease.get("spec").and_then(|spec| spec.get(name));
+    let text = |name: &str| spec(name).and_then(Value::as_str).unwrap_or_default();
+    let number = |name: &str| {
+        let number = spec(name).and_then(Value::as_u64).unwrap_or_default();
+        u32::try_from(number).unwrap_or_default()
+    };
+    LeaseRecord {
+        holder: text("holderIdentity").to_owned(),
+        duration_s: number("leaseDurationSeconds"),
+        acquired: text("acquireTime").parse().ok(),
+        renewed: text("renewTime").parse().ok(),
+        transitions: number("leaseTransitions"),
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub use self::{
     driver::Driver,
     error::Error,
     interest::{ChildInterest, Interest, Observation, Observed, Waiting, Why},
-    lease::LeaseReader,
+    lease::{LeaseReader, lease_of},
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},

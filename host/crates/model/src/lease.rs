@@ -4,6 +4,9 @@ use jiff::Timestamp;
 
 use super::ResourceVersion;
 
+/// The label of the leases of hosts: its key and its value, which the chart gives the other objects of a host.
+pub const LABEL_LEASE: (&str, &str) = ("app.kubernetes.io/name", "innkeeper");
+
 /// A lease as it was read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {

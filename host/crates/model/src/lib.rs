@@ -35,7 +35,7 @@ pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest, hex};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
 pub use kube_core::{Expression, Selector, SelectorExt};
-pub use lease::{Lease, LeaseRecord};
+pub use lease::{LABEL_LEASE, Lease, LeaseRecord};
 pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
 pub use names::{

@@ -485,7 +485,9 @@ async fn l2_a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was
     for (asked, version) in asked.iter().zip(["1", "11"]) {
         let path = "PATCH /apis/coordination.k8s.io/v1/namespaces/inn/leases/keeper?";
         assert!(asked.line.starts_with(path), "{}", asked.line);
-        assert_eq!(asked.body["metadata"]["resourceVersion"], version);
+        let metadata = &asked.body["metadata"];
+        assert_eq!(metadata["resourceVersion"], version);
+        assert_eq!(metadata["labels"]["app.kubernetes.io/name"], "innkeeper");
         assert_eq!(asked.body["spec"], spec);
     }
     assert!(asked[0].content_type.contains("apply-patch"));
