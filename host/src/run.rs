@@ -28,6 +28,7 @@ mod counted;
 mod key;
 mod load;
 mod namespaces;
+mod process;
 mod random;
 mod read_only;
 mod resources;

@@ -116,6 +116,7 @@ fn o1_o2_a_host_reports_readiness_and_counts_its_work() {
         "{after}"
     );
     assert!(!after.contains("innkeeper_plugin_faults_total{"), "{after}");
+    process_is_measured(&after);
     let errors = "controller_runtime_reconcile_errors_total";
     assert!(sum(&after, errors, CONTROLLER).abs() < 0.5, "{after}");
 
@@ -149,6 +150,24 @@ fn q7_a_periodic_resync_writes_nothing() {
     let writes = stage.writes_since(mark);
     assert!(writes.is_empty(), "{:#?}", lines(&writes));
     Stage::stop(host);
+}
+
+/// Checks the metrics that every Prometheus client has.
+#[track_caller]
+fn process_is_measured(metrics: &str) {
+    for name in [
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_open_fds",
+        "process_max_fds",
+        "process_start_time_seconds",
+    ] {
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value: f64 = value.expect(name).parse().unwrap();
+        assert!(value > 0.0, "{name} {value}");
+    }
 }
 
 /// Checks the endpoints that only `--debug-endpoints` enables.

@@ -335,6 +335,7 @@ impl SampleSource for StatusRegistry {
                 .collect(),
             left_out: self.inactive_count(),
             unfinished: self.controllers().iter().map(unfinished).collect(),
+            process: self.process.sample(),
         }
     }
 }

@@ -19,6 +19,7 @@ use innkeeper_reconcile::{Reconciler, Shared, controller::Witness};
 use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::RwLock;
 
+use super::process::Process;
 use crate::admin::{Heartbeat, Heartbeats};
 
 /// The longest silence of a heartbeat that still counts as alive.
@@ -49,6 +50,8 @@ pub struct StatusRegistry {
     pub(super) metrics: Arc<Metrics>,
     /// The heartbeats of the process.
     pub(super) heartbeats: Heartbeats,
+    /// The use of the system by the process.
+    pub(super) process: Process,
 }
 
 impl StatusRegistry {

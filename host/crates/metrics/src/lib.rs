@@ -24,7 +24,7 @@ use prometheus_client::{
 
 pub use controller::{ControllerMetrics, PassResult, RunningPass};
 pub use plugin::PluginMetrics;
-pub use scrape::{PluginSample, Sample, SampleSource, WatchSample};
+pub use scrape::{PluginSample, ProcessSample, Sample, SampleSource, WatchSample};
 
 use controller::ControllerFamilies;
 use plugin::PluginFamilies;

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use prometheus_client::{
     collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
 use super::Labels;
@@ -27,6 +27,25 @@ pub struct Sample {
     pub left_out: usize,
     /// All controllers: the name, and the run time of its running passes, as a sum and for the longest.
     pub unfinished: Vec<(String, Duration, Duration)>,
+    /// The process; none if the system does not tell.
+    pub process: Option<ProcessSample>,
+}
+
+/// The use of the system by the process. The names of these metrics are those of all Prometheus clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessSample {
+    /// The CPU time of all threads since the start, in seconds.
+    pub cpu_seconds: f64,
+    /// The memory that is in use, in bytes.
+    pub resident_bytes: f64,
+    /// The address space, in bytes.
+    pub virtual_bytes: f64,
+    /// The number of open file descriptors.
+    pub open_fds: usize,
+    /// The soft limit of open file descriptors; none without a limit.
+    pub max_fds: Option<f64>,
+    /// The time of the start, in seconds since 1970.
+    pub start_seconds: f64,
 }
 
 type Unfinished = (String, Duration, Duration);
@@ -87,6 +106,7 @@ impl collector::Collector for Collector {
             plugins,
             left_out,
             unfinished,
+            process,
         } = self.0.sample();
         table(&mut encoder, &watches, WatchSample::labels, &WATCHES)?;
         table(&mut encoder, &plugins, PluginSample::labels, &PLUGINS)?;
@@ -105,7 +125,25 @@ impl collector::Collector for Collector {
             MetricType::Gauge,
         )?;
         ConstGauge::new(count(left_out)).encode(family)?;
-        table(&mut encoder, &unfinished, queue_labels, &UNFINISHED)
+        table(&mut encoder, &unfinished, queue_labels, &UNFINISHED)?;
+        let Some(process) = process else {
+            return Ok(());
+        };
+        let cpu = encoder.encode_descriptor(
+            "process_cpu_seconds",
+            "CPU time of the process since its start",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(process.cpu_seconds).encode(cpu)?;
+        for (name, help, value) in PROCESS {
+            let Some(value) = value(&process) else {
+                continue;
+            };
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(family)?;
+        }
+        Ok(())
     }
 }
 
@@ -179,6 +217,32 @@ const UNFINISHED: [Row<Unfinished>; 2] = [
         "workqueue_longest_running_processor_seconds",
         "Duration of the longest running pass so far",
         |(_, _, longest)| Some(longest.as_secs_f64()),
+    ),
+];
+
+const PROCESS: [Row<ProcessSample>; 5] = [
+    (
+        "process_resident_memory_bytes",
+        "Memory of the process that is in use",
+        |process| Some(process.resident_bytes),
+    ),
+    (
+        "process_virtual_memory_bytes",
+        "Address space of the process",
+        |process| Some(process.virtual_bytes),
+    ),
+    ("process_open_fds", "Open file descriptors", |process| {
+        Some(count(process.open_fds))
+    }),
+    (
+        "process_max_fds",
+        "Most file descriptors that may be open",
+        |process| process.max_fds,
+    ),
+    (
+        "process_start_time_seconds",
+        "Start of the process, in seconds since 1970",
+        |process| Some(process.start_seconds),
     ),
 ];
 

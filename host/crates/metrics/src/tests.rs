@@ -35,6 +35,14 @@ impl SampleSource for Fixed {
             }],
             unfinished: self.unfinished.clone(),
             left_out: 2,
+            process: Some(ProcessSample {
+                cpu_seconds: 1.5,
+                resident_bytes: 4096.0,
+                virtual_bytes: 8192.0,
+                open_fds: 7,
+                max_fds: Some(1024.0),
+                start_seconds: 1_700_000_000.25,
+            }),
         }
     }
 }
@@ -183,6 +191,16 @@ fn what_others_know_is_read_when_somebody_asks() {
         &format!("innkeeper_plugin_limit_use_ratio{limit} 0.85"),
     );
     assert_line(&text, "innkeeper_plugins_left_out 2");
+    for line in [
+        "process_cpu_seconds_total 1.5",
+        "process_resident_memory_bytes 4096",
+        "process_virtual_memory_bytes 8192",
+        "process_open_fds 7",
+        "process_max_fds 1024",
+        "process_start_time_seconds 1700000000.25",
+    ] {
+        assert_line(&text, line);
+    }
     assert!(!text.contains("unfinished"), "{text}");
     assert!(text.ends_with("# EOF\n"));
 }
