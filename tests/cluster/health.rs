@@ -1,0 +1,211 @@
+//! The health of parents and Plugins, as deployment tools compute it: by kstatus, and by the script for Argo CD.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use innkeeper_tests::{
+    Host, eventually,
+    manifest::root,
+    process::{is_full, path_from_env},
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::{PLUGIN, cache_grants},
+    sharing::plugin,
+    stage::Stage,
+};
+
+const API: &str = "test.innkeeper.dev/v1";
+const CONFIG_MAP: Kind<'static> = Kind {
+    api_version: "v1",
+    kind: "ConfigMap",
+    namespace: Some("argocd"),
+};
+
+/// The name of a parent or a Plugin, its status by kstatus, and that in Argo CD.
+type Row = (&'static str, &'static str, &'static str);
+
+/// A control plane with a host, and the script of the ConfigMap of Argo CD.
+struct Health {
+    stage: Stage,
+    host: Host,
+    namespace: String,
+    script: PathBuf,
+}
+
+impl Health {
+    fn start() -> Self {
+        let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+        let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
+        let source = path_from_env("INNKEEPER_GUESTS").unwrap();
+        let arguments = [
+            "--plugin-resources",
+            "--source-dir",
+            source.to_str().unwrap(),
+        ];
+        stage.options.arguments = arguments.map(str::to_owned).to_vec();
+        stage.install_plugin_crd();
+        let script = script(&stage);
+        let host = stage.host();
+        let served = ["unrulies.test.innkeeper.dev", "plugins.innkeeper.dev"];
+        stage.wait_served(&host, &served);
+        let namespace = stage.namespace("health");
+        Self {
+            stage,
+            host,
+            namespace,
+            script,
+        }
+    }
+
+    fn put(&self, name: &str, behaviour: &str) {
+        let parent = json!({
+            "apiVersion": API, "kind": "Unruly",
+            "metadata": {"name": name, "finalizers": ["test/held"]},
+            "spec": {"behaviour": behaviour},
+        });
+        self.stage.apply(&self.namespace, &parent);
+    }
+
+    /// Waits until the objects of a kind have these states.
+    #[track_caller]
+    fn wait(&self, kind: Kind<'_>, rows: &[Row]) {
+        for (name, kstatus, argo) in rows {
+            eventually(&format!("{name} is {kstatus} and {argo}"), || {
+                let object = self.stage.plane.user().get(kind, name).unwrap();
+                let object = object.expect(name);
+                let found = self.of(&object);
+                if (&found["kstatus"], &found["argo"]["status"]) == (&json!(kstatus), &json!(argo))
+                {
+                    return Ok(());
+                }
+                Err(format!(
+                    "{found}\n{}\n{}",
+                    object["status"],
+                    self.host.log().unwrap()
+                ))
+            });
+        }
+    }
+
+    fn of(&self, object: &Value) -> Value {
+        let mut program = Command::new(path_from_env("INNKEEPER_HEALTH").unwrap());
+        program.arg(&self.script);
+        let piped = program.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = piped.spawn().unwrap();
+        let mut input = running.stdin.take().unwrap();
+        input.write_all(object.to_string().as_bytes()).unwrap();
+        drop(input);
+        let output = running.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// Patches the ConfigMap of Argo CD as the page says, and writes the script to a file.
+fn script(stage: &Stage) -> PathBuf {
+    let user = stage.plane.user();
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}});
+    user.apply(&namespace).unwrap();
+    let existing = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"url": "kept"},
+        "metadata": {"name": "argocd-cm", "namespace": "argocd"},
+    });
+    user.apply(&existing).unwrap();
+    let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .args(["kubectl", "--kubeconfig"])
+        .arg(stage.plane.kubeconfig())
+        .args("patch configmap argocd-cm --namespace argocd --patch-file".split(' '))
+        .arg(root().join("deploy/argocd-cm.yaml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let patched = user.get(CONFIG_MAP, "argocd-cm").unwrap().unwrap();
+    let mut data = patched["data"].as_object().unwrap().clone();
+    assert_eq!(data.remove("url").unwrap(), "kept");
+    let text = data["resource.customizations.health.innkeeper.dev_Plugin"].clone();
+    assert!(
+        data.values().all(|other| *other == text) && data.len() > 5,
+        "{data:#?}"
+    );
+    let path = stage.plane.directory().join("health.lua");
+    fs::write(&path, text.as_str().unwrap()).unwrap();
+    path
+}
+
+/// A host tries a failed parent again, so kstatus calls it in progress. It reads Ready alone: a parent whose children are
+/// still ready is Current for it while a new revision of the parent fails, which Argo CD calls Degraded by Synced.
+/// Only in `tests/full`, which builds the program.
+#[test]
+fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
+    if !is_full() {
+        return;
+    }
+    let health = Health::start();
+    for (name, behaviour) in [
+        ("good", "good"),
+        ("waiting", "retry"),
+        ("invalid", "invalid"),
+        ("broken-later", "good"),
+        ("leaving", "good"),
+        ("paused", "good"),
+    ] {
+        health.put(name, behaviour);
+    }
+    let parents = Kind::new(API, "Unruly", &health.namespace);
+    health.wait(
+        parents,
+        &[
+            ("good", "Current", "Healthy"),
+            ("waiting", "InProgress", "Progressing"),
+            ("invalid", "InProgress", "Degraded"),
+            ("broken-later", "Current", "Healthy"),
+            ("paused", "Current", "Healthy"),
+        ],
+    );
+    let user = health.stage.plane.user();
+    health.put("broken-later", "trap");
+    user.delete(parents, "leaving").unwrap();
+    let pause = json!({"metadata": {"annotations": {"innkeeper.dev/paused": "true"}}});
+    user.merge(parents, "paused", &pause).unwrap();
+    health.wait(
+        parents,
+        &[
+            ("broken-later", "Current", "Degraded"),
+            ("paused", "Current", "Suspended"),
+        ],
+    );
+    let leaving = user.get(parents, "leaving").unwrap().unwrap();
+    assert_eq!(health.of(&leaving)["kstatus"], "Terminating");
+    plugins(&health);
+    Stage::stop(health.host);
+}
+
+/// Checks the states of Plugins.
+#[track_caller]
+fn plugins(health: &Health) {
+    let grants = cache_grants();
+    for (name, guest) in [("cache", "memcached"), ("missing", "none")] {
+        health
+            .stage
+            .apply_new("", &plugin(name, guest, &grants, "a"));
+    }
+    health.wait(
+        PLUGIN,
+        &[
+            ("cache", "Current", "Healthy"),
+            ("missing", "InProgress", "Degraded"),
+        ],
+    );
+    let user = health.stage.plane.user();
+    let suspend = json!({"spec": {"suspend": true}});
+    user.merge(PLUGIN, "cache", &suspend).unwrap();
+    health.wait(PLUGIN, &[("cache", "InProgress", "Suspended")]);
+}
