@@ -4,11 +4,11 @@
 use std::fs;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use innkeeper_tests::HostOptions;
+use innkeeper_tests::{HostOptions, manifest};
 use serde_json::{Value, json};
 
 use crate::{
-    stage::Stage,
+    stage::{Stage, is_applied},
     suite::{Site, Target, reason, retained_for},
 };
 
@@ -78,17 +78,27 @@ fn the_article_runs_once_and_is_ready_when_its_job_is_complete() {
 // The shared host refuses scripts, as one without a configuration does.
 #[test]
 fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
-    let mut stage = Stage::api_only(HostOptions::with_guests(&["backup"]).unwrap().plugins);
-    let path = stage.plane.directory().join("scripts.yaml");
-    fs::write(&path, "tenants: { scripts: true }").unwrap();
-    let config = format!("backup={}", path.display());
-    stage
-        .options
-        .arguments
-        .extend(["--config".to_owned(), config]);
+    let guests = HostOptions::with_guests(&["backup", "wordpress"]).unwrap();
+    let mut stage = Stage::api_only(guests.plugins);
+    for plugin in manifest::load("examples/plugins/variants/scripts.yaml").unwrap() {
+        let name = plugin["metadata"]["name"].as_str().unwrap();
+        let path = stage.plane.directory().join(format!("{name}-scripts.yaml"));
+        fs::write(&path, plugin["spec"]["config"].to_string()).unwrap();
+        let config = format!("{name}={}", path.display());
+        let arguments = &mut stage.options.arguments;
+        arguments.extend(["--config".to_owned(), config]);
+    }
     let host = stage.host();
-    stage.wait_served(&host, &["backups.gobackup.io"]);
+    let crds = ["backups.gobackup.io", "wordpresses.example.com"];
+    stage.wait_served(&host, &crds);
     let namespace = stage.namespace("backup-scripts");
+    let code = json!({
+        "apiVersion": "example.com/v1", "kind": "Wordpress", "metadata": {"name": "code"},
+        "spec": {"configExtra": "define('WP_DEBUG', false);"},
+    });
+    stage.apply(&namespace, &code);
+    let code = ("example.com/v1", "Wordpress", "code");
+    stage.wait(&host, &namespace, code, is_applied);
     stage.apply_example(&namespace, "examples/backup/01-article.yaml");
     let is_known = |parent: &Value| parent["status"]["configHash"].is_string();
     let parent = stage.wait(&host, &namespace, ONCE, is_known);

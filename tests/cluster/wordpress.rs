@@ -169,6 +169,18 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
 }
 
 #[test]
+fn code_of_tenants_is_refused_by_default() {
+    let (site, _) = article("wordpress-code");
+    let code = json!({ "spec": { "configExtra": "define('WP_DEBUG', false);" } });
+    site.merge(PARENT, &code);
+    let refused = site.wait("the parent is refused", PARENT, |parent| {
+        reason(parent, "Synced") == "Invalid"
+    });
+    let said = condition(&refused, "Synced").unwrap();
+    assert!(said.contains("spec.configExtra: it is PHP code"), "{said}");
+}
+
+#[test]
 fn switching_the_php_configuration_off_prunes_it_last() {
     let (site, _) = article("wordpress-prune");
     let mark = site.settle();

@@ -79,6 +79,10 @@ fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
             let account = "memcached=innkeeper-system/memcached-writer";
             let printed = printed("memcached", &["--account", account]);
             assert_eq!(objects, printed, "{name}");
+        } else if name == "scripts.yaml" {
+            // Beside the Plugins of other files, which have the grants.
+            let switch = json!({"config": {"tenants": {"scripts": true}}});
+            assert!(objects.iter().all(|plugin| plugin["spec"] == switch));
         } else {
             let [plugin] = &objects[..] else {
                 panic!("{name} has more than a Plugin");

@@ -9,6 +9,7 @@ mod children;
 mod config;
 mod observe;
 mod report;
+mod scripts;
 mod site;
 mod validate;
 

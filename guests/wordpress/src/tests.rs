@@ -9,6 +9,7 @@ mod parents;
 mod passwords;
 mod pods;
 mod properties;
+mod scripts;
 mod serving;
 mod status;
 mod tenants;
@@ -103,6 +104,11 @@ fn running_with(parent: &Value, host: &FakeHost) -> TestRequest {
         request = request.answered(&workloads(&outcome, web.as_i64().unwrap(), 1));
     }
     request
+}
+
+/// The request for a parent whose plugin allows code of tenants.
+fn with_scripts(spec: &Value) -> TestRequest {
+    TestRequest::new(&parent("shop", spec)).config(&json!({ "tenants": { "scripts": true } }))
 }
 
 /// The pod of a workload.

@@ -12,6 +12,7 @@ use innkeeper_sdk::{
 use crate::{
     api::{Route, ServiceOptions, ServiceType},
     observe::Observation,
+    scripts,
     site::Site,
 };
 
@@ -26,6 +27,7 @@ pub(crate) fn site(
 ) -> Result<(), String> {
     metadata(site)?;
     tenants(request, site, observation)?;
+    scripts::check(site)?;
     main_route(site)?;
     if let Some(given) = &site.spec.resources {
         check_resources("spec.resources", given)?;

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 /// libraries of clouds that ask a program for credentials, and programs for archives, transfers and
 /// version control.
 const CODE_VARIABLES: &[&str] = &[
+    "APACHE_*",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
     "BASHOPTS",
@@ -69,6 +70,7 @@ const CODE_VARIABLES: &[&str] = &[
     "TCL*",
     "TERMINFO*",
     "VISUAL",
+    "WORDPRESS_CONFIG_EXTRA",
     "XDG_*",
     "ZDOTDIR",
     "_JAVA_OPTIONS",
@@ -203,6 +205,8 @@ mod tests {
             "PGSSLKEY",
             "PGSERVICE",
             "PGSERVICEFILE",
+            "APACHE_ENVVARS",
+            "WORDPRESS_CONFIG_EXTRA",
         ] {
             assert_eq!(
                 check(name).unwrap_err(),
@@ -221,6 +225,7 @@ mod tests {
             "PGPASSWORD",
             "PGSSLMODE",
             "TZ",
+            "WORDPRESS_DEBUG",
             "path",
         ] {
             assert_eq!(check(name), Ok(()), "{name}");
@@ -245,6 +250,7 @@ mod tests {
             Some("PYTHON"),
             Some("PG"),
             Some("MYSQL_"),
+            Some("WORDPRESS_"),
         ] {
             let text = prefix.unwrap_or_default();
             assert_eq!(

@@ -185,7 +185,7 @@ fn a_parent_that_does_not_parse_has_no_report() {
 #[test]
 fn a_read_that_is_not_granted_is_tried_again() {
     let spec = json!({
-        "envFrom": [{ "configMapRef": { "name": "flags" } }],
+        "envFrom": [{ "prefix": "APP_", "configMapRef": { "name": "flags" } }],
         "code": { "persistentVolumeClaim": { "existingClaim": "old" } },
     });
     let request = TestRequest::new(&parent("shop", &spec)).build();

@@ -262,7 +262,7 @@ fn a_site_that_returns_to_a_managed_database_has_its_passwords() {
 fn named_secrets_and_config_maps_are_hashed_unless_missing() {
     let spec = json!({
         "env": [{ "name": "KEY", "valueFrom": { "secretKeyRef": { "name": "api", "key": "k" } } }],
-        "envFrom": [{ "configMapRef": { "name": "flags", "optional": true } }],
+        "envFrom": [{ "prefix": "APP_", "configMapRef": { "name": "flags", "optional": true } }],
     });
     let parent = parent("shop", &spec);
     let before = host().object(&secret("api", &["k"]));
@@ -282,7 +282,8 @@ fn named_secrets_and_config_maps_are_hashed_unless_missing() {
         condition(&gone, "Degraded"),
         "Degraded=True/SecretNotFound: Secret not found: api"
     );
-    let required = json!({ "envFrom": [{ "configMapRef": { "name": "flags" } }] });
+    let required =
+        json!({ "envFrom": [{ "prefix": "APP_", "configMapRef": { "name": "flags" } }] });
     assert_eq!(
         condition(&first(&required), "Degraded"),
         "Degraded=True/ConfigMapNotFound: ConfigMap not found: flags"

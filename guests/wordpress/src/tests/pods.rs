@@ -3,7 +3,9 @@
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{claim, container, first, host, parent, pass, pass_with, pod, running, secret};
+use super::{
+    claim, container, first, host, parent, pass, pass_with, pod, running, secret, with_scripts,
+};
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list.as_array().unwrap().iter();
@@ -12,7 +14,7 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn the_site_reads_the_variables_that_images_know() {
-    let outcome = first(&json!({
+    let spec = json!({
         "image": "wordpress-below-a-path",
         "routes": [{ "domain": "shop.org", "path": "/a/" }, { "domain": "b.org", "path": "/" }],
         "tlsSecretRef": "tls",
@@ -20,7 +22,8 @@ fn the_site_reads_the_variables_that_images_know() {
         "database": { "tablePrefix": "shop_" },
         "env": [{ "name": "STACK_SITE_NAME", "value": "mine" }, { "name": "MORE", "value": "1" }],
         "envFrom": [{ "configMapRef": { "name": "flags" } }],
-    }));
+    });
+    let outcome = pass(&with_scripts(&spec));
     let container = container(&outcome, "web");
     assert_eq!(
         names(&container["env"]),
@@ -84,7 +87,7 @@ fn without_routes_no_address_is_fixed() {
 #[test]
 fn the_core_is_updated_by_the_image_alone() {
     let extra = |spec: Value| {
-        let container = container(&first(&spec), "web");
+        let container = container(&pass(&with_scripts(&spec)), "web");
         let variables = container["env"].as_array().unwrap();
         let name = "WORDPRESS_CONFIG_EXTRA";
         let found = variables.iter().find(|it| it["name"] == name).unwrap();
@@ -207,7 +210,7 @@ fn check_restricted(pod: &Value) {
 fn every_pod_fits_the_level_restricted() {
     for spec in [
         json!({}),
-        json!({ "containerPort": 8080, "phpConfig": "a" }),
+        json!({ "containerPort": 8080, "phpConfig": "memory_limit = 1G" }),
     ] {
         let outcome = first(&spec);
         check_restricted(&pod(&outcome, "web"));

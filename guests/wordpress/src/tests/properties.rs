@@ -73,7 +73,7 @@ impl Cluster {
     fn request(&self, parent: &Value) -> TestRequest {
         let keys = json!(["cpu", "memory", "a", "a/"]);
         let tenants = json!({
-            "references": "namespace", "serviceTypes": ["NodePort", "LoadBalancer"],
+            "references": "namespace", "scripts": true, "serviceTypes": ["NodePort", "LoadBalancer"],
             "serviceAnnotations": keys, "ingressAnnotations": keys,
             "podMetadata": { "labels": keys, "annotations": keys },
         });

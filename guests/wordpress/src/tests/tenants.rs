@@ -145,7 +145,7 @@ fn secrets_of_other_parents() {
         json!({ "host": "db", "databaseName": "d", "credentialsSecretRef": { "name": "x" } });
     for spec in [
         json!({ "env": env }),
-        json!({ "envFrom": [{ "secretRef": { "name": "x" } }] }),
+        json!({ "envFrom": [{ "prefix": "APP_", "secretRef": { "name": "x" } }] }),
         json!({ "imagePullSecrets": [{ "name": "x" }] }),
         json!({ "database": { "external": external } }),
         json!({ "database": { "managed": { "credentialsSecretRef": { "name": "x" } } } }),

@@ -1,0 +1,163 @@
+//! The fields with which a tenant runs code in the Pods of a site, besides the images.
+//!
+//! Settings of PHP and MySQL load files, libraries and statements in more ways than a list could name, so
+//! the checks know the settings that run no code, and refuse the others.
+
+use innkeeper_sdk::tenants::check_environment;
+
+use crate::site::Site;
+
+/// The length of a line of settings in bytes: MySQL reads at most 4,095 bytes at a time, and takes the rest
+/// of a longer line, a comment too, for a line of its own.
+const LINE_MAX: usize = 1024;
+
+/// The settings of PHP that run no code. PHP tells upper case from lower case.
+pub(crate) const PHP_SETTINGS: &[&str] = &[
+    "date.timezone",
+    "default_socket_timeout",
+    "display_errors",
+    "error_reporting",
+    "expose_php",
+    "file_uploads",
+    "log_errors",
+    "max_execution_time",
+    "max_file_uploads",
+    "max_input_time",
+    "max_input_vars",
+    "memory_limit",
+    "opcache.enable",
+    "opcache.interned_strings_buffer",
+    "opcache.max_accelerated_files",
+    "opcache.memory_consumption",
+    "opcache.revalidate_freq",
+    "opcache.validate_timestamps",
+    "output_buffering",
+    "post_max_size",
+    "realpath_cache_size",
+    "realpath_cache_ttl",
+    "session.cookie_lifetime",
+    "session.gc_maxlifetime",
+    "upload_max_filesize",
+];
+
+/// The settings of MySQL that run no code, with underscores for hyphens.
+pub(crate) const MYSQL_SETTINGS: &[&str] = &[
+    "binlog_expire_logs_seconds",
+    "character_set_server",
+    "collation_server",
+    "connect_timeout",
+    "default_time_zone",
+    "innodb_buffer_pool_instances",
+    "innodb_buffer_pool_size",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_io_capacity",
+    "innodb_lock_wait_timeout",
+    "innodb_redo_log_capacity",
+    "interactive_timeout",
+    "join_buffer_size",
+    "long_query_time",
+    "max_allowed_packet",
+    "max_connections",
+    "max_heap_table_size",
+    "net_read_timeout",
+    "net_write_timeout",
+    "performance_schema",
+    "skip_name_resolve",
+    "slow_query_log",
+    "sort_buffer_size",
+    "sql_mode",
+    "sync_binlog",
+    "table_open_cache",
+    "thread_cache_size",
+    "tmp_table_size",
+    "transaction_isolation",
+    "wait_timeout",
+];
+
+/// Checks that no field runs code of the tenant, unless the configuration allows it.
+pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
+    if site.config.tenants.scripts {
+        return Ok(());
+    }
+    let spec = site.spec;
+    if spec.config_extra.as_ref().is_some_and(|it| !it.is_empty()) {
+        return Err(
+            "spec.configExtra: it is PHP code, and tenants.scripts of the plugin's configuration is off"
+                .to_owned(),
+        );
+    }
+    check_environment("spec", &spec.env, &spec.env_from)?;
+    if let Some(text) = &spec.php_config {
+        check_settings("spec.phpConfig", text, &[';'], |name| {
+            PHP_SETTINGS.contains(&name)
+        })?;
+    }
+    let managed = site.managed.as_ref();
+    if let Some(text) = managed.and_then(|it| it.config.as_ref()) {
+        check_settings("spec.database.managed.config", text, &[';', '#'], |name| {
+            MYSQL_SETTINGS.contains(&&*name.replace('-', "_"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks that each line is empty, a comment, the head of a section, or a known setting with a plain value.
+///
+/// Only values without quotes and escapes inside are plain: the programs would read others over the end of
+/// a line, or replace variables in them.
+fn check_settings(
+    path: &str,
+    text: &str,
+    comments: &[char],
+    is_known: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let off = "and tenants.scripts of the plugin's configuration is off";
+    // PHP ends a line at either of them.
+    for (index, line) in text.split(['\n', '\r']).enumerate() {
+        let number = index + 1;
+        if line.len() > LINE_MAX {
+            return Err(format!(
+                "{path}: line {number} has more than {LINE_MAX} bytes, {off}"
+            ));
+        }
+        let statement = line.split(comments).next().unwrap_or_default().trim();
+        let (name, value) = match statement.split_once('=') {
+            Some((name, value)) => (name.trim(), value.trim()),
+            None => (statement, ""),
+        };
+        if statement.is_empty() || is_section(statement) {
+            continue;
+        }
+        if !is_known(name) {
+            return Err(format!(
+                "{path}: line {number}: {name} is not among the settings that run no code, {off}"
+            ));
+        }
+        if !is_plain(value) {
+            return Err(format!(
+                "{path}: line {number}: the value of {name} has other characters than letters, digits and \
+                 \" ._/+:,-&|~^\", {off}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// True for the head of a section, such as `[mysqld]`.
+fn is_section(statement: &str) -> bool {
+    let name = statement
+        .strip_prefix('[')
+        .and_then(|it| it.strip_suffix(']'));
+    name.is_some_and(|it| {
+        it.chars()
+            .all(|it| it.is_ascii_alphanumeric() || it == '-' || it == '_')
+    })
+}
+
+fn is_plain(value: &str) -> bool {
+    let quoted = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+    let inner = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
+    inner
+        .chars()
+        .all(|it| it.is_ascii_alphanumeric() || " ._/+:,-&|~^".contains(it))
+}
