@@ -52,7 +52,7 @@ pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
 pub use plan::{ParentName, PlanArgs, PlanFormat};
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
-pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs};
+pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs, ShrinkArgs};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
 };
@@ -125,6 +125,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Find the first of several revisions that answers a recorded pass differently.
     Bisect(BisectArgs),
+    /// Make a recorded pass smaller while the plugin still fails, or still answers differently from another build.
+    Shrink(ShrinkArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.

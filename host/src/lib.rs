@@ -8,6 +8,7 @@ pub mod config;
 
 mod diff;
 mod document;
+mod shrink;
 
 pub mod admin;
 pub mod build;

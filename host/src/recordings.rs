@@ -6,6 +6,7 @@
 mod bisect;
 mod record;
 mod replay;
+mod shrink;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use crate::{
 pub use bisect::run as bisect;
 pub use record::run as record;
 pub use replay::run as replay;
+pub use shrink::run as shrink;
 
 /// The result of a repeated call.
 pub(crate) struct Repeated {

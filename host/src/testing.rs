@@ -27,6 +27,7 @@ use crate::{
     failure::{Failure, OrFail as _},
     plugin_file,
     render::{self, Call, Offline},
+    shrink,
 };
 use cases::Case;
 use properties::{Cost, Finding, Property};
@@ -205,25 +206,20 @@ impl<'a> Generator<'a> {
     fn shrink(
         &self,
         plugin: &Offline<'_>,
-        mut choices: Choices,
-        mut smallest: Finding,
+        choices: Choices,
+        finding: Finding,
     ) -> Result<Finding, Failure> {
-        let mut tries = 0;
-        'again: loop {
-            for smaller in choices.smaller() {
-                tries += 1;
-                if tries > SHRINKS_MAX {
-                    return Ok(smallest);
-                }
-                if let Some(finding) = self.check(plugin, &smaller, &mut Cost::default())?
-                    && finding.property == smallest.property
-                {
-                    (choices, smallest) = (smaller, finding);
-                    continue 'again;
-                }
-            }
-            return Ok(smallest);
-        }
+        let property = finding.property;
+        let (_, finding) = shrink::smallest(
+            (choices, finding),
+            SHRINKS_MAX,
+            |choices| Box::new(choices.smaller().into_iter()),
+            |choices| {
+                let found = self.check(plugin, choices, &mut Cost::default())?;
+                Ok::<_, Failure>(found.filter(|finding| finding.property == property))
+            },
+        )?;
+        Ok(finding)
     }
 }
 

@@ -25,7 +25,7 @@ const GOOD: &[u8] = b"RuntimeDefault";
 const BAD: &[u8] = b"RuntimeDefects";
 
 /// Returns a build of memcached: each number gives other bytes with the same behaviour, if it is not the bad one.
-fn build(number: u32, is_bad: bool) -> Vec<u8> {
+pub(crate) fn build(number: u32, is_bad: bool) -> Vec<u8> {
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let mut bytes = fs::read(guests.join("memcached.wasm")).unwrap();
     if is_bad {
@@ -36,7 +36,7 @@ fn build(number: u32, is_bad: bool) -> Vec<u8> {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32, part: &str) -> String {
+pub(crate) fn check(output: &Output, code: i32, part: &str) -> String {
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let said = said.concat();
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -45,7 +45,7 @@ fn check(output: &Output, code: i32, part: &str) -> String {
 }
 
 /// Returns the working directory of a client with a recording.
-fn client() -> Client {
+pub(crate) fn client() -> Client {
     let client = Client::innkeeper().unwrap();
     let recording = a_recording().to_string();
     client.put("recording.json", recording).unwrap();

@@ -18,5 +18,6 @@ mod memory;
 mod projects;
 mod registries;
 mod release;
+mod shrinking;
 mod testing;
 mod wasip2;

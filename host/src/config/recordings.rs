@@ -106,6 +106,32 @@ pub struct BisectArgs {
     pub output: ResultFormat,
 }
 
+/// Flags of `shrink`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper shrink recording.json --to small.json", "innkeeper shrink recording.json --plugin new.wasm --against old.wasm --to small.json"), exit_codes!()))]
+pub struct ShrinkArgs {
+    /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits [default: the plugin of the project
+    /// in the current directory, as `innkeeper build` has built it].
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub plugin: Option<Inspected>,
+    /// Other build of the plugin, from whose answer the plugin's must differ; its answer becomes the recorded one
+    /// [default: the plugin must end with the same fault].
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub against: Option<Inspected>,
+    /// File of the smaller recording, which is made for its owner only; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
 /// The answer that the revisions are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum BisectReference {
