@@ -4,7 +4,10 @@
 //! `describe`, and embeds the answer in the component.
 //! Builds are reproducible: the same source gives the same bytes on every machine.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use innkeeper_guest_build::{
     self as guest_build, Component, Environment, Guest, Request, Toolchain,
@@ -24,29 +27,8 @@ const BUILD: &str = "failed to build";
 
 /// Builds components and prints their digests.
 pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let directory = &args.directory;
-    let (environment, out_dir) = (Environment::of_process(), args.out_dir());
-    let no_directory = format!("failed to open the directory {}", directory.display());
-    let workspace_root = directory
-        .canonicalize()
-        .or_fail(Exit::Usage, &no_directory)?;
-    let guests = if args.packages.is_empty() {
-        Guest::all(&environment, &workspace_root).or_fail_by(exit, BUILD)?
-    } else {
-        args.packages.clone()
-    };
-    if guests.is_empty() {
-        let message = format!(
-            "no package in {} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
-            directory.display()
-        );
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    let mut report = |line: &str| streams.note(line);
-    let toolchain = Toolchain::find(&environment, &workspace_root, &mut report).or_fail(
-        Exit::Failure,
-        "failed to find a compiler that can build plugins",
-    )?;
+    let out_dir = args.out_dir();
+    let workspace = Workspace::open(args, &mut |line| streams.note(line))?;
     // Components without a description go to a temporary directory, so that the output directory never contains one.
     let bare = fs::create_dir_all(&out_dir)
         .and_then(|()| tempfile::tempdir_in(&out_dir))
@@ -54,23 +36,79 @@ pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
             Exit::Failure,
             format!("failed to create a directory in {}", out_dir.display()),
         )?;
-    let target_dir = std::path::absolute(args.target_dir());
-    let request = Request {
-        workspace_root,
-        guests,
-        target_dir: target_dir.or_fail(Exit::Usage, no_directory)?,
-        out_dir: bare.path().to_owned(),
-        profile: guest_build::PROFILE.to_owned(),
-        locked: args.locked,
-    };
-    let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ())
-        .or_fail_by(exit, BUILD)?;
+    let built = workspace.build(bare.path())?;
     let results = built
         .iter()
         .map(|component| finish(component, &out_dir))
         .collect::<Result<Vec<_>, _>>()?;
     streams.print(&text(args.output, &results))?;
     Ok(Exit::Success)
+}
+
+/// The crates that a command builds, perhaps many times, and the compiler for them.
+pub(crate) struct Workspace {
+    environment: Environment,
+    toolchain: Toolchain,
+    root: PathBuf,
+    guests: Vec<Guest>,
+    target_dir: PathBuf,
+    profile: &'static str,
+    locked: bool,
+}
+
+impl Workspace {
+    /// Finds the crates and the compiler; fails without either.
+    pub(crate) fn open(args: &BuildArgs, report: &mut dyn FnMut(&str)) -> Result<Self, Failure> {
+        let directory = args.directory.display();
+        let environment = Environment::of_process();
+        let no_directory = format!("failed to open the directory {directory}");
+        let root = args.directory.canonicalize();
+        let root = root.or_fail(Exit::Usage, &no_directory)?;
+        let guests = if args.packages.is_empty() {
+            Guest::all(&environment, &root).or_fail_by(exit, BUILD)?
+        } else {
+            args.packages.clone()
+        };
+        if guests.is_empty() {
+            let message = format!(
+                "no package in {directory} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]"
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let toolchain = Toolchain::find(&environment, &root, report).or_fail(
+            Exit::Failure,
+            "failed to find a compiler that can build plugins",
+        )?;
+        let target_dir = std::path::absolute(args.target_dir());
+        Ok(Self {
+            environment,
+            toolchain,
+            root,
+            guests,
+            target_dir: target_dir.or_fail(Exit::Usage, no_directory)?,
+            profile: args.profile(),
+            locked: args.locked,
+        })
+    }
+
+    /// The plugins that it makes.
+    pub(crate) fn guests(&self) -> &[Guest] {
+        &self.guests
+    }
+
+    /// Builds a component without a description for each plugin in this directory.
+    pub(crate) fn build(&self, to: &Path) -> Result<Vec<Component>, Failure> {
+        let request = Request {
+            workspace_root: self.root.clone(),
+            guests: self.guests.clone(),
+            target_dir: self.target_dir.clone(),
+            out_dir: to.to_owned(),
+            profile: self.profile.to_owned(),
+            locked: self.locked,
+        };
+        guest_build::build(&self.environment, &self.toolchain, &request, &mut |_| ())
+            .or_fail_by(exit, BUILD)
+    }
 }
 
 /// Returns the end of a build: some failures are faults of the arguments.

@@ -51,6 +51,7 @@ pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
 pub use plan::{ParentName, PlanArgs, PlanFormat};
+pub(crate) use plugins::object_in;
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
 pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs, ShrinkArgs};
 pub use registry::{
@@ -148,8 +149,12 @@ impl Command {
     pub const fn log_filter(&self) -> &'static str {
         // The errors of the client are part of the errors of the request's user.
         match self {
-            // Their output shows the progress.
-            Self::Dev(_) | Self::Plan(_) => "warn,kube_client=off",
+            // Their output shows the progress. `dev` installs the definition that the controller waits for, and its user
+            // wants to see what the plugin logs.
+            Self::Dev(_) => {
+                "warn,guest=info,innkeeper_plugin_controller::manager::definition=error,kube_client=off"
+            }
+            Self::Plan(_) => "warn,kube_client=off",
             _ => "info,kube_client=off",
         }
     }

@@ -8,6 +8,9 @@
 
 mod controlplane;
 mod examples;
+mod existing;
+mod project;
+mod reload;
 mod show;
 mod table;
 
@@ -29,6 +32,8 @@ use crate::{
     runtime,
 };
 use controlplane::ControlPlane;
+use project::Project;
+use reload::{Consent, Reload};
 use show::Show;
 use table::Row;
 
@@ -55,9 +60,12 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
 async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
     let examples = examples::read(&args.examples)?;
+    let project = args.project().map(|it| Project::open(args, it));
+    let project = project.transpose()?.map(Arc::new);
     let mut host = args.host();
     let mut show = Show::start();
-    let control_plane = match &args.controlplane {
+    let program = args.controlplane();
+    let control_plane = match &program {
         None => None,
         Some(program) => {
             let starting = show.step("starting the control plane")?;
@@ -82,7 +90,16 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
         granted: host.plugins.grants().into_keys().collect(),
+        project,
+        consent: Consent {
+            ask: args.ask,
+            ask_for_deletes: control_plane.is_none() && !args.yes,
+        },
     };
+    if session.project.is_some() && control_plane.is_none() {
+        let cluster = existing::unserved(&host).await?;
+        show.say(&format!("using the cluster {cluster}"))?;
+    }
     let ended = run_host(host, &session, &mut show).await;
     show.clear();
     if let Some(control_plane) = control_plane {
@@ -132,6 +149,9 @@ struct DevSession<'a> {
     control_plane: Option<&'a ControlPlane>,
     /// The plugins with grants from the user.
     granted: BTreeSet<String>,
+    /// The crate under development; none with plugin files.
+    project: Option<Arc<Project>>,
+    consent: Consent,
 }
 
 impl DevSession<'_> {
@@ -141,17 +161,13 @@ impl DevSession<'_> {
         plugins: usize,
         show: &mut Show,
     ) -> Result<(), Failure> {
-        let step = show.step("loading plugins")?;
-        let served = timeout_at(self.deadline, async {
-            // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
-            while status.active().len() + status.inactive_count() < plugins {
-                sleep(POLL_INTERVAL).await;
+        let mut reload = match &self.project {
+            None => {
+                self.wait_loaded(status, plugins, show).await?;
+                None
             }
-        });
-        if served.await.is_err() && self.once {
-            return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
-        }
-        show.done(step)?;
+            Some(project) => Some(self.start(project, status, show).await?),
+        };
         if self.control_plane.is_some() {
             self.show_grants(status, show)?;
         }
@@ -172,7 +188,7 @@ impl DevSession<'_> {
                     .collect();
                 return Err(self.not_ready(missing.join("; ")));
             }
-            sleep(POLL_INTERVAL).await;
+            self.pause(reload.as_mut(), status, show).await?;
         };
         show.all_ready(&parents)?;
         if self.once {
@@ -186,7 +202,71 @@ impl DevSession<'_> {
         if let Some(control_plane) = self.control_plane {
             control_plane.teach_new_kinds().await;
         }
-        self.keep_showing(status, show).await
+        // Every change, until the host is stopped.
+        loop {
+            show.table(&table::rows(status, &[]).await)?;
+            self.pause(reload.as_mut(), status, show).await?;
+        }
+    }
+
+    /// Waits until the plugin files are loaded.
+    async fn wait_loaded(
+        &self,
+        status: &StatusRegistry,
+        plugins: usize,
+        show: &Show,
+    ) -> Result<(), Failure> {
+        let step = show.step("loading plugins")?;
+        let served = timeout_at(self.deadline, async {
+            // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
+            while status.active().len() + status.inactive_count() < plugins {
+                sleep(POLL_INTERVAL).await;
+            }
+        });
+        if served.await.is_err() && self.once {
+            return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
+        }
+        show.done(step)
+    }
+
+    /// Starts the crate's plugin, and waits until its first revision serves.
+    async fn start(
+        &self,
+        project: &Arc<Project>,
+        status: &StatusRegistry,
+        show: &mut Show,
+    ) -> Result<Reload, Failure> {
+        let step = show.step("starting the host")?;
+        let shared = loop {
+            match status.shared() {
+                Some(shared) => break shared,
+                None => sleep(POLL_INTERVAL).await,
+            }
+        };
+        reload::install(shared).await?;
+        show.done(step)?;
+        let mut reload = Reload::new(Arc::clone(project), self.consent);
+        while !reload.step(shared, show).await? {
+            if self.once && Instant::now() >= self.deadline {
+                return Err(self.not_ready("the plugin does not serve; see above".to_owned()));
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        Ok(reload)
+    }
+
+    /// Waits before the next look at the parents, and swaps the crate's plugin after a change.
+    async fn pause(
+        &self,
+        reload: Option<&mut Reload>,
+        status: &StatusRegistry,
+        show: &mut Show,
+    ) -> Result<(), Failure> {
+        if let Some((reload, shared)) = reload.zip(status.shared()) {
+            reload.step(shared, show).await?;
+        }
+        sleep(POLL_INTERVAL).await;
+        Ok(())
     }
 
     /// Shows the grants of the plugins for which the user gave none.
@@ -200,14 +280,6 @@ impl DevSession<'_> {
             show.grants(name, &file_of_grants(&reconciler.grants()))?;
         }
         Ok(())
-    }
-
-    /// Shows every change until the host is stopped.
-    async fn keep_showing(&self, status: &StatusRegistry, show: &mut Show) -> Result<(), Failure> {
-        loop {
-            show.table(&table::rows(status, &[]).await)?;
-            sleep(POLL_INTERVAL).await;
-        }
     }
 
     fn not_ready(&self, missing: String) -> Failure {

@@ -167,7 +167,7 @@ fn a_deleted_configuration_comes_back_and_a_deleted_run_does_not() {
 #[test]
 fn a_failed_run_is_reported_and_prunes_nothing() {
     let site = Site::new("backup-failing");
-    let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
+    let mut objects = manifest::load("examples/backup/01-article.yaml").unwrap();
     for object in &mut objects {
         object["metadata"]["namespace"] = site.namespace.clone().into();
         if object["kind"] == "Backup" {
@@ -192,7 +192,7 @@ fn a_failed_run_is_reported_and_prunes_nothing() {
 #[test]
 fn a_backup_waits_for_a_missing_reference() {
     let site = Site::new("backup-reference");
-    let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
+    let mut objects = manifest::load("examples/backup/01-article.yaml").unwrap();
     for object in &mut objects {
         object["metadata"]["namespace"] = site.namespace.clone().into();
     }
@@ -407,7 +407,7 @@ const RESTORE: Target<'static> = (API, "Restore", "on-demand-check");
 fn restoring(prefix: &str, edit: &Value) -> Site {
     let site = Site::new(prefix);
     site.apply_example("examples/backup/05-run-now.yaml");
-    let objects = innkeeper_tests::manifest::load("examples/backup/06-restore.yaml").unwrap();
+    let objects = manifest::load("examples/backup/06-restore.yaml").unwrap();
     for mut object in objects {
         object["metadata"]["namespace"] = site.namespace.clone().into();
         if object["kind"] == "Restore" {

@@ -35,6 +35,22 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("debug", "false"),
 ];
 
+/// The profile of plugins in development: a change of one crate is compiled in seconds.
+pub const DEV_PROFILE: &str = "guest-dev";
+
+/// The settings of the profile in development. Without optimisation, a component has several times the code, and the host
+/// takes longer to compile it than cargo saves.
+const DEV_PROFILE_SETTINGS: [(&str, &str); 8] = [
+    ("inherits", "\"release\""),
+    ("opt-level", "1"),
+    ("lto", "false"),
+    ("codegen-units", "16"),
+    ("incremental", "true"),
+    ("panic", "\"abort\""),
+    ("strip", "true"),
+    ("debug", "false"),
+];
+
 /// The prefix of the guest packages in this workspace.
 const PREFIX: &str = "innkeeper-guest-";
 
@@ -105,7 +121,7 @@ pub struct Request {
     pub target_dir: PathBuf,
     /// The directory of the components.
     pub out_dir: PathBuf,
-    /// The cargo profile: [`PROFILE`], or one of the workspace.
+    /// The cargo profile: [`PROFILE`], [`DEV_PROFILE`], or one of the workspace.
     pub profile: String,
     /// Fail instead of changing `Cargo.lock`.
     pub locked: bool,
@@ -364,11 +380,14 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
         .arg(&request.target_dir)
         .arg("--config")
         .arg(remap_config(environment, toolchain, request));
-    if request.profile == PROFILE {
-        for (name, value) in PROFILE_SETTINGS {
-            let setting = format!("profile.{PROFILE}.{name}={value}");
-            cargo.arg("--config").arg(setting);
-        }
+    let settings: &[_] = match &*request.profile {
+        PROFILE => &PROFILE_SETTINGS,
+        DEV_PROFILE => &DEV_PROFILE_SETTINGS,
+        _ => &[],
+    };
+    for (name, value) in settings {
+        let setting = format!("profile.{}.{name}={value}", request.profile);
+        cargo.arg("--config").arg(setting);
     }
     if request.locked {
         cargo.arg("--locked");

@@ -13,7 +13,7 @@ mod component;
 mod machine;
 mod toolchain;
 
-pub use build::{Component, Error, Guest, PROFILE, Request, build};
+pub use build::{Component, DEV_PROFILE, Error, Guest, PROFILE, Request, build};
 pub use machine::Environment;
 pub use toolchain::{Error as ToolchainError, Toolchain};
 

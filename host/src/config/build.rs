@@ -1,8 +1,8 @@
 //! The command `build`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use innkeeper_guest_build::Guest;
+use innkeeper_guest_build::{DEV_PROFILE, Guest, PROFILE};
 
 use super::{
     ResultFormat,
@@ -19,7 +19,10 @@ pub struct BuildArgs {
     /// Build only this package, as NAME.wasm [default: every package that makes a plugin, named as its package].
     #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", value_parser = guest)]
     pub packages: Vec<Guest>,
-    /// Write the components to this directory, as NAME.wasm [default: DIR/target/plugins].
+    /// Build faster, for development: without link-time optimisation, so the components are larger and slower.
+    #[arg(long)]
+    pub dev: bool,
+    /// Write the components to this directory, as NAME.wasm [default: DIR/target/plugins, with --dev DIR/target/plugins-dev].
     #[arg(long = "out", value_name = "DIR")]
     out_dir: Option<PathBuf>,
     /// Target directory of cargo [default: DIR/target/wasm].
@@ -36,8 +39,27 @@ pub struct BuildArgs {
 impl BuildArgs {
     /// The directory of the components.
     pub fn out_dir(&self) -> PathBuf {
-        let usual = || self.directory.join("target/plugins");
+        let name = if self.dev { "plugins-dev" } else { "plugins" };
+        let usual = || self.directory.join("target").join(name);
         self.out_dir.clone().unwrap_or_else(usual)
+    }
+
+    /// The build of the plugin in a directory for development.
+    pub fn for_dev(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            packages: Vec::new(),
+            dev: true,
+            out_dir: None,
+            target_dir: None,
+            locked: false,
+            output: ResultFormat::Text,
+        }
+    }
+
+    /// The profile of cargo.
+    pub const fn profile(&self) -> &'static str {
+        if self.dev { DEV_PROFILE } else { PROFILE }
     }
 
     /// The target directory of cargo.

@@ -1,9 +1,14 @@
 //! The command `dev`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
-    AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs,
+    AdminArgs, BuildArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
+    TraceArgs,
     plugins::plugin_files,
     streams::{examples, exit_codes},
     values::seconds,
@@ -13,6 +18,7 @@ use crate::failure::Failure;
 /// The exit codes of `dev`, in its help.
 const HELP: &str = concat!(
     examples!(
+        "innkeeper dev --controlplane target/controlplane/controlplane --example tests/example/parent.yaml",
         "innkeeper dev --controlplane target/controlplane/controlplane --plugin plugin.wasm --example parent.yaml",
         "innkeeper dev --kubeconfig kind.yaml --plugin plugin.wasm --once"
     ),
@@ -23,26 +29,43 @@ const HELP: &str = concat!(
 /// Flags of `dev`.
 // The user must name the cluster: `dev` applies examples, which do not belong into whatever cluster is the current one.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[command(next_help_heading = "Development", after_help = HELP)]
-#[command(group = plugin_files().required(true))]
-#[command(group = clap::ArgGroup::new("dev-cluster").required(true).args(["controlplane", "kubeconfig"]))]
+#[command(group = plugin_files())]
 #[command(mut_arg("kubeconfig", |arg| arg.help("Use the cluster of this kubeconfig instead of a local control plane.")))]
 pub struct DevArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster.
+    /// Develop the plugin of the crate in this directory: build it, run it as a Plugin resource with the configuration in
+    /// config.yaml, if there is one, and do so again after each change of a file [default: the current directory, or none
+    /// with plugin files].
+    ///
+    /// A build that fails, or a plan in which the plugin fails for a parent, leaves the active revision in place.
+    #[arg(value_name = "DIR", conflicts_with = "plugin-files")]
+    crate_directory: Option<PathBuf>,
+    /// Ask before each swap to a new revision of the crate.
+    #[arg(long, conflicts_with_all = ["plugin-files", "yes"])]
+    pub ask: bool,
+    /// In a cluster that dev did not start, do not ask before a swap that deletes children.
+    #[arg(long, conflicts_with = "plugin-files")]
+    pub yes: bool,
+    /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster
+    /// [default: $INNKEEPER_CONTROLPLANE without --kubeconfig and --context].
     ///
     /// There, plugins without --grants get everything that they ask for, with Pods at podSecurity: restricted.
-    #[arg(long, value_name = "FILE")]
-    pub controlplane: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    controlplane: Option<PathBuf>,
     /// Keep the data of the local control plane in this directory, and continue with it at the next start
     /// [default: a new directory, removed at the end].
-    #[arg(long, value_name = "DIR", requires = "controlplane")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     pub dir: Option<PathBuf>,
     /// Leave the control plane running at the end, without a host; its directory and its process are printed.
-    #[arg(long, requires = "controlplane")]
+    #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub keep: bool,
     /// Apply the objects of these YAML or JSON files, and wait until the parents among them are Ready.
     #[arg(long = "example", value_name = "FILE", num_args = 1..)]
@@ -58,7 +81,29 @@ pub struct DevArgs {
 impl DevArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.plugins.check()
+        self.plugins.check()?;
+        let connection = &self.cluster.connection;
+        let names_cluster = connection.kubeconfig.is_some() || connection.context.is_some();
+        if names_cluster || self.controlplane().is_some() {
+            return Ok(());
+        }
+        let message = "dev needs a cluster: give --controlplane FILE or set INNKEEPER_CONTROLPLANE to start one, or name one with --kubeconfig FILE or --context NAME";
+        Err(Failure::new(Exit::Usage, message))
+    }
+
+    /// The program of the local control plane; none if the user names a cluster.
+    pub fn controlplane(&self) -> Option<PathBuf> {
+        let connection = &self.cluster.connection;
+        let names_cluster = connection.kubeconfig.is_some() || connection.context.is_some();
+        let given = self.controlplane.clone();
+        given.or_else(|| usual_program().filter(|_| !names_cluster))
+    }
+
+    /// The directory of the crate to develop; none with plugin files.
+    pub fn project(&self) -> Option<&Path> {
+        let has_files = !self.plugins.files().is_empty();
+        let usual = || (!has_files).then_some(Path::new("."));
+        self.crate_directory.as_deref().or_else(usual)
     }
 
     /// Returns the settings of the host: plugin files only, without a lease and an admin server.
@@ -67,15 +112,27 @@ impl DevArgs {
     pub fn host(&self) -> RunArgs {
         let mut plugins = self.plugins.clone();
         // The local control plane is for the plugins alone.
-        plugins.grants_requests = self.controlplane.is_some();
+        plugins.grants_requests = self.controlplane().is_some();
+        let mut sources = SourceArgs::default();
+        if let Some(directory) = self.project() {
+            sources.source_dir = Some(BuildArgs::for_dev(directory).out_dir());
+        }
         RunArgs {
             cluster: self.cluster.clone(),
             plugins,
             scope: ScopeArgs::default(),
-            sources: SourceArgs::default(),
+            sources,
             lease: LeaseArgs::off(),
             admin: AdminArgs::default(),
             traces: TraceArgs::default(),
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "clap would take the variable for the flag, which conflicts with those of an existing cluster"
+)]
+fn usual_program() -> Option<PathBuf> {
+    env::var_os("INNKEEPER_CONTROLPLANE").map(PathBuf::from)
 }

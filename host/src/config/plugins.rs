@@ -191,16 +191,18 @@ pub type PluginObject = OfPlugin<Map<String, Value>>;
 
 /// Parses PLUGIN=FILE and reads the file.
 pub(super) fn plugin_object(text: &str) -> Result<PluginObject, String> {
-    OfPlugin::parse(text, "PLUGIN=FILE", |file| {
-        let text =
-            fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
-        let values = yaml::read(&text?)
-            .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
-        match <[Value; 1]>::try_from(values) {
-            Ok([Value::Object(object)]) => Ok(object),
-            _ => Err(format!("{file} must hold exactly one object")),
-        }
-    })
+    OfPlugin::parse(text, "PLUGIN=FILE", object_in)
+}
+
+/// Reads a YAML or JSON file with one object.
+pub(crate) fn object_in(file: &str) -> Result<Map<String, Value>, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
+    let values = yaml::read(&text?)
+        .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
+    match <[Value; 1]>::try_from(values) {
+        Ok([Value::Object(object)]) => Ok(object),
+        _ => Err(format!("{file} must hold exactly one object")),
+    }
 }
 
 /// Returns the objects by plugin.

@@ -183,7 +183,10 @@ fn rejects_what_it_does_not_understand() {
     let list = file(dir.path(), "list.yaml", "[1]\n");
     let broken = file(dir.path(), "broken.yaml", "a: [\n");
     let cases: &[(&[&str], &str)] = &[
-        (&["dev", "--kubeconfig", "a"], "--plugin"),
+        (
+            &["dev", "--kubeconfig", "a", "--plugin", "b", "--", "c"],
+            "cannot be used with",
+        ),
         (
             &["run", "--plugin", "a", "--source-dir", "b"],
             "--source-dir is for Plugin resources",
@@ -223,7 +226,6 @@ fn rejects_what_it_does_not_understand() {
             &["run", "--plugin", "a", "--config", &format!("a={broken}")],
             "failed to parse",
         ),
-        (&["dev", "--plugin", "a"], "--controlplane"),
         (
             &[
                 "dev",
@@ -635,8 +637,23 @@ fn the_help_promises_a_usual_kubeconfig_only_where_there_is_one() {
     }
     assert!(!help("dev").contains(usual), "{}", help("dev"));
     assert!(help("dev").contains("--kubeconfig <FILE>"));
-    let message = rejection(&["dev", "--plugin", "a"]);
-    assert!(message.contains("--kubeconfig <FILE>"), "{message}");
+}
+
+#[test]
+fn dev_without_plugin_files_is_for_a_crate() {
+    for (arguments, expected) in [
+        (&["dev", "--kubeconfig", "k"][..], Some(".")),
+        (&["dev", "--context", "c", "pond"], Some("pond")),
+        (&["dev", "--controlplane", "c", "--plugin", "a"], None),
+    ] {
+        let Command::Dev(args) = parse(arguments).unwrap().command else {
+            panic!("{arguments:?}");
+        };
+        assert_eq!(args.project(), expected.map(Path::new), "{arguments:?}");
+        let host = args.host();
+        assert_eq!(host.serves_resources(), expected.is_some());
+        assert_eq!(host.sources.source_dir.is_some(), expected.is_some());
+    }
 }
 
 #[test]

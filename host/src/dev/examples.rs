@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// The field manager of `dev`.
-const MANAGER: &str = "innkeeper-dev";
+pub(super) const MANAGER: &str = "innkeeper-dev";
 
 /// The longest wait for the kind of an example to appear in discovery.
-const SERVED_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(5);
 
 /// One object to apply; without a namespace if the file names none, because the scope of the kind is not known here.
 pub(super) struct Example {

@@ -1,0 +1,327 @@
+//! The loop of an author: build, plan, swap, and again after each change of a file.
+//!
+//! The host swaps revisions as for any Plugin resource: a build or a plan that fails leaves the active revision in place.
+
+use std::{
+    io::{BufRead as _, stdin},
+    sync::Arc,
+};
+
+use innkeeper_model::{GroupKind, Gvk, ObjectId, error_chain};
+use innkeeper_plugin_controller::{
+    manager,
+    resource::{self, CandidateCounts, CandidateStatus, Plugin, PluginStatus},
+};
+use innkeeper_reconcile::Shared;
+use serde_json::{Map, Value};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+
+use super::{
+    examples::{MANAGER, SERVED_WITHIN},
+    project::{Built, LABEL_MANAGER, Project, Sources},
+    show::Show,
+};
+use crate::{
+    config::Exit,
+    failure::{Failure, OrFail as _},
+};
+
+/// The decision on revisions that wait for approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Consent {
+    /// The user is asked about each revision.
+    pub(super) ask: bool,
+    /// The user is asked about a revision that deletes children.
+    pub(super) ask_for_deletes: bool,
+}
+
+/// The answer to a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Approve,
+    Ask,
+    /// The plugin fails for a parent.
+    Refuse,
+}
+
+impl Consent {
+    /// Decides on a candidate by its dry run; without one, no revision was active before.
+    fn judge(self, counts: Option<CandidateCounts>) -> Verdict {
+        let counts = counts.unwrap_or_default();
+        if self.ask {
+            Verdict::Ask
+        } else if counts.faults > 0 {
+            Verdict::Refuse
+        } else if self.ask_for_deletes && counts.deletes > 0 {
+            Verdict::Ask
+        } else {
+            Verdict::Approve
+        }
+    }
+}
+
+/// The progress of a project in one cluster.
+pub(super) struct Reload {
+    project: Arc<Project>,
+    consent: Consent,
+    sources: Option<Sources>,
+    built: Option<Built>,
+    changed_at: Instant,
+    /// The candidate that was judged last.
+    judged: Option<String>,
+    /// The last line about the Plugin.
+    said: String,
+}
+
+impl Reload {
+    pub(super) fn new(project: Arc<Project>, consent: Consent) -> Self {
+        Self {
+            project,
+            consent,
+            sources: None,
+            built: None,
+            changed_at: Instant::now(),
+            judged: None,
+            said: String::new(),
+        }
+    }
+
+    /// Takes one step; returns true once the revision of the last build serves.
+    pub(super) async fn step(&mut self, shared: &Shared, show: &mut Show) -> Result<bool, Failure> {
+        let sources = self.project.sources();
+        if self.sources.as_ref() != Some(&sources) {
+            self.changed_at = Instant::now();
+            self.judged = None;
+            if let Err(failure) = self.declare(shared, show, &sources).await {
+                if self.sources.is_none() {
+                    return Err(failure);
+                }
+                show.say(&format!(
+                    "{}; the active revision stays",
+                    error_chain(&failure)
+                ))?;
+            }
+            // The files as they were before the build: a change during the build is built again.
+            self.sources = Some(sources);
+        }
+        let Some(built) = self.built.clone() else {
+            return Ok(false);
+        };
+        let Some(plugin) = plugin(shared, built.name()).await? else {
+            return Ok(false);
+        };
+        let status = plugin.status.unwrap_or_default();
+        if status.observed_generation != plugin.metadata.generation {
+            return Ok(false);
+        }
+        if let Some(candidate) = &status.candidate
+            && candidate.digest == built.digest()
+            && self.judged.as_ref() != Some(&candidate.revision)
+        {
+            self.judged = Some(candidate.revision.clone());
+            self.judge(shared, show, &built, candidate).await?;
+        }
+        self.tell(show, &built, &status)
+    }
+
+    /// Builds what has changed, and declares it.
+    async fn declare(
+        &mut self,
+        shared: &Shared,
+        show: &mut Show,
+        sources: &Sources,
+    ) -> Result<(), Failure> {
+        let is_built = |before: &Sources| before.has_the_code_of(sources);
+        let known = self
+            .built
+            .take_if(|_| self.sources.as_ref().is_some_and(is_built));
+        let built = if let Some(known) = known {
+            known
+        } else {
+            // The messages of cargo would tear the table.
+            show.clear();
+            let step = show.step("building the plugin")?;
+            let project = Arc::clone(&self.project);
+            let built = spawn_blocking(move || project.build()).await;
+            let built = built.or_fail(Exit::Failure, "the build ended")??;
+            show.done(step)?;
+            built
+        };
+        keep_off(shared, built.name()).await?;
+        let object = self.project.plugin(&built, None);
+        // Also if the configuration is wrong: the next change of it needs no build.
+        self.built = Some(built);
+        apply(shared, &manager::kind(), &object?).await
+    }
+
+    /// Shows the plan of a candidate, and approves it if it may serve.
+    async fn judge(
+        &self,
+        shared: &Shared,
+        show: &mut Show,
+        built: &Built,
+        candidate: &CandidateStatus,
+    ) -> Result<(), Failure> {
+        if let Some(counts) = candidate.counts {
+            show.say(&plan(counts))?;
+        }
+        for one in &candidate.deletes {
+            let kind = GroupKind::new(&*one.group, &*one.kind);
+            let id = ObjectId::new(kind, one.namespace.as_deref(), &one.name);
+            show.say(&format!("  deletes {id}"))?;
+        }
+        let is_approved = match self.consent.judge(candidate.counts) {
+            Verdict::Approve => true,
+            Verdict::Ask => {
+                show.clear();
+                show.say("swap to this revision? [y/N]")?;
+                confirmed().await
+            }
+            Verdict::Refuse => false,
+        };
+        if !is_approved {
+            return show.say("not swapped: the active revision stays");
+        }
+        let object = self.project.plugin(built, Some(&candidate.revision))?;
+        apply(shared, &manager::kind(), &object).await
+    }
+
+    /// Shows the state of the Plugin when it changes; returns true if the last build serves.
+    fn tell(&mut self, show: &Show, built: &Built, status: &PluginStatus) -> Result<bool, Failure> {
+        let condition = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
+        let ready = condition("Ready");
+        let is_ready = ready.is_some_and(|it| it.status == "True");
+        let serves = is_ready && status.digest.as_deref() == Some(&built.digest());
+        let revision = status.revision.as_deref().unwrap_or_default();
+        let line = match ready {
+            Some(_) if serves => format!("plugin {} serves revision {revision}", built.name()),
+            // Until the plan is judged, each candidate waits for approval.
+            Some(ready) if status.candidate.is_none() && !ready.message.is_empty() => {
+                format!(
+                    "plugin {}: {}: {}",
+                    built.name(),
+                    ready.reason,
+                    ready.message
+                )
+            }
+            _ => return Ok(serves),
+        };
+        if self.said != line {
+            let after = self.changed_at.elapsed().as_secs_f64();
+            show.say(&format!("{line} ({after:.1} s after the change)"))?;
+            self.said = line;
+        }
+        Ok(serves)
+    }
+}
+
+/// Returns one line about the dry run of a candidate, deletes first.
+fn plan(counts: CandidateCounts) -> String {
+    let CandidateCounts {
+        parents,
+        creates,
+        updates,
+        deletes,
+        faults,
+    } = counts;
+    format!(
+        "plan for {parents} parents: {deletes} deletes, {creates} creates, {updates} updates, {faults} faults"
+    )
+}
+
+/// Installs the definition of the Plugin resource.
+pub(super) async fn install(shared: &Shared) -> Result<(), Failure> {
+    let kind = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    apply(shared, &kind, &resource::crd()).await?;
+    shared.cluster.refresh_discovery();
+    // A request for a kind that is not served names it.
+    timeout(SERVED_WITHIN, shared.cluster.wait_served(&manager::kind()))
+        .await
+        .map(drop)
+        .or_fail(Exit::Failure, "the cluster does not serve Plugin resources")
+}
+
+async fn apply(shared: &Shared, kind: &Gvk, object: &Map<String, Value>) -> Result<(), Failure> {
+    let served = shared.resources.resource(kind).ok_or_else(|| {
+        let message = format!("the cluster does not serve {kind}");
+        Failure::new(Exit::Failure, message)
+    })?;
+    let applied = shared.writer.object(MANAGER, object, &served).await;
+    applied
+        .map(drop)
+        .or_fail(Exit::Failure, format!("failed to apply the {}", kind.kind))
+}
+
+/// Fails if somebody else made the Plugin of this name: its revision serves their parents.
+async fn keep_off(shared: &Shared, name: &str) -> Result<(), Failure> {
+    let present = plugin(shared, name).await?;
+    let of_others = present.filter(|plugin| {
+        let labels = plugin.metadata.labels.as_ref();
+        labels
+            .and_then(|it| it.get(LABEL_MANAGER))
+            .map(String::as_str)
+            != Some(MANAGER)
+    });
+    of_others.map_or(Ok(()), |_| {
+        let message = format!(
+            "the Plugin {name} is in the cluster and has no label {LABEL_MANAGER}={MANAGER}: rename the plugin in describe(), or use another cluster"
+        );
+        Err(Failure::new(Exit::Usage, message))
+    })
+}
+
+async fn plugin(shared: &Shared, name: &str) -> Result<Option<Plugin>, Failure> {
+    let message = format!("failed to read the Plugin {name}");
+    let found = shared.cluster.live_get(&manager::kind(), None, name).await;
+    let found = found.or_fail(Exit::Failure, &message)?;
+    let parsed = found.map(|object| Plugin::read(&object.json)).transpose();
+    parsed.or_fail(Exit::Failure, message)
+}
+
+/// Reads one line; true for a yes.
+async fn confirmed() -> bool {
+    let read = || {
+        let mut line = String::new();
+        // Without an input, nobody says yes.
+        stdin().lock().read_line(&mut line).ok().map(|_| line)
+    };
+    let line = spawn_blocking(read).await.ok().flatten();
+    line.is_some_and(|line| matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_serves_unless_it_fails_or_the_user_is_to_be_asked() {
+        let counts = |deletes, faults| {
+            Some(CandidateCounts {
+                parents: 2,
+                deletes,
+                faults,
+                ..CandidateCounts::default()
+            })
+        };
+        let rows = [
+            (false, false, None, Verdict::Approve),
+            (false, false, counts(3, 0), Verdict::Approve),
+            (false, false, counts(0, 1), Verdict::Refuse),
+            (false, true, counts(0, 0), Verdict::Approve),
+            (false, true, counts(1, 0), Verdict::Ask),
+            (true, false, None, Verdict::Ask),
+            (true, false, counts(0, 0), Verdict::Ask),
+            (true, true, counts(1, 1), Verdict::Ask),
+        ];
+        for (ask, ask_for_deletes, counts, expected) in rows {
+            let consent = Consent {
+                ask,
+                ask_for_deletes,
+            };
+            assert_eq!(consent.judge(counts), expected, "{consent:?} {counts:?}");
+        }
+    }
+}
