@@ -1,8 +1,10 @@
-//! The command `dev`, which starts a control plane of its own.
+//! The command `dev`, which starts a control plane of its own, and the quickstart on an existing cluster.
 
 use std::{
     fs::{self, File},
-    path::Path,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output},
     thread,
     time::{Duration, Instant},
 };
@@ -10,11 +12,23 @@ use std::{
 use innkeeper_tests::{
     admin::address as admin_address,
     eventually_for,
+    manifest::root,
     process::{Running, bound, is_full, path_from_env, spawn_bound},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use crate::{admin, stage::Stage};
+
+/// The namespaces of the quickstart.
+const SPACE: &str = "innkeeper-quickstart";
+const MARK: &str = "innkeeper-quickstart-host";
+
+/// Runs the other arguments with the first one in PATH, and without the variables that cargo gives to tests: build
+/// scripts would run again.
+const AS_USER: &str = r#"PATH="$0:$PATH"
+for name in $(compgen -e CARGO_); do [[ $name == CARGO_HOME ]] || unset "$name"; done
+exec "$@""#;
 
 /// The longest time of the first build, which compiles the standard library and all dependencies.
 const FIRST_BUILD: Duration = Duration::from_mins(15);
@@ -45,8 +59,9 @@ fn dev_prints_the_grants_that_it_gives_to_a_plugin() {
     }
 }
 
+/// The second part shares the control plane of the first, where `dev` has installed a definition.
 #[test]
-fn dev_with_keep_leaves_the_control_plane_without_a_host() {
+fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let program = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
@@ -74,11 +89,122 @@ fn dev_with_keep_leaves_the_control_plane_without_a_host() {
         .output()
         .unwrap();
     assert!(listed.status.success(), "{listed:?}");
+    let existing = Existing::of(&directory.path().join("kubeconfig"));
+    existing.check_spares_definitions_of_others();
+    existing.check_spares_a_namespace_of_others();
+    existing.check_runs_and_cleans_up();
+}
+
+/// A cluster for the quickstart, which finds kubectl and no usable Go in PATH.
+struct Existing {
+    kubeconfig: PathBuf,
+    programs: TempDir,
+}
+
+impl Existing {
+    fn of(kubeconfig: &Path) -> Self {
+        let programs = tempfile::tempdir().unwrap();
+        let control_plane = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
+        symlink(control_plane, programs.path().join("kubectl")).unwrap();
+        let go = programs.path().join("go");
+        fs::write(&go, "#!/bin/sh\necho 'go was called' >&2\nexit 1\n").unwrap();
+        fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            programs,
+        }
+    }
+
+    /// Runs the quickstart as a user does, and returns its exit code and all output.
+    fn quickstart(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = bound(Path::new("bash"));
+        command.args(["-c", AS_USER]).arg(self.programs.path());
+        command.arg(root().join("examples/quickstart"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        let output = command.args(arguments).output();
+        shown(&output.unwrap())
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(self.programs.path().join("kubectl"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        let (succeeded, text) = shown(&command.args(arguments).output().unwrap());
+        assert!(succeeded, "{arguments:?}: {text}");
+        text
+    }
+
+    fn names(&self, arguments: &[&str]) -> String {
+        self.kubectl(&[&["get", "--output", "name"], arguments].concat())
+    }
+
+    fn check_spares_definitions_of_others(&self) {
+        let definitions = self.names(&["customresourcedefinitions"]);
+        assert!(definitions.contains("memcacheds"), "{definitions}");
+        let (succeeded, text) = self.quickstart(&["--once"]);
+        assert!(!succeeded, "{text}");
+        let why = "the cluster has definitions of the plugins already";
+        assert!(text.contains(why), "{text}");
+        assert!(text.contains("memcacheds.cache.example.com"), "{text}");
+        assert!(!self.names(&["namespaces"]).contains(SPACE));
+        let (succeeded, text) = self.quickstart(&["--remove"]);
+        assert!(succeeded && text.contains("nothing to remove"), "{text}");
+
+        // As after a run that was killed, and a user with parents of their own.
+        self.kubectl(&["create", "namespace", MARK]);
+        let label = "app.kubernetes.io/part-of=innkeeper-quickstart";
+        self.kubectl(&["label", "namespace", MARK, label]);
+        let parent = root().join("examples/memcached/01-article.yaml");
+        self.kubectl(&["create", "--filename", parent.to_str().unwrap()]);
+        let (succeeded, text) = self.quickstart(&["--remove"]);
+        assert!(succeeded && text.contains("the definitions stay"), "{text}");
+        assert_eq!(self.names(&["memcacheds"]).lines().count(), 1);
+        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
+        self.kubectl(&["delete", "crd", "memcacheds.cache.example.com"]);
+        assert_eq!(self.names(&["customresourcedefinitions"]), "");
+    }
+
+    fn check_spares_a_namespace_of_others(&self) {
+        self.kubectl(&["create", "namespace", SPACE]);
+        let (succeeded, text) = self.quickstart(&["--once"]);
+        assert!(!succeeded && text.contains("already exists"), "{text}");
+        let phase = self.kubectl(&["get", "namespace", SPACE, "-o", "jsonpath={.status.phase}"]);
+        assert_eq!(phase, "Active");
+        self.kubectl(&["delete", "namespace", SPACE]);
+        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
+    }
+
+    fn check_runs_and_cleans_up(&self) {
+        let server = self.kubectl(&[
+            "config",
+            "view",
+            "--output",
+            "jsonpath={.clusters[0].cluster.server}",
+        ]);
+        let (succeeded, text) = self.quickstart(&["--once", "--timeout", "300"]);
+        assert!(succeeded, "{text}");
+        let first = text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("== cluster: ") && first.ends_with(&server),
+            "{text}"
+        );
+        assert!(text.contains("all 4 parents are Ready"), "{text}");
+        assert!(!text.contains("go was called"), "{text}");
+        assert_eq!(self.names(&["customresourcedefinitions"]), "");
+        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
+        assert!(!self.names(&["namespaces"]).contains(SPACE));
+    }
+}
+
+/// The success of a command, and its output with its errors.
+fn shown(output: &Output) -> (bool, String) {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output.status.success(), text)
 }
 
 /// A crate that `dev` develops, with the text that it has printed.
 struct Session {
-    project: tempfile::TempDir,
+    project: TempDir,
     running: Running,
 }
 

@@ -54,6 +54,9 @@ pub struct DevArgs {
     /// In a cluster that dev did not start, do not ask before a swap that deletes children.
     #[arg(long, conflicts_with = "plugin-files")]
     pub yes: bool,
+    /// The part of the cluster that the host sees.
+    #[command(flatten)]
+    pub scope: ScopeArgs,
     /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster
     /// [default: $INNKEEPER_CONTROLPLANE without --kubeconfig and --context].
     ///
@@ -67,7 +70,8 @@ pub struct DevArgs {
     /// Leave the control plane running at the end, without a host; its directory and its process are printed.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub keep: bool,
-    /// Apply the objects of these YAML or JSON files, and wait until the parents among them are Ready.
+    /// Apply the objects of these YAML or JSON files, and wait until the parents among them are Ready. Objects without a
+    /// namespace go to the first one of --namespaces, else to default.
     #[arg(long = "example", value_name = "FILE", num_args = 1..)]
     pub examples: Vec<PathBuf>,
     /// Exit when all parents are Ready.
@@ -106,6 +110,12 @@ impl DevArgs {
         self.crate_directory.as_deref().or_else(usual)
     }
 
+    /// Returns the namespace of the examples that name none.
+    pub fn examples_namespace(&self) -> &str {
+        let mut namespaces = self.scope.namespaces.iter().flatten();
+        namespaces.next().map_or("default", String::as_str)
+    }
+
     /// Returns the settings of the host: plugin files only, without a lease and an admin server.
     ///
     /// `dev` is the only host of a local cluster, and a lease in another cluster would delay the next start.
@@ -120,7 +130,7 @@ impl DevArgs {
         RunArgs {
             cluster: self.cluster.clone(),
             plugins,
-            scope: ScopeArgs::default(),
+            scope: self.scope.clone(),
             sources,
             lease: LeaseArgs::off(),
             admin: AdminArgs::default(),

@@ -670,6 +670,25 @@ fn only_a_cluster_of_dev_itself_grants_all_requests() {
     assert!(!run(&["--plugin", "a"]).plugins.grants_requests);
 }
 
+#[test]
+fn examples_of_dev_go_to_its_first_namespace() {
+    let of = |flags: &[&str]| match parse(
+        &[&["dev", "--plugin", "a", "--kubeconfig", "k"], flags].concat(),
+    ) {
+        Ok(Cli {
+            command: Command::Dev(args),
+            ..
+        }) => {
+            let host = args.host();
+            assert_eq!(host.scope.namespaces, args.scope.namespaces);
+            args.examples_namespace().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(&[]), "default");
+    assert_eq!(of(&["--namespaces", "a,b"]), "a");
+}
+
 /// Two flattened groups with a field of the same name would share its value, and release builds of clap do not notice.
 #[test]
 fn no_two_flags_of_a_command_have_one_id() {

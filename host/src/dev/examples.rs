@@ -27,6 +27,8 @@ pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Example {
     path: PathBuf,
     pub(super) document: Document,
+    /// The namespace of the object if the file names none and the kind is namespaced.
+    default: String,
 }
 
 impl Example {
@@ -35,7 +37,7 @@ impl Example {
         let Document {
             namespace, name, ..
         } = &self.document;
-        let namespace = namespace.as_deref().unwrap_or("default");
+        let namespace = namespace.as_deref().unwrap_or(&self.default);
         self.document.group_kind() == id.kind
             && **name == *id.name
             && id
@@ -45,14 +47,15 @@ impl Example {
     }
 }
 
-/// Reads the objects of all files.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Example>, Failure> {
+/// Reads the objects of all files; those without a namespace go to the default one.
+pub(super) fn read(paths: &[PathBuf], default: &str) -> Result<Vec<Example>, Failure> {
     let mut examples = Vec::new();
     for path in paths {
         let documents = read_file(path)?.into_iter();
         examples.extend(documents.map(|document| Example {
             path: path.clone(),
             document,
+            default: default.to_owned(),
         }));
     }
     Ok(examples)
@@ -74,7 +77,12 @@ pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Resu
     let Some(shared) = status.shared() else {
         return Ok(());
     };
-    for Example { path, document } in examples {
+    for example in examples {
+        let Example {
+            path,
+            document,
+            default,
+        } = example;
         let (path, kind) = (path.display(), &document.kind);
         // A kind that a plugin has just installed appears in discovery after a delay.
         if timeout(SERVED_WITHIN, shared.cluster.wait_served(kind))
@@ -91,7 +99,7 @@ pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Resu
         };
         let mut document = document.clone();
         if resource.scope == Scope::Namespaced {
-            document.default_namespace("default");
+            document.default_namespace(default);
         }
         let writer = &shared.writer;
         let applied = writer.object(MANAGER, &document.object, &resource).await;
