@@ -234,7 +234,7 @@ fn a_client_that_sends_no_complete_header_is_closed() {
     let (admin, _) = start(false);
     let mut slow = TcpStream::connect(admin.address()).unwrap();
     slow.write_all(b"GET /livez HTTP/1.1\r\nhost:").unwrap();
-    assert!(is_closed(&slow, 10 * HEADER_TIMEOUT));
+    assert!(is_closed(&slow, 5 * HEADER_TIMEOUT));
 }
 
 /// A source of answers whose liveness check panics.
