@@ -36,15 +36,28 @@ const ATTACKS: [(&str, &str, &str); 4] = [
 ];
 
 fn stage(guest: &str) -> Stage {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    Stage::api_only(vec![guests.join(format!("{guest}.wasm"))])
+    stage_of(&[guest])
+}
+
+fn stage_of(guests: &[&str]) -> Stage {
+    let directory = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let file = |guest: &&str| directory.join(format!("{guest}.wasm"));
+    Stage::api_only(guests.iter().map(file).collect())
 }
 
 /// Starts a host with this grants file for the guest.
 fn host_with_grants(stage: &Stage, guest: &str, grants: &Value) -> Host {
-    let file = stage.plane.directory().join("grants.json");
-    fs::write(&file, grants.to_string()).unwrap();
-    let arguments = vec!["--grants".to_owned(), format!("{guest}={}", file.display())];
+    host_with_all_grants(stage, &[(guest, grants.clone())])
+}
+
+/// Starts a host with a grants file for each guest.
+fn host_with_all_grants(stage: &Stage, grants: &[(&str, Value)]) -> Host {
+    let arguments = grants.iter().flat_map(|(guest, grants)| {
+        let file = stage.plane.directory().join(format!("{guest}-grants.json"));
+        fs::write(&file, grants.to_string()).unwrap();
+        ["--grants".to_owned(), format!("{guest}={}", file.display())]
+    });
+    let arguments = arguments.collect();
     let options = HostOptions {
         arguments,
         ..stage.options.clone()
@@ -248,4 +261,48 @@ fn f16_a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
     assert!(made <= 1 + OBJECTS_MAX, "{made} objects");
     stage.settle(STANDS_STILL);
     assert_eq!(all().len(), made);
+}
+
+/// Neither plugin makes parents of its own, so no grant has a depth: the parents of both count.
+#[test]
+fn f16_two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
+    /// The largest depth of a parent, below the one of the user.
+    const DEPTH_MAX: usize = 16;
+
+    let stage = stage_of(&["garbage", "unruly"]);
+    let grants = |parent: &str, child: &str| {
+        let group = "test.innkeeper.dev";
+        json!({
+            "parents": [{"group": group, "kind": parent}],
+            "children": [{"kind": "ConfigMap"}, {"group": group, "kind": child}],
+        })
+    };
+    let grants = [
+        ("garbage", grants("Garbage", "Unruly")),
+        ("unruly", grants("Unruly", "Garbage")),
+    ];
+    let host = host_with_all_grants(&stage, &grants);
+    let crds = ["garbages.test.innkeeper.dev", "unrulies.test.innkeeper.dev"];
+    stage.wait_served(&host, &crds);
+    let tenant = stage.namespace("ring");
+    let parent = json!({
+        "apiVersion": API, "kind": "Garbage", "metadata": {"name": "one"},
+        "spec": {"behaviour": "ring"},
+    });
+    stage.apply_new(&tenant, &parent);
+    let all = || {
+        let kinds = ["Garbage", "Unruly"].map(|kind| Kind::new(API, kind, &tenant));
+        let user = stage.plane.user();
+        kinds.map(|kind| user.list(kind, "").unwrap()).concat()
+    };
+    let said = eventually("a parent at the largest depth makes no child", || {
+        let parents = all();
+        let refused = |parent: &&Value| is_synced(parent, "False", "ChildForbidden");
+        let found = parents.iter().find(refused);
+        let said = found.and_then(|parent| condition(parent, "Synced"));
+        said.ok_or_else(|| format!("{} parents: {:?}", parents.len(), host.log()))
+    });
+    assert!(said.contains("end the ring of plugins"), "{said}");
+    stage.settle(Duration::from_secs(2));
+    assert_eq!(all().len(), 1 + DEPTH_MAX);
 }

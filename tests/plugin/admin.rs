@@ -1,6 +1,6 @@
-//! The admin port of a host without a cluster, under clients that use up all of its descriptors.
+//! The admin port of a host without a cluster, under clients that use up its descriptors or its memory.
 
-use std::{fs, net::TcpStream};
+use std::{fs, io::Write as _, net::TcpStream};
 
 use anyhow::{Result, ensure};
 use innkeeper_tests::{
@@ -8,6 +8,8 @@ use innkeeper_tests::{
     admin::{self, address, ask},
     eventually,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
 
 /// A kubeconfig of a cluster that does not answer.
 const KUBECONFIG: &str = r#"
@@ -22,19 +24,25 @@ users: [{ name: me, user: {} }]
 /// Fewer descriptors than the admin port accepts connections; the host has 15 open.
 const DESCRIPTORS: usize = 48;
 
-/// Idle clients keep their connections until the host closes them. A probe must get through at once, and the process
-/// must still be the same.
-#[test]
-fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
+/// Starts a host with these limits of `prlimit`; the directory has its kubeconfig.
+fn start(limits: Vec<String>) -> (TempDir, Host) {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     fs::write(&kubeconfig, KUBECONFIG).unwrap();
     let options = HostOptions {
         arguments: admin::ARGUMENTS.map(str::to_owned).to_vec(),
-        limits: vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")],
+        limits,
         ..HostOptions::default()
     };
-    let mut host = Host::start(&kubeconfig, &options).unwrap();
+    let host = Host::start(&kubeconfig, &options).unwrap();
+    (directory, host)
+}
+
+/// Idle clients keep their connections until the host closes them. A probe must get through at once, and the process
+/// must still be the same.
+#[test]
+fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
+    let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
     let connect = |_| TcpStream::connect(address).ok();
     let idle: Vec<TcpStream> = (0..5 * DESCRIPTORS).map_while(connect).collect();
@@ -50,5 +58,44 @@ fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
     assert_eq!(idle.len(), 5 * DESCRIPTORS, "{:?}", host.log());
     drop(idle);
     eventually("a probe gets through after that", is_live);
+    assert_eq!(host.stop().unwrap().code(), Some(0), "{:?}", host.log());
+}
+
+/// Without a bound, a connection costs the host 60 KiB, which is 240 MB for these.
+#[test]
+fn o1_thousands_of_clients_do_not_fill_the_memory() {
+    const CLIENTS: usize = 4_000;
+    /// The bound on the memory that the host has at most, above that before the first client.
+    const GROWTH_MAX: u64 = 32 << 20;
+
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+    let (_directory, mut host) = start(Vec::new());
+    let address = &address(&host);
+    assert_eq!(ask(address, "GET", "/livez", "").unwrap().0, 200);
+    let before = host.process().usage().unwrap().resident_bytes;
+    // A header without its end, so that each connection waits for the rest.
+    let header = format!("GET /livez HTTP/1.1\r\nhost: {}", "x".repeat(8 << 10));
+    let connect = |_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // The host closes the oldest connections at once, and may be faster than this.
+        drop(stream.write_all(header.as_bytes()));
+        stream
+    };
+    let slow: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+    assert_eq!(ask(address, "GET", "/livez", "").unwrap().0, 200);
+    let most = host.process().usage().unwrap().resident_max_bytes;
+    let growth = most.saturating_sub(before);
+    println!("{before} bytes before, {most} bytes at most");
+    assert!(
+        growth < GROWTH_MAX,
+        "{growth} bytes for {} clients",
+        slow.len()
+    );
+    drop(slow);
     assert_eq!(host.stop().unwrap().code(), Some(0), "{:?}", host.log());
 }

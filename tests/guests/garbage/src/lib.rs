@@ -30,9 +30,10 @@ use serde_json::{Value, json};
 pub struct Plugin;
 
 /// The kinds of children with their versions; only the first is required.
-const CHILDREN: [(&str, &str); 5] = [
+const CHILDREN: [(&str, &str); 6] = [
     ("v1", "ConfigMap"),
     ("test.innkeeper.dev/v1", "Garbage"),
+    ("test.innkeeper.dev/v1", "Unruly"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
     ("rbac.authorization.k8s.io/v1", "Role"),
     ("innkeeper.dev/v1alpha1", "Plugin"),
@@ -121,6 +122,12 @@ fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
         "privileged-kind" => of("rbac.authorization.k8s.io/v1", "Role", "all"),
         "cluster-scoped" => of("scheduling.k8s.io/v1", "PriorityClass", "first"),
         "the-parent-itself" => of("test.innkeeper.dev/v1", "Garbage", name),
+        // The plugin unruly answers it with a Garbage of the same behaviour.
+        "ring" => json!({
+            "apiVersion": "test.innkeeper.dev/v1", "kind": "Unruly",
+            "metadata": { "name": format!("{name}-u") }, "spec": { "behaviour": "ring" },
+        })
+        .to_string(),
         "the-plugin" => of("innkeeper.dev/v1alpha1", "Plugin", "garbage"),
         _ => return None,
     })

@@ -83,6 +83,8 @@ pub(crate) enum Behaviour {
     HugeObject,
     /// States almost the maximum size of an answer, and as the last child one that is not allowed.
     Output,
+    /// States a parent of the plugin `garbage`, which states one of this plugin.
+    Ring,
     /// Answers `finalized` although the parent is not being deleted.
     Finalized,
 }
@@ -92,6 +94,7 @@ impl Reconciler for Plugin {
         Manifest::new("unruly", env!("CARGO_PKG_VERSION"))
             .parent::<Unruly>()
             .child_kind("v1", "ConfigMap", true)
+            .child_kind("test.innkeeper.dev/v1", "Garbage", false)
     }
 
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
@@ -134,6 +137,7 @@ fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Val
         Behaviour::Random | Behaviour::Chatter => vec![with_data(first, random(host)), second],
         Behaviour::Flip => vec![with_data(first, other(request)), second],
         Behaviour::Nothing => Vec::new(),
+        Behaviour::Ring => vec![garbage(request)],
         Behaviour::UndeclaredKind => vec![first, secret(request)],
         Behaviour::OtherNamespace => vec![with(first, "namespace", "kube-system")],
         Behaviour::ForeignOwner => vec![with_owner(first)],
@@ -208,6 +212,14 @@ fn secret(request: &Request) -> Value {
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": request.name() },
         "stringData": { "name": "secret" },
+    })
+}
+
+fn garbage(request: &Request) -> Value {
+    json!({
+        "apiVersion": "test.innkeeper.dev/v1", "kind": "Garbage",
+        "metadata": { "name": format!("{}-g", request.name()) },
+        "spec": { "behaviour": "ring" },
     })
 }
 
