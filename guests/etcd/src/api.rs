@@ -169,7 +169,8 @@ pub(crate) struct EtcdClusterSpec {
     /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
-    /// Time in seconds after which a formation that has not succeeded is reported as failed.
+    /// Time in seconds after which a formation, or a member that a roll-out has replaced, is reported as
+    /// failed if it is not ready.
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1))]
     pub(crate) progress_deadline_seconds: i32,

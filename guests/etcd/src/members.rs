@@ -356,7 +356,8 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     };
     // A version that is unknown is treated as a new one.
     let (live, ready) = match version {
-        Some(version) if !version.has_health_endpoints() => (tcp, http("/health")),
+        // A full database takes no writes, but the members must stay within reach of the clients that make room.
+        Some(version) if !version.has_health_endpoints() => (tcp, http("/health?exclude=NOSPACE")),
         _ => (http("/livez"), http("/readyz")),
     };
     let startup = Probe {

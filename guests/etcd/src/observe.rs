@@ -173,6 +173,8 @@ pub(crate) struct Claim {
 /// A Pod of a member.
 pub(crate) struct MemberPod {
     pub(crate) uid: String,
+    /// The time of its creation in milliseconds since the Unix epoch.
+    pub(crate) created_ms: u64,
     pub(crate) is_ready: bool,
     /// The time in milliseconds since the Unix epoch since which the Pod waits for data or an admission.
     pub(crate) waiting_since_ms: Option<u64>,
@@ -373,10 +375,12 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         let is_stated = image.as_deref() == Some(&*cluster.image);
         let tagged = image.as_deref().and_then(Version::of_image);
         let labels = pod.metadata.labels.as_ref();
+        let created = pod.metadata.creation_timestamp.as_ref();
         Some((
             ordinal,
             MemberPod {
                 uid: pod.metadata.uid.unwrap_or_default(),
+                created_ms: created.map_or(0, milliseconds),
                 is_ready,
                 waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
                 has_run: etcd.is_some_and(ContainerStatus::has_run),

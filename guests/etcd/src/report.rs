@@ -1,5 +1,7 @@
 //! Status, conditions and events, from the observed state.
 
+mod events;
+
 use std::collections::BTreeSet;
 
 use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
@@ -24,7 +26,7 @@ pub(crate) fn report(
 ) -> Report {
     let view = View::new(cluster, observation, step);
     let conditions = view.conditions();
-    let events = events(request, &conditions);
+    let events = events::events(request, &conditions);
     let mut report = Report::new()
         .status(&view.status(request))
         .conditions(conditions)
@@ -199,11 +201,31 @@ impl<'a> View<'a> {
 
     /// Returns true if the roll-out waits for a member that it does not replace itself.
     fn is_held(&self) -> bool {
-        self.ready < self.members && !self.is_replacing()
+        self.ready < self.members && !self.waits_for_new()
     }
 
-    /// Returns true if the only member that is not ready is one that the roll-out has just replaced.
+    /// Returns true if the roll-out waits for a member that it has just replaced.
     fn is_replacing(&self) -> bool {
+        self.waits_for_new() && !self.step.is_late
+    }
+
+    /// Returns true if the roll-out has waited for such a member for too long.
+    fn is_stuck(&self) -> bool {
+        self.waits_for_new() && self.step.is_late
+    }
+
+    /// The problem of a roll-out that does not go on.
+    fn stuck(&self) -> String {
+        format!(
+            "a member with the new template did not become ready within {} s, and no other one is replaced: see its log, \
+             and correct or revert the last change; {}",
+            self.cluster.spec.progress_deadline_seconds,
+            self.counts()
+        )
+    }
+
+    /// Returns true if the only member that is not ready is one that the roll-out has replaced.
+    fn waits_for_new(&self) -> bool {
         let Some(record) = self.step.record.as_ref() else {
             return false;
         };
@@ -396,6 +418,7 @@ impl<'a> View<'a> {
                      the cluster keeps its {members} members; set size to {members}"
                 ),
             ),
+            Stage::Formed if self.is_stuck() => (false, "DeadlineExceeded", self.stuck()),
             Stage::Formed if !self.is_rolled_out && self.is_held() => (
                 false,
                 "RolloutHeld",
@@ -446,6 +469,7 @@ impl<'a> View<'a> {
             _ if self.step.replacement == Next::Wait(Cause::Failure) => {
                 (true, "OperationFailed", self.failure())
             }
+            _ if self.is_stuck() => (true, "DeadlineExceeded", self.stuck()),
             _ if !self.broken().is_empty() => (true, "MemberBroken", self.repair()),
             _ => (true, "MembersUnhealthy", self.counts()),
         };
@@ -462,32 +486,4 @@ fn missing(claims: &[String]) -> String {
          Refuse",
         claims.join(", ")
     )
-}
-
-/// The events of transitions, from a comparison with the stored conditions.
-fn events(request: &Request, conditions: &[Condition]) -> Vec<Event> {
-    let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
-    let Some(available) = find("Available") else {
-        return Vec::new();
-    };
-    let stored = request.stored_condition("Available");
-    let before = stored.as_ref().map_or("", |stored| stored.reason.as_str());
-    if before == available.reason {
-        return Vec::new();
-    }
-    let message = available.message.clone();
-    let event = match (before, available.reason.as_str()) {
-        ("Bootstrapping" | "BootstrapFailed", "QuorumHealthy" | "QuorumAvailable") => {
-            Event::normal("ClusterFormed", message)
-        }
-        ("Paused" | "Resuming", "QuorumHealthy" | "QuorumAvailable") => {
-            Event::normal("Resumed", message)
-        }
-        (_, "Paused") => Event::normal("Paused", message),
-        (_, reason @ ("QuorumLost" | "StaleClaims" | "BootstrapFailed")) => {
-            Event::warning(reason, message)
-        }
-        _ => return Vec::new(),
-    };
-    vec![event]
 }

@@ -36,6 +36,8 @@ pub(crate) struct Step {
     pub(crate) stage: Stage,
     /// The next step of the replacement of members that lost their data.
     pub(crate) replacement: Next,
+    /// A Pod of the present template has not become ready within the deadline.
+    pub(crate) is_late: bool,
     /// The time until the next pass if nothing changes.
     pub(crate) requeue: Option<Duration>,
 }
@@ -71,6 +73,7 @@ impl Step {
             replicas: None,
             stage,
             replacement: Next::Idle,
+            is_late: false,
             requeue: None,
         }
     }
@@ -376,15 +379,30 @@ fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record, host: 
     }
     let (seen, requeue) = seen(cluster, observation, &record, host);
     let replacement = replace::next(&record, &seen);
+    let left = left(cluster, observation, host);
     Step {
         record: match &replacement {
             Next::Write(record) => Some(record.clone()),
             _ => Some(record),
         },
         replacement,
-        requeue,
+        is_late: left == Some(Duration::ZERO),
+        requeue: [requeue, left.filter(|it| !it.is_zero())]
+            .into_iter()
+            .flatten()
+            .min(),
         ..step
     }
+}
+
+/// The time that is left to the oldest Pod of the present template that is not ready; none if all are.
+fn left(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Option<Duration> {
+    let pods = observation.pods.values();
+    let waiting = pods.filter(|pod| !pod.is_ready && members::is_updated(observation, pod));
+    let since = waiting.map(|pod| pod.created_ms).min()?;
+    let deadline = u64::try_from(cluster.spec.progress_deadline_seconds).unwrap_or_default();
+    let passed = Duration::from_millis(host.now_ms().saturating_sub(since));
+    Some(Duration::from_secs(deadline).saturating_sub(passed))
 }
 
 /// The cluster as a replacement sees it, and the time until a Pod has waited for long enough, or a Job may follow a failed

@@ -215,7 +215,11 @@ fn the_arguments_have_their_fixed_order() {
     );
     // 3.4.13 has no /livez: liveness must not depend on the quorum.
     assert_eq!(container["livenessProbe"]["tcpSocket"]["port"], 2380);
-    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/health");
+    // A full database is ready for reads; 3.4 knows the exception from 3.4.16 on.
+    assert_eq!(
+        container["readinessProbe"]["httpGet"]["path"],
+        "/health?exclude=NOSPACE"
+    );
 }
 
 #[test]

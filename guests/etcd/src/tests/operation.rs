@@ -89,6 +89,40 @@ fn an_edit_takes_no_member_while_another_one_is_down() {
 }
 
 #[test]
+fn a_roll_out_whose_member_does_not_start_is_reported_after_the_deadline() {
+    let (outcome, _) = formed(&article());
+    let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
+    let all = members(&[true; 3], &["r1"; 3]);
+    let begun = answer(observing(&other, &settled(&outcome, 3)), &all);
+    let mut rolling = settled(&begun, 3);
+    let mut children = rolling.iter_mut();
+    let (_, set) = children.find(|(key, _)| key == "members").unwrap();
+    set["status"]["updateRevision"] = json!("r2");
+    set["status"]["updatedReplicas"] = json!(1);
+    // The Pods are as old as the time.
+    let at = |now| {
+        let host = members(&[true, true, false], &["r1", "r1", "r2"]).now(now);
+        answer(observing(&other, &rolling), &host)
+    };
+    let early = at(599_000);
+    assert_eq!(reason(&early, "Progressing"), "RollingUpdate");
+    assert_eq!(reason(&early, "Degraded"), "RollingUpdate");
+    let second = std::time::Duration::from_secs(1);
+    assert_eq!(early.report().requeue, Some(second));
+    let late = at(600_000);
+    assert_eq!(reason(&late, "Progressing"), "DeadlineExceeded");
+    assert_eq!(reason(&late, "Available"), "QuorumAvailable");
+    assert_eq!(partition(&late), 2);
+    let degraded = late.report().find_condition("Degraded").unwrap();
+    assert!(degraded.is_true());
+    assert_eq!(
+        degraded.message,
+        "a member with the new template did not become ready within 600 s, and no other one is replaced: see its log, and \
+         correct or revert the last change; 2 of 3 members are ready"
+    );
+}
+
+#[test]
 fn a_late_founder_is_let_in_until_it_is_ready() {
     let first = answer(TestRequest::new(&article()), &host());
     let second = answer(observing(&article(), &settled(&first, 0)), &host());
