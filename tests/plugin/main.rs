@@ -12,6 +12,7 @@ mod bisecting;
 mod building;
 mod compiling;
 mod cosign;
+mod etcd;
 mod files;
 mod kubeconfigs;
 mod memory;

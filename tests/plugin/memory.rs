@@ -17,13 +17,13 @@ const PAGE_BYTES: u64 = 65_536;
 const TABLES_BYTES_MAX: usize = 16_384;
 
 /// A plugin with its memory before the first call.
-struct Guest {
-    plugin: Plugin,
+pub(crate) struct Guest {
+    pub(crate) plugin: Plugin,
     initial_bytes: usize,
 }
 
 impl Guest {
-    fn load(name: &str) -> Self {
+    pub(crate) fn load(name: &str) -> Self {
         let path = path_from_env("INNKEEPER_GUESTS").unwrap();
         let bytes = fs::read(path.join(name).with_extension("wasm")).unwrap();
         let settings = EngineSettings::new(NonZeroU32::MIN);

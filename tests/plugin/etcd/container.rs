@@ -1,0 +1,208 @@
+//! Containers of an answer as processes of this machine.
+//!
+//! The mounts of a container become directories, and the address of all interfaces that of its Pod, because all Pods share
+//! one network here. The rest is as the answer states it.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use innkeeper_tests::process::{Running, bound, path_from_env, spawn_bound};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The programs of the images, each in a directory that is all of the search path of its containers.
+pub(super) struct Images {
+    directory: PathBuf,
+    busybox: String,
+}
+
+impl Images {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        let found = Command::new("which").arg("busybox").output().unwrap();
+        let busybox = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+        assert!(
+            !busybox.is_empty(),
+            "busybox is missing: run ./tests/setup --only etcd"
+        );
+        let tools = directory.join("busybox");
+        fs::create_dir_all(&tools).unwrap();
+        for name in ["cat", "cp", "ls", "sleep"] {
+            symlink(&busybox, tools.join(name)).unwrap();
+        }
+        Self { directory, busybox }
+    }
+
+    /// The directory of the programs of an image: that of the tools, or that of a version of etcd.
+    pub(super) fn programs(&self, image: &str) -> PathBuf {
+        let (name, tag) = image.rsplit_once(':').unwrap();
+        if name == "busybox" {
+            return self.directory.join(name);
+        }
+        let version: Vec<&str> = tag.trim_start_matches('v').splitn(3, '.').collect();
+        let programs = format!("etcd-{}.{}", version[0], version[1]);
+        let directory = self.directory.join(&programs);
+        if !directory.exists() {
+            let built = path_from_env("INNKEEPER_ETCD").unwrap().join(&programs);
+            assert!(
+                built.exists(),
+                "{programs} is not built: run ./tests/setup --only etcd"
+            );
+            fs::create_dir(&directory).unwrap();
+            for name in ["etcd", "etcdctl"] {
+                symlink(&built, directory.join(name)).unwrap();
+            }
+        }
+        directory
+    }
+}
+
+/// The surroundings of the containers of one Pod.
+pub(super) struct Place {
+    pub(super) directory: PathBuf,
+    pub(super) address: String,
+    /// The fields that variables name, by path.
+    pub(super) fields: BTreeMap<&'static str, String>,
+    /// The directories of the volumes, by name.
+    pub(super) volumes: BTreeMap<String, PathBuf>,
+}
+
+impl Place {
+    /// Starts a container. `config` has the data of the ConfigMaps, by name.
+    pub(super) fn start(
+        &self,
+        images: &Images,
+        container: &Value,
+        config: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Running {
+        let variables = self.variables(container, config);
+        let own = |text: &Value| {
+            let text = text.as_str().unwrap();
+            let expand = |text: String, (name, value): (&String, &String)| {
+                text.replace(&format!("$({name})"), value)
+            };
+            self.located(
+                images,
+                container,
+                &variables.iter().fold(text.to_owned(), expand),
+            )
+        };
+        let words = ["command", "args"]
+            .into_iter()
+            .flat_map(|it| list(&container[it]));
+        let programs = images.programs(container["image"].as_str().unwrap());
+        // As `env`, because the program is searched in the image, and this one on the machine.
+        let mut command = bound(Path::new("env"));
+        command.args(["-i", &format!("PATH={}", programs.display())]);
+        command.args(
+            variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        command.args(words.map(own)).current_dir(&self.directory);
+        File::create(self.message(container)).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(container))
+            .unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        spawn_bound(command).unwrap()
+    }
+
+    fn variables(
+        &self,
+        container: &Value,
+        config: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::new();
+        for source in list(&container["envFrom"]) {
+            let name = source["configMapRef"]["name"].as_str().unwrap();
+            variables.extend(config[name].clone());
+        }
+        for variable in list(&container["env"]) {
+            let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                Some(path) => self.fields[path].clone(),
+                None => variable["value"].as_str().unwrap_or_default().to_owned(),
+            };
+            variables.insert(variable["name"].as_str().unwrap().to_owned(), value);
+        }
+        variables
+    }
+
+    /// A text with paths and addresses of this machine.
+    fn located(&self, images: &Images, container: &Value, text: &str) -> String {
+        let message = self.message(container);
+        let mut text = text
+            .replace("/bin/busybox", &images.busybox)
+            .replace("0.0.0.0", &self.address)
+            .replace("/dev/termination-log", message.to_str().unwrap());
+        for mount in list(&container["volumeMounts"]) {
+            let volume = &self.volumes[mount["name"].as_str().unwrap()];
+            let path = mount["mountPath"].as_str().unwrap();
+            text = text.replace(&format!("{path}/"), &format!("{}/", volume.display()));
+        }
+        text
+    }
+
+    pub(super) fn log(&self, container: &Value) -> PathBuf {
+        self.directory
+            .join(format!("{}.log", container["name"].as_str().unwrap()))
+    }
+
+    fn message(&self, container: &Value) -> PathBuf {
+        self.directory
+            .join(format!("{}.message", container["name"].as_str().unwrap()))
+    }
+
+    /// The termination message of a container that ended with this code.
+    pub(super) fn ended(&self, container: &Value, code: i32) -> String {
+        let written = fs::read_to_string(self.message(container)).unwrap();
+        let falls_back = container["terminationMessagePolicy"] == "FallbackToLogsOnError";
+        if code == 0 || !written.is_empty() || !falls_back {
+            return written;
+        }
+        let log = fs::read_to_string(self.log(container)).unwrap();
+        let start = log.len().saturating_sub(2048);
+        log[start..].to_owned()
+    }
+
+    /// Returns true if a probe over HTTP succeeds.
+    pub(super) fn probe(&self, probe: &Value) -> bool {
+        let get = &probe["httpGet"];
+        let address = format!("{}:{}", self.address, get["port"]);
+        let address: SocketAddr = address.parse().unwrap();
+        let request = format!("GET {} HTTP/1.0\r\n\r\n", get["path"].as_str().unwrap());
+        let answer = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(500))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(request.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        answer().is_ok_and(|it| it.split(' ').nth(1) == Some("200"))
+    }
+}
+
+/// Ends a process as the kubelet does.
+pub(super) fn stop(process: &mut Running) {
+    if process.try_wait().unwrap().is_some() {
+        return;
+    }
+    process.signal(Signal::TERM).unwrap();
+    if process.wait_for(Duration::from_secs(30)).is_err() {
+        process.kill().unwrap();
+    }
+}
+
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

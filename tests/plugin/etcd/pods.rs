@@ -1,0 +1,238 @@
+//! The Pods of members and Jobs, as a kubelet runs them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::process::Running;
+use serde_json::{Value, json};
+
+use super::container::{Images, Place, list, stop};
+
+/// The data of the ConfigMaps, by name.
+pub(super) type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
+
+/// A Pod with its init container or its container as a process.
+pub(super) struct Pod {
+    pub(super) object: Value,
+    pub(super) place: Place,
+    /// The containers that have ended, by name: their states.
+    ended: BTreeMap<String, Value>,
+    running: Option<(Value, Running)>,
+    started: String,
+    restarts: i32,
+    not_before: Instant,
+    /// The last success of the liveness probe since the start of the container.
+    live: Option<Instant>,
+    pub(super) is_ready: bool,
+}
+
+impl Pod {
+    pub(super) fn new(object: Value, place: Place) -> Self {
+        Self {
+            object,
+            place,
+            ended: BTreeMap::new(),
+            running: None,
+            started: String::new(),
+            restarts: 0,
+            not_before: Instant::now(),
+            live: None,
+            is_ready: false,
+        }
+    }
+
+    /// The containers in the order of their start.
+    fn containers(&self) -> impl Iterator<Item = &Value> {
+        let spec = &self.object["spec"];
+        list(&spec["initContainers"]).chain(list(&spec["containers"]))
+    }
+
+    /// The container has succeeded and does not start again.
+    fn is_done(&self, container: &Value) -> bool {
+        let is_once = self.is_once() || self.is_init(container);
+        let ended = self.ended.get(name(container));
+        is_once && ended.is_some_and(|it| it["exitCode"] == 0)
+    }
+
+    fn is_once(&self) -> bool {
+        self.object["spec"]["restartPolicy"] == "Never"
+    }
+
+    fn is_init(&self, container: &Value) -> bool {
+        list(&self.object["spec"]["initContainers"]).any(|it| it == container)
+    }
+
+    /// One look of the kubelet at `now`.
+    pub(super) fn look(&mut self, images: &Images, config: &ConfigMaps, now: &str) {
+        self.show(config);
+        if let Some((container, process)) = &mut self.running
+            && let Some(status) = process.try_wait().unwrap()
+        {
+            let code = status.code().unwrap_or(137);
+            let container = container.clone();
+            self.end(&container, code, now);
+        }
+        if self.running.is_none() && self.not_before <= Instant::now() {
+            let next = self.containers().find(|it| !self.is_done(it)).cloned();
+            if let Some(container) = next.filter(|_| !self.is_over()) {
+                let process = self.place.start(images, &container, config);
+                self.running = Some((container, process));
+                now.clone_into(&mut self.started);
+                self.live = None;
+            }
+        }
+        self.probe();
+    }
+
+    /// Shows the ConfigMaps in their volumes.
+    fn show(&self, config: &ConfigMaps) {
+        for volume in list(&self.object["spec"]["volumes"]) {
+            let directory = &self.place.volumes[name(volume)];
+            fs::create_dir_all(directory).unwrap();
+            let Some(data) = volume["configMap"]["name"]
+                .as_str()
+                .and_then(|it| config.get(it))
+            else {
+                continue;
+            };
+            for file in fs::read_dir(directory).unwrap() {
+                let file = file.unwrap();
+                if !data.contains_key(file.file_name().to_str().unwrap()) {
+                    fs::remove_file(file.path()).unwrap();
+                }
+            }
+            for (key, value) in data {
+                if fs::read_to_string(directory.join(key)).ok().as_ref() != Some(value) {
+                    let new = self.place.directory.join("new");
+                    fs::write(&new, value).unwrap();
+                    fs::rename(new, directory.join(key)).unwrap();
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, container: &Value, code: i32, now: &str) {
+        self.running = None;
+        self.is_ready = false;
+        let reason = if code == 0 { "Completed" } else { "Error" };
+        let message = self.place.ended(container, code);
+        let state =
+            json!({ "exitCode": code, "reason": reason, "message": message, "finishedAt": now });
+        self.ended.insert(name(container).to_owned(), state);
+        if !self.is_once() && !self.is_done(container) {
+            self.restarts += 1;
+            // The kubelet waits ten times as long.
+            let wait = Duration::from_secs(1 << self.restarts.clamp(0, 3));
+            self.not_before = Instant::now() + wait;
+        }
+    }
+
+    /// Returns true if a Pod that does not start again has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_once() && self.exit_code().is_some()
+    }
+
+    /// The exit code of such a Pod: that of the container that failed, or of the last one.
+    pub(super) fn exit_code(&self) -> Option<i64> {
+        let codes = self
+            .containers()
+            .map(|it| self.ended.get(name(it))?["exitCode"].as_i64());
+        let mut last = None;
+        for code in codes {
+            last = code;
+            if code != Some(0) {
+                return code;
+            }
+        }
+        last
+    }
+
+    fn probe(&mut self) {
+        let Some((container, _)) = &self.running else {
+            return;
+        };
+        if self.is_init(container) || container["readinessProbe"].is_null() {
+            return;
+        }
+        self.is_ready = self.place.probe(&container["readinessProbe"]);
+        let liveness = &container["livenessProbe"];
+        if liveness["httpGet"].is_null() || self.place.probe(liveness) {
+            self.live = Some(Instant::now());
+        }
+        // Three failures at intervals of five seconds, once the startup probe has succeeded.
+        let is_dead = self
+            .live
+            .is_some_and(|it| it.elapsed() > Duration::from_secs(15));
+        if let Some((_, process)) = self.running.as_mut().filter(|_| is_dead) {
+            stop(process);
+        }
+    }
+
+    /// Ends the processes at once, as the loss of a node does.
+    pub(super) fn crash(&mut self) {
+        if let Some((_, mut process)) = self.running.take() {
+            process.kill().unwrap();
+        }
+        self.is_ready = false;
+        self.ended.clear();
+    }
+
+    /// Ends the processes as a deletion does.
+    pub(super) fn stop(&mut self) {
+        if let Some((_, process)) = &mut self.running {
+            stop(process);
+        }
+        self.running = None;
+    }
+
+    /// The Pod with its status, as the API server shows it.
+    pub(super) fn shown(&self) -> Value {
+        let state = |container: &Value| {
+            let ended = self.ended.get(name(container));
+            let running = self.running.as_ref().filter(|(it, _)| it == container);
+            let state = match (running, ended) {
+                (Some(_), _) => json!({ "running": { "startedAt": self.started } }),
+                (None, Some(ended)) => json!({ "terminated": ended }),
+                (None, None) => json!({ "waiting": { "reason": "PodInitializing" } }),
+            };
+            let last = ended
+                .filter(|_| running.is_some())
+                .map(|it| json!({ "terminated": it }));
+            json!({
+                "name": name(container), "ready": running.is_some() && self.is_ready,
+                "restartCount": if self.is_init(container) { 0 } else { self.restarts },
+                "state": state, "lastState": last.unwrap_or_else(|| json!({})),
+            })
+        };
+        let spec = &self.object["spec"];
+        let mut shown = self.object.clone();
+        shown["status"] = json!({
+            "conditions": [{ "type": "Ready", "status": if self.is_ready { "True" } else { "False" } }],
+            "initContainerStatuses": list(&spec["initContainers"]).map(state).collect::<Vec<_>>(),
+            "containerStatuses": list(&spec["containers"]).map(state).collect::<Vec<_>>(),
+        });
+        shown
+    }
+
+    /// The end of the logs of all containers.
+    pub(super) fn logs(&self) -> String {
+        let tail = |container: &Value| {
+            let log = fs::read_to_string(self.place.log(container)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(60)..].join("\n");
+            format!(
+                "{} {}:\n{last}\n",
+                name(&self.object["metadata"]),
+                name(container)
+            )
+        };
+        self.containers().map(tail).collect()
+    }
+}
+
+pub(super) fn name(object: &Value) -> &str {
+    object["name"].as_str().unwrap()
+}
