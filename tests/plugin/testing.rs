@@ -50,6 +50,63 @@ fn the_shipped_plugins_have_the_properties_of_good_reconcilers() {
     }
 }
 
+/// Ten plugins with one bad habit each, and the good one that they would be without it.
+#[test]
+fn ten_bad_plugins_are_found_with_a_small_parent() {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let file = guests.join("careless.wasm");
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.yaml");
+    let run = |habit: &str| {
+        fs::write(&config, format!("habit: {habit}\n")).unwrap();
+        // Each call of the one that spins takes as long as its deadline.
+        let parents = if habit == "spins" { "1" } else { "40" };
+        let config = [
+            "--config",
+            text(&config),
+            "--parents",
+            parents,
+            "-o",
+            "json",
+        ];
+        test(&[&[text(&file)], &config[..]].concat())
+    };
+    check(&run("good"), SUCCESS, "");
+    let rare = "  weather: Hail";
+    for (habit, property, part, spec) in [
+        ("random-name", "deterministic", "random numbers", ""),
+        ("grows", "converges", "still changes after 10 rounds", ""),
+        (
+            "oscillates",
+            "converges",
+            "still changes after 10 rounds",
+            "",
+        ),
+        ("first-child", "order-independent", "in another order", ""),
+        ("rare-field", "total", "afraid of hail", rare),
+        ("unknown-field", "valid-output", "there is no field dta", ""),
+        ("undeclared", "inside-grants", "Service", ""),
+        ("spins", "total", "did not answer within", ""),
+        ("prunes", "keeps-children", "while an object is missing", ""),
+        ("forgets", "survives-deletion", "does not contain it", ""),
+    ] {
+        let found = run(habit);
+        check(&found, FINDING, part);
+        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+        let results = found["results"].as_array().unwrap();
+        let name = format!("property {property}");
+        let result = results.iter().find(|it| it["name"] == *name).unwrap();
+        let problem = result["problem"].as_str().unwrap_or_default();
+        assert!(problem.contains(part), "{habit}: {found:#}");
+        // The smallest parent has no field but the one that matters.
+        let (_, parent) = problem.split_once("# parent.yaml\n").unwrap();
+        let (_, found) = parent.split_once("\nspec:").unwrap();
+        let found = found.split("\n#").next().unwrap_or_default();
+        let found: Vec<&str> = found.lines().filter(|it| it.starts_with("  ")).collect();
+        assert_eq!(found.join("\n"), spec, "{habit}: {problem}");
+    }
+}
+
 /// Makes a directory with one case, whose parent is that of an example.
 fn a_case(directory: &Path) -> PathBuf {
     let case = directory.join("first");
