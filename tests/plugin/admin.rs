@@ -44,6 +44,12 @@ fn start(limits: Vec<String>) -> (TempDir, Host) {
 fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
     let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
+    // Before that, the host reads the certificates of the system, and without a descriptor for them it ends.
+    eventually("the host has made its clients", || {
+        let log = host.log().unwrap_or_default();
+        let is_waiting = log.contains("waiting for the API server");
+        is_waiting.then_some(()).ok_or(log)
+    });
     let connect = |_| TcpStream::connect(address).ok();
     let idle: Vec<TcpStream> = (0..5 * DESCRIPTORS).map_while(connect).collect();
     let is_live = || -> Result<()> {
