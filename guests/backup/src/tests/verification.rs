@@ -152,8 +152,8 @@ fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
     assert_eq!(
         variables(1),
         [
-            "DB0_PASSWORD=check-password",
-            "ENC_PASSWORD=archive-password"
+            "ENC_PASSWORD=archive-password",
+            "DB0_PASSWORD=check-password"
         ]
     );
     let script = containers[1]["args"][0].as_str().unwrap();
