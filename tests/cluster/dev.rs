@@ -335,7 +335,7 @@ fn dev_refuses_what_it_cannot_develop() {
     let directory = tempfile::tempdir().unwrap();
     let rows: [(&[&str], i32, &str); 4] = [
         (&[], 2, "failed to read the workspace"),
-        (&["--plugin", "a.wasm", "."], 2, "cannot be used with"),
+        (&[".", "--plugin", "a.wasm"], 2, "cannot be used with"),
         (&["--ask", "--plugin", "a.wasm"], 2, "cannot be used with"),
         (&["--keep", "--kubeconfig", "k"], 2, "cannot be used with"),
     ];
