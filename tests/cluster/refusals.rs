@@ -59,7 +59,7 @@ impl Shared {
                 "source": {"file": {"path": file}},
                 "grants": {
                     "parents": [{"group": group, "kind": "Unruly"}, {"group": group, "kind": "Garbage"}],
-                    "children": [{"kind": "ConfigMap"}],
+                    "children": [{"kind": "ConfigMap"}, {"group": group, "kind": "Garbage"}],
                 },
             },
         });
