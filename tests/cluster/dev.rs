@@ -295,15 +295,16 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     );
     session.wait(before, "1 faults", short);
     session.wait(before, "not swapped: the active revision stays", short);
-    session.edit("panic!(\"broken\"); #[allow(unreachable_code)] ", "");
+    let before = session.edit("panic!(\"broken\"); #[allow(unreachable_code)] ", "");
+    session.wait(before, "building the plugin: ", short);
 
-    // A change of the configuration needs no build.
+    // A change of the configuration needs no build; this plugin takes none.
+    let file = session.project.path().join("ponds/config.yaml");
     let before = session.file("out").len();
-    fs::write(
-        session.project.path().join("ponds/config.yaml"),
-        "depth: 2\n",
-    )
-    .unwrap();
+    fs::write(&file, "depth: 2\n").unwrap();
+    session.wait(before, "ConfigInvalid", short);
+    let before = session.file("out").len();
+    fs::remove_file(&file).unwrap();
     let config = session.wait(before, "serves revision", short);
     assert!(!session.file("out")[before..].contains("building"));
     eprintln!("from a saved file to the new revision: code {code:?}, configuration {config:?}");
