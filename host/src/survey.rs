@@ -16,6 +16,7 @@ use std::{
 use innkeeper_model::error_chain;
 use serde::Serialize;
 
+pub(crate) use cluster::{client, lapse};
 pub(crate) use show::{plain, table};
 
 use crate::{

@@ -6,8 +6,9 @@ use innkeeper_cluster::LeaseReader;
 use jiff::Timestamp;
 
 use crate::{
-    config::{self, Exit, RunArgs},
+    config::{Exit, RunArgs},
     failure::{Failure, OrFail as _},
+    survey,
 };
 
 /// The longest wait for an answer of the cluster.
@@ -16,14 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Returns the address of a cluster; fails if a host holds the usual lease, because two hosts would serve the same
 /// Plugins, and undo each other's writes.
 pub(super) async fn unserved(host: &RunArgs) -> Result<String, Failure> {
-    let mut settings = config::client_config(&host.cluster.connection)
-        .await
-        .or_fail(Exit::Usage, "failed to find the cluster")?;
-    settings.connect_timeout = Some(PATIENCE);
-    settings.default_retry = false;
-    let address = settings.cluster_url.to_string();
-    let client = kube::Client::try_from(settings)
-        .or_fail(Exit::Failure, "failed to create a client of the API server")?;
+    let (address, client) = survey::client(&host.cluster.connection, PATIENCE).await?;
     let namespace = &host.cluster.host_namespace;
     let name = host.lease_name();
     let reader = LeaseReader::new(client, PATIENCE, namespace, &name);
@@ -31,11 +25,10 @@ pub(super) async fn unserved(host: &RunArgs) -> Result<String, Failure> {
         Exit::Failure,
         format!("failed to read the Lease {namespace}/{name}"),
     )?;
-    let held = lease.map(|it| it.record).filter(|record| {
-        let age = |renewed| Timestamp::now().duration_since(renewed).as_secs();
-        let is_fresh = |age| age <= i64::from(record.duration_s);
-        !record.holder.is_empty() && record.renewed.map(age).is_some_and(is_fresh)
-    });
+    let now = Timestamp::now();
+    let held = lease
+        .map(|it| it.record)
+        .filter(|record| survey::lapse(&name, record, now).is_none());
     match held {
         None => Ok(address),
         Some(record) => {

@@ -41,21 +41,31 @@ const UNREADABLE: &str = "Unreadable";
 /// The time in which a host renews its lease, even after a lost request: twice the default of `--lease-retry`.
 const RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
+/// Returns the address of a cluster, and a client for a user who waits at the terminal.
+pub(crate) async fn client(
+    connection: &ConnectionArgs,
+    patience: Duration,
+) -> Result<(String, kube::Client), Failure> {
+    let mut config = config::client_config(connection)
+        .await
+        .or_fail(Exit::Usage, "failed to find the cluster")?;
+    config.connect_timeout = Some(patience);
+    // Report a failure at once instead of retrying.
+    config.default_retry = false;
+    let address = config.cluster_url.to_string();
+    let client = kube::Client::try_from(config)
+        .or_fail(Exit::Failure, "failed to create a client of the API server")?;
+    Ok((address, client))
+}
+
 /// Returns the survey of the cluster.
 pub(super) async fn survey(
     connection: &ConnectionArgs,
     patience: Duration,
 ) -> Result<Survey, Failure> {
-    let mut config = config::client_config(connection)
-        .await
-        .or_fail(Exit::Usage, "failed to find the cluster")?;
-    config.connect_timeout = Some(patience);
-    // The user waits at the terminal: report a failure at once instead of retrying.
-    config.default_retry = false;
+    let (address, client) = client(connection, patience).await?;
     let mut found = ClusterSurvey::default();
-    found.survey.from = format!("cluster {}", config.cluster_url);
-    let client = kube::Client::try_from(config)
-        .or_fail(Exit::Failure, "failed to create a client of the API server")?;
+    found.survey.from = format!("cluster {address}");
     let viewer = Viewer::open(client, patience)
         .await
         .or_fail(Exit::Failure, ASK)?;
@@ -139,7 +149,7 @@ async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
 }
 
 /// Returns the reason why no host holds the lease of this name, as far as its times tell.
-pub(super) fn lapse(name: &str, lease: &LeaseRecord, now: Timestamp) -> Option<String> {
+pub(crate) fn lapse(name: &str, lease: &LeaseRecord, now: Timestamp) -> Option<String> {
     let problem = |seen: String| {
         Some(format!(
             "no host runs: {seen}; check the Pods of the host, or delete the Lease if that host was removed"

@@ -177,7 +177,7 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
     };
     let recent = Some("2030-01-31T07:59:45Z");
     let name = "hosts/innkeeper";
-    assert_eq!(cluster::lapse(name, &lease("host-1", recent), now), None);
+    assert_eq!(lapse(name, &lease("host-1", recent), now), None);
     for (lease, expected) in [
         (
             lease("", recent),
@@ -189,7 +189,7 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
             "host-1 renewed the Lease hosts/innkeeper last at 2030-01-31T07:59:44Z",
         ),
     ] {
-        let problem = cluster::lapse(name, &lease, now).unwrap();
+        let problem = lapse(name, &lease, now).unwrap();
         assert!(problem.contains(expected), "{problem}");
         let survey = Survey {
             problems: vec![problem.clone()],
