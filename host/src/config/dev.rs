@@ -86,9 +86,7 @@ impl DevArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.plugins.check()?;
-        let connection = &self.cluster.connection;
-        let names_cluster = connection.kubeconfig.is_some() || connection.context.is_some();
-        if names_cluster || self.controlplane().is_some() {
+        if self.names_cluster() || self.controlplane().is_some() {
             return Ok(());
         }
         let message = "dev needs a cluster: give --controlplane FILE or set INNKEEPER_CONTROLPLANE to start one, or name one with --kubeconfig FILE or --context NAME";
@@ -97,10 +95,13 @@ impl DevArgs {
 
     /// The program of the local control plane; none if the user names a cluster.
     pub fn controlplane(&self) -> Option<PathBuf> {
-        let connection = &self.cluster.connection;
-        let names_cluster = connection.kubeconfig.is_some() || connection.context.is_some();
         let given = self.controlplane.clone();
-        given.or_else(|| usual_program().filter(|_| !names_cluster))
+        given.or_else(|| usual_program().filter(|_| !self.names_cluster()))
+    }
+
+    const fn names_cluster(&self) -> bool {
+        let connection = &self.cluster.connection;
+        connection.kubeconfig.is_some() || connection.context.is_some()
     }
 
     /// The directory of the crate to develop; none with plugin files.

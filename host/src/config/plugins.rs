@@ -9,7 +9,8 @@ use clap::{
     ArgGroup,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
-use innkeeper_model::{error_chain, yaml};
+use innkeeper_model::{Manifest, error_chain, yaml};
+use innkeeper_policy::Grants;
 use serde_json::{Map, Value};
 
 use super::{
@@ -133,6 +134,15 @@ impl PluginArgs {
     /// The grants by plugin, in the form of `spec.grants`.
     pub fn grants(&self) -> BTreeMap<String, Map<String, Value>> {
         by_plugin(&self.grants)
+    }
+
+    /// The grants of a plugin for which the user gave none.
+    pub fn usual_grants(&self) -> fn(&Manifest) -> Grants {
+        if self.grants_requests {
+            Grants::requested
+        } else {
+            Grants::for_file
+        }
     }
 
     /// Checks that no plugin has two files of a kind.

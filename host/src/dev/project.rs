@@ -92,11 +92,6 @@ impl Project {
             return Err(Failure::new(Exit::Usage, message));
         }
         let host = args.host();
-        let usual_grants = if host.plugins.grants_requests {
-            Grants::requested
-        } else {
-            Grants::for_file
-        };
         let out_dir = build.out_dir();
         let unusable = format!("failed to create {}", out_dir.display());
         fs::create_dir_all(&out_dir).or_fail(Exit::Failure, unusable)?;
@@ -107,7 +102,7 @@ impl Project {
             // Without it, each component is compiled twice.
             cache: artifact::Cache::open(&host.plugins.cache_dir).ok(),
             grants: host.plugins.grants(),
-            usual_grants,
+            usual_grants: host.plugins.usual_grants(),
         })
     }
 

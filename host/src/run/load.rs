@@ -5,7 +5,6 @@ use std::{num::NonZeroU32, path::PathBuf, sync::Arc, thread};
 use futures::future::join_all;
 use innkeeper_model::{Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext};
-use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
     artifact::{self, CompileBounds, Compiler, Program},
@@ -62,11 +61,7 @@ pub(super) async fn load_all(
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
-        usual_grants: if settings.grants_requests {
-            Grants::requested
-        } else {
-            Grants::for_file
-        },
+        usual_grants: settings.usual_grants(),
     });
     let loading = files.iter().cloned().map(|path| {
         let workshop = Arc::clone(&workshop);
