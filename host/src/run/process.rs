@@ -66,7 +66,7 @@ mod tests {
         let held: Vec<_> = (0..3)
             .map(|_| fs::File::open("/dev/null").unwrap())
             .collect();
-        let memory = vec![1_u8; 64 << 20];
+        let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
         let after = process.sample().unwrap();
         assert!(after.open_fds >= 3 + 3, "{after:?}");
         assert!(after.max_fds.unwrap() >= 64.0, "{after:?}");
