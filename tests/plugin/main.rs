@@ -19,6 +19,7 @@ mod memory;
 mod projects;
 mod registries;
 mod release;
+mod setup;
 mod shrinking;
 mod testing;
 mod wasip2;
