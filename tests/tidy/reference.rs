@@ -1,12 +1,13 @@
 //! The pages below `host/docs/reference` are generated from the code and up to date.
 //!
-//! Meanings are the documentation of the constants, fields and variants. Remedies are tables beside the code, and the
-//! tests here demand an entry for every value.
+//! Meanings and remedies are the documentation of the constants, fields and variants. The reasons of Plugins are made of
+//! several texts, so they have a table here. The tests demand a remedy for every value.
 
 mod conditions;
 mod errors;
 mod limits;
 mod plugin;
+mod reasons;
 
 use std::fmt::Write as _;
 

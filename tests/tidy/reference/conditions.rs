@@ -3,9 +3,8 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use innkeeper_model::reason;
-use innkeeper_plugin_controller::resource::REASONS;
 
-use super::{TAKES_ANY_TEXT, check, errors::REMEDY, sentence, table, texts};
+use super::{TAKES_ANY_TEXT, check, errors::REMEDY, reasons::REASONS, sentence, table, texts};
 use crate::files::Source;
 
 const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
@@ -18,18 +17,7 @@ const TYPES: [&str; 2] = [reason::SYNCED, reason::READY];
 
 #[test]
 fn the_page_of_conditions_is_up_to_date() {
-    let meanings = texts(PARENT_REASONS);
-    let rows = reason::REMEDIES.iter().map(|(name, remedy)| {
-        let meaning = meanings.iter().find(|(value, _)| value == name);
-        let (_, meaning) = meaning.unwrap_or_else(|| panic!("{name} is no constant"));
-        // Some comments name the condition first, which the page says by the table.
-        let meaning = meaning.replace('`', "");
-        [
-            format!("`{name}`"),
-            sentence(&meaning),
-            (*remedy).to_owned(),
-        ]
-    });
+    let rows = remedied(PARENT_REASONS);
     let mut body = "## Conditions of a parent\n\n\
         `Synced` says if all operations of the last pass are done: True with the reason `Applied`, False after a failure, Unknown while there is no pass.\n\
         `Ready` says if all children are ready, unless the plugin states `Ready` itself.\n\
@@ -44,15 +32,13 @@ fn the_page_of_conditions_is_up_to_date() {
         `Ready` is True while the declared revision is active and its passes run; `Degraded` is True while a stage of the declared revision fails, and says if an earlier revision is active instead.\n\
         `RolledBack` is True after the host activated an earlier revision by itself.\n\n",
     );
-    let rows = REASONS.iter().map(|entry| {
-        let names = [entry.condition, entry.reason].map(|name| format!("`{name}`"));
-        let [condition, reason] = names;
-        let condition = condition.replace("`any`", "any stage");
+    let rows = REASONS.iter().map(|[condition, reason, meaning, remedy]| {
+        let condition = format!("`{condition}`").replace("`any`", "any stage");
         [
             condition,
-            reason,
-            entry.meaning.to_owned(),
-            entry.remedy.to_owned(),
+            format!("`{reason}`"),
+            (*meaning).to_owned(),
+            (*remedy).to_owned(),
         ]
     });
     write!(
@@ -65,31 +51,31 @@ fn the_page_of_conditions_is_up_to_date() {
         "\n## Reasons of `innkeeper status`\n\n\
         The command gives these reasons itself, where a Plugin has no condition for them.\n\n",
     );
-    let rows = texts(COMMAND_REASONS)
-        .into_iter()
-        .filter_map(|(name, docs)| {
-            let (meaning, remedy) = docs.split_once(REMEDY)?;
-            Some([format!("`{name}`"), sentence(meaning), sentence(remedy)])
-        });
+    let rows = remedied(COMMAND_REASONS);
     body.push_str(&table(head, rows));
     let opening = "This page is for those who see a condition and want to know its meaning and the way out.\n\
         `kubectl describe` shows the message of a condition, which names the object, the cause and the values; `innkeeper status` lists the parents that are not Ready.";
     check("conditions.md", "Conditions and reasons", opening, &body);
 }
 
+/// Returns the rows of the reasons whose comments in this file end with a remedy.
+fn remedied(path: &str) -> Vec<[String; 3]> {
+    let row = |(name, docs): (String, String)| {
+        let (meaning, remedy) = docs.split_once(REMEDY)?;
+        Some([format!("`{name}`"), sentence(meaning), sentence(remedy)])
+    };
+    texts(path).into_iter().filter_map(row).collect()
+}
+
 #[test]
 fn every_reason_of_parents_has_a_remedy() {
-    let known: BTreeSet<&str> = reason::REMEDIES
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(TYPES)
-        .collect();
-    let declared = texts(PARENT_REASONS);
-    let missing = declared
-        .iter()
-        .filter(|(name, _)| !known.contains(name.as_str()));
-    let missing = missing.map(|(name, _)| name.clone()).collect();
-    crate::assert_none("a reason without an entry in reason::REMEDIES", missing);
+    let without = texts(PARENT_REASONS)
+        .into_iter()
+        .filter(|(_, docs)| !docs.contains(REMEDY));
+    let missing = without
+        .map(|(name, _)| name)
+        .filter(|name| !TYPES.contains(&name.as_str()));
+    crate::assert_none("a reason whose comment has no remedy", missing.collect());
 }
 
 #[test]
@@ -145,7 +131,7 @@ fn is_camel_case(text: &str) -> bool {
 
 #[test]
 fn every_reason_of_plugins_has_an_entry() {
-    let known: BTreeSet<&str> = REASONS.iter().map(|entry| entry.reason).collect();
+    let known: BTreeSet<&str> = REASONS.iter().map(|entry| entry[1]).collect();
     let mut found: BTreeSet<String> = BTreeSet::new();
     for source in Source::all() {
         let path = &source.path;
@@ -190,13 +176,13 @@ fn every_reason_of_plugins_has_an_entry() {
         .filter(|name| !known.contains(name.as_str()))
         .cloned()
         .collect();
-    crate::assert_none("a reason without an entry in resource::REASONS", missing);
+    crate::assert_none("a reason without an entry in REASONS", missing);
     let gone = known
         .iter()
         .filter(|name| !found.contains(**name))
         .map(|name| (*name).to_owned())
         .collect();
-    crate::assert_none("an entry in resource::REASONS that no code gives", gone);
+    crate::assert_none("an entry in REASONS that no code gives", gone);
 }
 
 fn capital(word: &str) -> String {

@@ -17,7 +17,6 @@ mod forms;
 mod identity;
 mod lines;
 mod options;
-mod reasons;
 mod source;
 mod status;
 mod terms;
@@ -38,7 +37,6 @@ pub use file::{file_of_grants, grants_of_file};
 pub use identity::Identity;
 pub use lines::lines;
 pub use options::{Crds, LimitsSpec, ParentsSpec, RolloutMode, RolloutSpec, VerifySpec};
-pub use reasons::{REASONS, ReasonEntry};
 pub use source::{
     ConfigMapSource, FileSource, HttpSource, LocalRef, OciSource, PullPolicy, SourceSpec,
 };
