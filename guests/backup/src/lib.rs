@@ -8,6 +8,7 @@ mod api;
 mod catalog;
 mod children;
 mod config;
+mod config_schema;
 mod plan;
 mod pod;
 mod references;

@@ -4,15 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::crd::Crd;
+use innkeeper_sdk::crd::{Crd, schema_of};
 use kube::{CustomResource, KubeSchema};
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
     api::{ArchiveSettings, SecretKey},
-    catalog::{self, Form, Key, Type},
+    catalog::{self, Type},
+    config_schema,
 };
 
 /// Archive settings.
@@ -220,72 +221,27 @@ pub(crate) struct S3Spec {
 }
 
 fn database_types(_: &mut SchemaGenerator) -> Schema {
-    names(catalog::DATABASES.iter())
+    config_schema::names(catalog::DATABASES.iter())
 }
 
 fn storage_types(_: &mut SchemaGenerator) -> Schema {
-    names(catalog::STORAGES.iter())
+    config_schema::names(catalog::STORAGES.iter())
 }
 
 fn s3_types(_: &mut SchemaGenerator) -> Schema {
-    names(catalog::STORAGES.iter().filter(|it| it.is_s3_like))
-}
-
-/// The names of types.
-pub(crate) fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
-    let names: Vec<&str> = types.map(|it| it.name).collect();
-    json_schema!({"type": "string", "enum": names})
+    config_schema::names(catalog::STORAGES.iter().filter(|it| it.is_s3_like))
 }
 
 fn database_config(_: &mut SchemaGenerator) -> Schema {
-    config(catalog::DATABASES, catalog::OLD_DATABASE_KEYS)
+    config_schema::keys(
+        catalog::DATABASES,
+        catalog::OLD_DATABASE_KEYS,
+        &schema_of::<SecretKey>(),
+    )
 }
 
 fn storage_config(_: &mut SchemaGenerator) -> Schema {
-    config(catalog::STORAGES, &[])
-}
-
-/// The keys of all types of a family, and the names of Secrets for some of them.
-///
-/// A key that the object's type does not have causes a warning and no rejection, because older
-/// manifests may carry it.
-pub(crate) fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
-    let mut properties = Map::new();
-    let mut rules = BTreeMap::new();
-    for key in family.iter().flat_map(Type::keys).chain(old) {
-        properties.insert(key.name.to_owned(), value(key));
-        if key.has_twin() {
-            let twin = format!("{}_ref", key.name);
-            let rule = json!({
-                "rule": format!("!has(self.{}) || !has(self.{twin})", key.name),
-                "message": format!("set either config.{} or config.{twin}", key.name),
-            });
-            rules.insert(key.name, rule);
-            let description = format!("Secret key that holds the value of {}.", key.name);
-            let mut schema = innkeeper_sdk::crd::schema_of::<SecretKey>();
-            schema["description"] = json!(description);
-            properties.insert(twin, schema);
-        }
-    }
-    let rules: Vec<Value> = rules.into_values().collect();
-    json_schema!({
-        "type": "object",
-        "properties": properties,
-        "x-kubernetes-validations": rules,
-    })
-}
-
-fn value(key: &Key) -> Value {
-    let mut schema = match key.form {
-        Form::Text => json!({"type": "string"}),
-        Form::Choice(texts) => json!({"type": "string", "enum": texts}),
-        Form::Number => json!({"type": "integer", "minimum": 0}),
-        Form::Port => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
-        Form::Flag => json!({"type": "boolean"}),
-        Form::Texts => json!({"type": "array", "items": {"type": "string"}}),
-    };
-    schema["description"] = json!(key.description);
-    schema
+    config_schema::keys(catalog::STORAGES, &[], &schema_of::<SecretKey>())
 }
 
 /// Rejects keys that only other types have: each with the names of the types that have it.

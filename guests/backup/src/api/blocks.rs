@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{catalog, related};
+use crate::{catalog, config_schema};
 
 /// A key of a Secret in the parent's namespace.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
@@ -298,11 +298,15 @@ pub(crate) struct Notifier {
 pub(crate) const HEADERS: &str = "headers_ref";
 
 fn notifier_types(_: &mut SchemaGenerator) -> Schema {
-    related::names(catalog::NOTIFIERS.iter())
+    config_schema::names(catalog::NOTIFIERS.iter())
 }
 
 fn notifier_config(_: &mut SchemaGenerator) -> Schema {
-    let mut schema = related::config(catalog::NOTIFIERS, &[]);
+    let mut schema = config_schema::keys(
+        catalog::NOTIFIERS,
+        &[],
+        &innkeeper_sdk::crd::schema_of::<SecretKey>(),
+    );
     let header = innkeeper_sdk::crd::schema_of::<SecretKey>();
     let headers = json!({
         "description": "Headers of the requests of webhook and googlechat, by their names.",

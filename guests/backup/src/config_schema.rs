@@ -1,0 +1,57 @@
+//! The schemas of the keys of gobackup, made from the catalog.
+
+use std::collections::BTreeMap;
+
+use schemars::{Schema, json_schema};
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{Form, Key, Type};
+
+/// The names of types.
+pub(crate) fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
+    let names: Vec<&str> = types.map(|it| it.name).collect();
+    json_schema!({"type": "string", "enum": names})
+}
+
+/// The keys of all types of a family, and the names of Secrets for some of them.
+///
+/// A key that the object's type does not have causes a warning and no rejection, because older
+/// manifests may carry it.
+pub(crate) fn keys(family: &'static [Type], old: &'static [Key], secret_key: &Value) -> Schema {
+    let mut properties = Map::new();
+    let mut rules = BTreeMap::new();
+    for key in family.iter().flat_map(Type::keys).chain(old) {
+        properties.insert(key.name.to_owned(), value(key));
+        if key.has_twin() {
+            let twin = format!("{}_ref", key.name);
+            let rule = json!({
+                "rule": format!("!has(self.{}) || !has(self.{twin})", key.name),
+                "message": format!("set either config.{} or config.{twin}", key.name),
+            });
+            rules.insert(key.name, rule);
+            let description = format!("Secret key that holds the value of {}.", key.name);
+            let mut schema = secret_key.clone();
+            schema["description"] = json!(description);
+            properties.insert(twin, schema);
+        }
+    }
+    let rules: Vec<Value> = rules.into_values().collect();
+    json_schema!({
+        "type": "object",
+        "properties": properties,
+        "x-kubernetes-validations": rules,
+    })
+}
+
+fn value(key: &Key) -> Value {
+    let mut schema = match key.form {
+        Form::Text => json!({"type": "string"}),
+        Form::Choice(texts) => json!({"type": "string", "enum": texts}),
+        Form::Number => json!({"type": "integer", "minimum": 0}),
+        Form::Port => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        Form::Flag => json!({"type": "boolean"}),
+        Form::Texts => json!({"type": "array", "items": {"type": "string"}}),
+    };
+    schema["description"] = json!(key.description);
+    schema
+}
