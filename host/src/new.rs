@@ -105,7 +105,7 @@ fn usual_kind(name: &str) -> ParentKind {
     }
 }
 
-/// The parents of a project, and what its files say of them.
+/// The parents of a project, as its files have them.
 struct Parents {
     kind: ParentKind,
     /// The text of `src/types.rs`.

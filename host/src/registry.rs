@@ -23,13 +23,13 @@ use crate::{
 
 /// Pushes a plugin.
 pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let (package, size) = package(&args.file, &args.cache)?;
-    let pushed = runtime::block_on(shelf.push(&package))?;
+    let pushed = runtime::block_on(artifact.push(&package))?;
     let found = [
         (
             "reference",
-            shelf.pinned(Some(&pushed.manifest_digest)).into(),
+            artifact.pinned(Some(&pushed.manifest_digest)).into(),
         ),
         ("manifestDigest", pushed.manifest_digest.to_string().into()),
         ("digest", pushed.digest.to_string().into()),
@@ -85,12 +85,12 @@ fn check(
         keys: keys.to_vec(),
         ..Expectation::default()
     };
-    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
-    let fetched = runtime::block_on(shelf.fetch(&expectation))?;
+    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let fetched = runtime::block_on(artifact.fetch(&expectation))?;
     let mut found = vec![
         (
             "reference",
-            shelf.pinned(fetched.manifest_digest.as_ref()).into(),
+            artifact.pinned(fetched.manifest_digest.as_ref()).into(),
         ),
         ("manifestDigest", shown(fetched.manifest_digest.as_ref())),
         ("digest", fetched.digest.to_string().into()),
@@ -98,7 +98,7 @@ fn check(
         ("signedBy", shown(fetched.signed_by.as_ref())),
     ];
     if let Some(path) = path {
-        let path = path(shelf.reference());
+        let path = path(artifact.reference());
         let message = format!("failed to write {}", path.display());
         plugin_file::keep(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
         found.push(("file", path.display().to_string().into()));
@@ -120,16 +120,16 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         digest: args.digest.clone(),
         ..Expectation::default()
     };
-    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
-    let fetched = runtime::block_on(shelf.fetch(&expectation))?;
+    let fetched = runtime::block_on(artifact.fetch(&expectation))?;
     let Some(manifest) = &fetched.manifest_digest else {
         // Unreachable: every artifact in a registry has a manifest.
         return Ok(Exit::Success);
     };
-    runtime::block_on(shelf.sign(manifest, key))?;
+    runtime::block_on(artifact.sign(manifest, key))?;
     let found = [
-        ("reference", shelf.pinned(Some(manifest)).into()),
+        ("reference", artifact.pinned(Some(manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),
         ("digest", fetched.digest.to_string().into()),
         ("signedBy", key.public().id().to_string().into()),

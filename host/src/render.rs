@@ -86,13 +86,13 @@ fn pass(
         offline.hash_key = hash_key.clone();
     }
     let given = given(files, args.seed, manifest, &offline.kinds, streams)?;
-    let turn = Turn {
+    let circumstances = Circumstances {
         phase,
         now_ms,
         seed: args.seed,
         world: World::default(),
     };
-    let passed = offline.pass(given.parent, given.others, turn)?;
+    let passed = offline.pass(given.parent, given.others, circumstances)?;
     note_log(&passed.log, streams);
     let said = &passed.said;
     let text = match args.output {
@@ -125,7 +125,7 @@ pub(crate) struct Offline<'a> {
 
 /// The circumstances of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Circumstances {
     pub(crate) phase: Phase,
     pub(crate) now_ms: u64,
     pub(crate) seed: u64,
@@ -166,14 +166,14 @@ impl<'a> Offline<'a> {
         &self,
         parent: Document,
         others: Vec<Document>,
-        turn: Turn,
+        circumstances: Circumstances,
     ) -> Result<Passed, Failure> {
-        let Turn {
+        let Circumstances {
             phase,
             now_ms,
             seed,
             world,
-        } = turn;
+        } = circumstances;
         let (manifest, grants) = (self.manifest, &self.grants);
         let parent = parent::complete(parent, manifest, phase, now_ms);
         let mut observed = ObservedObjects::new(parent, others, grants, &self.hash_key)?;

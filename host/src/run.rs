@@ -206,7 +206,7 @@ async fn start(
 
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
     let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
-    let ((pool, workshop, loaded), prepared) = tokio::try_join!(load::load_all(&args), async {
+    let ((pool, context, loaded), prepared) = tokio::try_join!(load::load_all(&args), async {
         namespaces::wait_for_all(&cluster).await?;
         if claim.is_held() {
             prepare().await.map(Some)
@@ -216,10 +216,10 @@ async fn start(
     })?;
     tasks
         .background
-        .spawn(unmap_idle_code(workshop.engine.clone()));
+        .spawn(unmap_idle_code(context.engine.clone()));
     let resources = args
         .serves_resources()
-        .then(|| PluginResources::new(&args.sources, &cluster, workshop, host_namespace))
+        .then(|| PluginResources::new(&args.sources, &cluster, context, host_namespace))
         .transpose()?;
     let (warm, prepared) = if let Some(prepared) = prepared {
         (Warm::new(), prepared)

@@ -20,7 +20,7 @@ const PURE: [&str; 5] = ["metrics", "model", "plan", "policy", "schema"];
 /// The longest allowed file, without its tests.
 const LINES_MAX: usize = 500;
 
-/// The largest crate of the host, without its tests: what a reader can keep in mind with one sentence of purpose.
+/// The largest crate of the host, without its tests. Chosen: its purpose has to fit into one sentence.
 const CRATE_LINES_MAX: usize = 8000;
 
 /// The longest sequence of a pass, which has to fit into one view.
@@ -146,7 +146,7 @@ fn a_pass_is_read_from_top_to_bottom() {
     let pass = "host/crates/reconcile/src/pass";
     let lines = files::read(&format!("{pass}.rs")).lines().count();
     assert!(lines <= PASS_LINES_MAX, "{pass}.rs has {lines} lines");
-    // What runs the passes, and what starts from them.
+    // The callers of a pass.
     let above = ["reconciler", "controller", "dry_run"];
     let names_one = |line: &str| {
         let path = line.trim_start().trim_start_matches("use ");

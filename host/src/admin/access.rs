@@ -100,7 +100,7 @@ impl Access {
             Err(error) => {
                 let error = error_chain(&error).to_string();
                 warn!(error, "failed to check a caller of the admin server");
-                // The text of the API server is not for callers who may be anybody.
+                // The caller is not known yet, so it gets no text of the API server.
                 const FAILED: &str =
                     "the API server could not check the token: see the log of the host\n";
                 Some((StatusCode::SERVICE_UNAVAILABLE, FAILED).into_response())

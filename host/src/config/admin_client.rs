@@ -70,7 +70,7 @@ pub struct AdminClientArgs {
     /// Trust the authorities in this PEM file in addition to those of the system.
     #[arg(long, value_name = "FILE", requires = "admin_address", value_parser = authorities())]
     pub ca_file: Option<Pem>,
-    /// Accept every certificate, for hosts without --admin-tls-cert. Whoever answers gets the token, so connect by
+    /// Accept every certificate, for hosts without --admin-tls-cert. Any server at this address receives the token, so connect by
     /// `kubectl port-forward`, which verifies the cluster.
     #[arg(long, requires = "admin_address", conflicts_with = "ca_file")]
     pub insecure_skip_tls_verify: bool,

@@ -255,7 +255,7 @@ async fn apply(shared: &Shared, kind: &Gvk, object: &Map<String, Value>) -> Resu
         .or_fail(Exit::Failure, format!("failed to apply the {}", kind.kind))
 }
 
-/// Fails if somebody else made the Plugin of this name: its revision serves their parents.
+/// Fails if another user made the Plugin of this name, because its revision serves parents.
 async fn keep_off(shared: &Shared, name: &str) -> Result<(), Failure> {
     let present = plugin(shared, name).await?;
     let of_others = present.filter(|plugin| {
@@ -285,7 +285,7 @@ async fn plugin(shared: &Shared, name: &str) -> Result<Option<Plugin>, Failure> 
 async fn confirmed() -> bool {
     let read = || {
         let mut line = String::new();
-        // Without an input, nobody says yes.
+        // Without an input, the answer is no.
         stdin().lock().read_line(&mut line).ok().map(|_| line)
     };
     let line = spawn_blocking(read).await.ok().flatten();

@@ -41,17 +41,17 @@ impl Row {
     }
 
     fn of(parent: &Object, children: &[Object]) -> Self {
-        let standing = ParentConditions::of(parent);
+        let conditions = ParentConditions::of(parent);
         let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
-        let message = standing.why().map(|said| match &*said.message {
+        let message = conditions.why().map(|said| match &*said.message {
             "" => said.reason.clone(),
             message => format!("{}: {message}", said.reason),
         });
         Self {
             resource: parent.kind.group_kind().to_string().to_lowercase(),
             parent: parent.id(),
-            ready: shown(standing.ready_status()),
-            synced: shown(standing.synced_status()),
+            ready: shown(conditions.ready_status()),
+            synced: shown(conditions.synced_status()),
             children: count(children),
             message: message.unwrap_or_default(),
         }

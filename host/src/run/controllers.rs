@@ -84,9 +84,9 @@ pub(super) fn queue_options() -> controller::queue::QueueOptions {
     }
 }
 
-/// Keeps the memory of passes for the next start, in case that this process is killed.
+/// Keeps the memory of passes for the next start, also if this process is killed.
 async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
-    /// Chosen: what a minute's passes cost again is little, and a file of 10,000 parents has 2 MB.
+    /// Chosen: the passes of a minute are cheap to repeat, and a file of 10,000 parents has 2 MB.
     const PERIOD: Duration = Duration::from_mins(1);
 
     loop {

@@ -53,7 +53,7 @@ pub(super) async fn load_all(
         "failed to open the cache of compiled plugins; set another --cache-dir",
     )?;
     let cache = cache.with_bytes_max(settings.cache_bytes_max);
-    let workshop = Arc::new(LoaderContext {
+    let context = Arc::new(LoaderContext {
         engine,
         cache: Some(cache.clone()),
         compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
@@ -64,8 +64,8 @@ pub(super) async fn load_all(
         usual_grants: settings.usual_grants(),
     });
     let loading = files.iter().cloned().map(|path| {
-        let workshop = Arc::clone(&workshop);
-        spawn_blocking(move || plugins::load(&workshop, &path))
+        let context = Arc::clone(&context);
+        spawn_blocking(move || plugins::load(&context, &path))
     });
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
@@ -86,7 +86,7 @@ pub(super) async fn load_all(
         error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
     }
     // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
-    let mut named = workshop.configs.keys().chain(workshop.grants.keys());
+    let mut named = context.configs.keys().chain(context.grants.keys());
     if refused.is_empty()
         && let Some(unused) = named.find(|name| !known.contains(name))
     {
@@ -103,7 +103,7 @@ pub(super) async fn load_all(
         let exit = end_of_refusal(&refused);
         return Err(tasks::nothing_to_serve(exit, files.len()));
     }
-    Ok((pool, workshop, admitted))
+    Ok((pool, context, admitted))
 }
 
 /// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.

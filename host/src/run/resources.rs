@@ -61,14 +61,14 @@ impl PluginResources {
     pub(super) fn new(
         args: &SourceArgs,
         cluster: &Cluster,
-        workshop: Arc<LoaderContext>,
+        context: Arc<LoaderContext>,
         namespace: &str,
     ) -> Result<Self, Failure> {
         let fetcher = Fetcher::new(args.settings())
             .or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
         let loader = Loader {
             cluster: cluster.clone(),
-            context: workshop,
+            context,
             fetcher,
             namespace: namespace.to_owned(),
             places: Places::default(),

@@ -262,11 +262,11 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
             continue;
         }
         let last = reconciler.last_pass(&id);
-        let standing = ParentConditions::of(&parent);
+        let conditions = ParentConditions::of(&parent);
         state.parents += 1;
-        state.ready += usize::from(standing.is_ready());
+        state.ready += usize::from(conditions.is_ready());
         state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));
-        if standing.is_ready() {
+        if conditions.is_ready() {
             continue;
         }
         if state.not_ready.len() < PARENTS_MAX {
@@ -274,7 +274,7 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
                 outcome: outcome.to_owned(),
                 seconds_ago: ago.as_secs(),
             });
-            let parent = ParentState::new(&id, &standing, last_pass);
+            let parent = ParentState::new(&id, &conditions, last_pass);
             state.not_ready.push(parent);
         } else {
             state.not_ready_omitted += 1;

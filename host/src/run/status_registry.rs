@@ -15,7 +15,7 @@ use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{Served, manager::DefinitionCheck};
-use innkeeper_reconcile::{Reconciler, Shared, controller::Witness};
+use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::RwLock;
 
@@ -130,13 +130,13 @@ impl StatusRegistry {
     }
 
     /// Observes a controller from now on; it runs at most `passes_max` passes concurrently.
-    pub(super) fn observe(&self, reconciler: &Reconciler, passes_max: usize) -> Witness {
+    pub(super) fn observe(&self, reconciler: &Reconciler, passes_max: usize) -> LoopTelemetry {
         let kind = reconciler.parent().kind.to_lowercase();
         self.observe_named(&format!("{}/{kind}", reconciler.plugin()), passes_max)
     }
 
     /// Observes the controller of this name, as [`Self::observe`] does.
-    pub(super) fn observe_named(&self, name: &str, passes_max: usize) -> Witness {
+    pub(super) fn observe_named(&self, name: &str, passes_max: usize) -> LoopTelemetry {
         let metrics = self.metrics.controller(name, passes_max);
         {
             // A controller that was stopped and restarted is shown once.
@@ -145,9 +145,9 @@ impl StatusRegistry {
             controllers.push(metrics.clone());
         }
         let heartbeat = self.expect_heartbeat(format!("controller/{name}"));
-        Witness {
+        LoopTelemetry {
             metrics,
-            beat: Box::new(move || heartbeat.send()),
+            heartbeat: Box::new(move || heartbeat.send()),
         }
     }
 }

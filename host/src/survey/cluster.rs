@@ -305,24 +305,27 @@ impl ClusterSurvey {
     }
 
     fn parents(&mut self, owners: &[KindOwner], parents: &[Object]) {
-        let standings: Vec<ParentConditions> = parents.iter().map(ParentConditions::of).collect();
-        let is_kind_of_parents = standings.iter().any(|standing| standing.synced.is_some());
+        let all_conditions: Vec<ParentConditions> =
+            parents.iter().map(ParentConditions::of).collect();
+        let is_kind_of_parents = all_conditions
+            .iter()
+            .any(|conditions| conditions.synced.is_some());
         if !owners.iter().any(|owner| owner.selection.is_some()) && !is_kind_of_parents {
             return;
         }
-        for (parent, standing) in parents.iter().zip(&standings) {
-            self.parent(owners, parent, standing);
+        for (parent, conditions) in parents.iter().zip(&all_conditions) {
+            self.parent(owners, parent, conditions);
         }
     }
 
     /// Counts a parent for the first plugin that may select it, or else for the first candidate.
-    fn parent(&mut self, owners: &[KindOwner], parent: &Object, standing: &ParentConditions) {
+    fn parent(&mut self, owners: &[KindOwner], parent: &Object, conditions: &ParentConditions) {
         let selects = |owner: &KindOwner| owner.selects(parent, &self.namespaces);
         let owner = owners.iter().find(|owner| selects(owner) != Some(false));
         let Some(owner) = owner.or_else(|| owners.first()) else {
             return;
         };
-        let state = ParentState::new(&parent.id(), standing, None);
+        let state = ParentState::new(&parent.id(), conditions, None);
         let is_selected = selects(owner).unwrap_or(state.reason != reason::NOT_SELECTED);
         // A plugin without a Plugin resource was given to a host as a file, and only that host knows its state.
         let plugin = self
@@ -333,7 +336,7 @@ impl ClusterSurvey {
             return;
         }
         plugin.parents += 1;
-        if standing.is_ready() {
+        if conditions.is_ready() {
             plugin.ready += 1;
         } else {
             self.survey.parents.push(OfPlugin::by(&owner.plugin, state));

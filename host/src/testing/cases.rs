@@ -16,7 +16,7 @@ use crate::{
     document::Document,
     failure::{Failure, OrFail as _},
     recordings,
-    render::{self, Call, Files, Offline, Turn, World},
+    render::{self, Call, Circumstances, Files, Offline, World},
 };
 
 /// The failure to encode an answer.
@@ -117,13 +117,13 @@ impl Case {
             &|request, reads, context| plugin.call(request, reads, context, &limits);
         let offline = Offline::new(manifest, files.grants.as_ref(), from, call)?;
         let given = render::given(files, 0, manifest, &offline.kinds, streams)?;
-        let turn = Turn {
+        let circumstances = Circumstances {
             phase: phase(&given.parent),
             now_ms: properties::NOW_MS,
             seed: 0,
             world: World::default(),
         };
-        let passed = offline.pass(given.parent.clone(), given.others, turn)?;
+        let passed = offline.pass(given.parent.clone(), given.others, circumstances)?;
         let problem = self.compare(&Value::Object(passed.said.to_json()), update)?;
         Ok((problem, is_usual.then_some(given.parent)))
     }

@@ -19,7 +19,7 @@ use crate::{
     diff,
     document::Document,
     failure::Failure,
-    render::{Offline, Passed, Turn, World},
+    render::{Circumstances, Offline, Passed, World},
 };
 
 /// The most rounds until nothing changes.
@@ -151,11 +151,11 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn pass(&mut self, cluster: &Cluster, turn: Turn) -> Result<Passed, Stop> {
+    fn pass(&mut self, cluster: &Cluster, circumstances: Circumstances) -> Result<Passed, Stop> {
         let others = cluster.children.values().cloned();
         let passed = self
             .plugin
-            .pass(cluster.parent.clone(), others.collect(), turn)?;
+            .pass(cluster.parent.clone(), others.collect(), circumstances)?;
         self.cost.fuel = self.cost.fuel.max(passed.fuel.unwrap_or_default());
         let memory = passed.memory_peak_bytes;
         self.cost.memory_bytes = self.cost.memory_bytes.max(memory);
@@ -182,7 +182,7 @@ impl Checker<'_> {
     fn settle(&mut self, mut cluster: Cluster, world: World) -> Result<(Cluster, Said), Stop> {
         let mut changes = String::new();
         for _ in 0..=ROUNDS_MAX {
-            let said = self.pass(&cluster, turn(world))?.said;
+            let said = self.pass(&cluster, under(world))?.said;
             let next = apply(&cluster, &said);
             if next == cluster {
                 return Ok((cluster, said));
@@ -195,13 +195,13 @@ impl Checker<'_> {
     }
 
     fn random(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
-        let first = self.pass(cluster, turn(world))?.said;
+        let first = self.pass(cluster, under(world))?.said;
         let other = self
             .pass(
                 cluster,
-                Turn {
+                Circumstances {
                     seed: 1,
-                    ..turn(world)
+                    ..under(world)
                 },
             )?
             .said;
@@ -219,7 +219,7 @@ impl Checker<'_> {
             backwards: true,
             ..world
         };
-        let other = self.pass(cluster, turn(backwards))?.said;
+        let other = self.pass(cluster, under(backwards))?.said;
         same(
             Property::OrderIndependent,
             "with children and reads in another order",
@@ -239,7 +239,7 @@ impl Checker<'_> {
                 json!("x"),
             );
         }
-        let other = self.pass(&edited, turn(world))?.said;
+        let other = self.pass(&edited, under(world))?.said;
         same(
             Property::Converges,
             "after another manager annotated the children",
@@ -259,7 +259,7 @@ impl Checker<'_> {
             if smaller.children.remove(&id).is_none() {
                 continue;
             }
-            let other = self.pass(&smaller, turn(world))?.said;
+            let other = self.pass(&smaller, under(world))?.said;
             keeps(&smaller, &other)?;
             let is_again = other.children.iter().any(|child| child.id() == id);
             if other.outcome == Some("desired") && !is_again {
@@ -272,17 +272,17 @@ impl Checker<'_> {
 
     /// The objects that the plugin reads are gone for a while.
     fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
-        let said = self.pass(cluster, turn(World::default()))?.said;
+        let said = self.pass(cluster, under(World::default()))?.said;
         keeps(cluster, &said)
     }
 
     fn finalize(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
         if self.plugin.manifest.finalize {
-            let turn = Turn {
+            let circumstances = Circumstances {
                 phase: Phase::Finalize,
-                ..turn(world)
+                ..under(world)
             };
-            self.pass(cluster, turn)?;
+            self.pass(cluster, circumstances)?;
         }
         Ok(())
     }
@@ -309,8 +309,8 @@ fn keeps(cluster: &Cluster, said: &Said) -> Result<(), Stop> {
     }
 }
 
-const fn turn(world: World) -> Turn {
-    Turn {
+const fn under(world: World) -> Circumstances {
+    Circumstances {
         phase: Phase::Reconcile,
         now_ms: NOW_MS,
         seed: 0,

@@ -40,17 +40,17 @@ impl Driver {
         Self { shared, rng }
     }
 
-    /// Runs until one of its tasks panics. Calls `beat` in every turn of the loop, at least every five seconds.
+    /// Runs until one of its tasks panics. Calls `heartbeat` in every turn of the loop, at least every five seconds.
     ///
     /// Dropping the future ends every task and closes every connection.
-    pub async fn run(mut self, beat: impl Fn() + Send) -> Result<Infallible, Error> {
+    pub async fn run(mut self, heartbeat: impl Fn() + Send) -> Result<Infallible, Error> {
         let mut tasks = JoinSet::new();
         let mut running: BTreeMap<TaskId, AbortHandle> = BTreeMap::new();
         tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
         let mut turns = interval(BEAT_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            beat();
+            heartbeat();
             self.arrange(&mut tasks, &mut running);
             tokio::select! {
                 () = self.shared.rearrange.notified() => {}

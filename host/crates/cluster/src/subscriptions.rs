@@ -30,7 +30,7 @@ pub(super) enum Subscription {
 /// One list: its place and its selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ListKey {
-    bucket: Bucket,
+    place: IndexPlace,
     expressions: Expressions,
 }
 
@@ -39,7 +39,7 @@ type Expressions = Arc<[Expression]>;
 
 /// The place of a list in the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Bucket {
+struct IndexPlace {
     /// None: all.
     namespace: Option<Arc<str>>,
     /// A label, as `key=value`, of everything in the list.
@@ -53,7 +53,7 @@ impl ListKey {
         let required = expressions.iter().filter_map(required_label);
         let rarest = required.min_by_key(|label| store.labelled_count(label));
         Self {
-            bucket: Bucket {
+            place: IndexPlace {
                 namespace: namespace.map(Arc::from),
                 label: rarest.map(Arc::from),
             },
@@ -63,7 +63,7 @@ impl ListKey {
 
     /// The label by which its objects are found.
     pub(super) fn label(&self) -> Option<&str> {
-        self.bucket.label.as_deref()
+        self.place.label.as_deref()
     }
 }
 
@@ -81,14 +81,14 @@ fn required_label(expression: &Expression) -> Option<String> {
 /// Readers with the form in which they see the objects.
 type Readers = BTreeMap<Reader, Access>;
 
-/// The lists of a bucket by their selectors.
+/// The lists of a place by their selectors.
 type Lists = BTreeMap<Expressions, Readers>;
 
 /// The subscriptions to one watch.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     objects: BTreeMap<ObjectKey, Readers>,
-    lists: BTreeMap<Bucket, Lists>,
+    lists: BTreeMap<IndexPlace, Lists>,
     kind: Readers,
     held: BTreeMap<Reader, BTreeSet<Subscription>>,
 }
@@ -98,11 +98,8 @@ impl Subscriptions {
     pub(super) fn add(&mut self, reader: &Reader, to: &Subscription, access: Access) {
         let readers = match to {
             Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
-            Subscription::List(ListKey {
-                bucket,
-                expressions,
-            }) => {
-                let lists = self.lists.entry(bucket.clone()).or_default();
+            Subscription::List(ListKey { place, expressions }) => {
+                let lists = self.lists.entry(place.clone()).or_default();
                 lists.entry(Arc::clone(expressions)).or_default()
             }
             Subscription::Kind => &mut self.kind,
@@ -125,14 +122,11 @@ impl Subscriptions {
         for subscription in &gone {
             match subscription {
                 Subscription::Object(key) => remove_reader(&mut self.objects, key, reader),
-                Subscription::List(ListKey {
-                    bucket,
-                    expressions,
-                }) => {
-                    if let Some(lists) = self.lists.get_mut(bucket) {
+                Subscription::List(ListKey { place, expressions }) => {
+                    if let Some(lists) = self.lists.get_mut(place) {
                         remove_reader(lists, expressions, reader);
                         if lists.is_empty() {
-                            self.lists.remove(bucket);
+                            self.lists.remove(place);
                         }
                     }
                 }
@@ -185,11 +179,11 @@ impl Subscriptions {
             .collect();
         for namespace in [None, Some(Arc::clone(&stored.namespace))] {
             for label in &pairs {
-                let bucket = Bucket {
+                let place = IndexPlace {
                     namespace: namespace.clone(),
                     label: label.clone(),
                 };
-                for (expressions, readers) in self.lists.get(&bucket).into_iter().flatten() {
+                for (expressions, readers) in self.lists.get(&place).into_iter().flatten() {
                     if expressions.iter().all(|one| one.matches(&labels)) {
                         add(readers);
                     }

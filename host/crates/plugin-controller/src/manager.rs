@@ -74,6 +74,9 @@ const WAITING_RECHECK: Duration = Duration::from_secs(30);
 /// The interval at which a host that has just started checks if the first list of Plugins is complete.
 const LISTED_RECHECK: Duration = Duration::from_secs(1);
 
+/// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
+const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+
 /// The dependencies of the manager.
 pub struct ManagerContext {
     /// The state shared by all plugins.

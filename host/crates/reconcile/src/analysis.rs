@@ -70,7 +70,7 @@ impl Analysis {
     /// Removes a parent that gets no pass: it is gone, or its passes are stopped.
     ///
     /// Returns true if the analysis is now complete.
-    pub fn excuse(&mut self, parent: &ObjectId) -> bool {
+    pub fn exempt(&mut self, parent: &ObjectId) -> bool {
         self.take(parent) && self.pending() == 0
     }
 
@@ -151,15 +151,15 @@ mod tests {
     fn parents_that_come_later_or_get_no_pass_do_not_count() {
         let mut analysis = Analysis::of(["a", "b"].map(id));
         fault(&mut analysis, "new", "of a new one");
-        assert!(!analysis.excuse(&id("a")));
+        assert!(!analysis.exempt(&id("a")));
         fault(&mut analysis, "a", "of one that is gone");
         assert_eq!(
             (analysis.pending(), analysis.well(), analysis.faulted()),
             (1, 0, 0)
         );
         assert_eq!(analysis.first_fault(), None);
-        assert!(analysis.excuse(&id("b")));
-        assert!(!analysis.excuse(&id("b")));
+        assert!(analysis.exempt(&id("b")));
+        assert!(!analysis.exempt(&id("b")));
     }
 
     #[test]

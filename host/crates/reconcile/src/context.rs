@@ -129,8 +129,8 @@ impl Context {
     }
 
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.
-    pub(crate) fn excuse(&self, epoch: &Epoch, parent: &ObjectId) {
-        if epoch.analysis.lock().excuse(parent) {
+    pub(crate) fn exempt(&self, epoch: &Epoch, parent: &ObjectId) {
+        if epoch.analysis.lock().exempt(parent) {
             self.shared.analyses.notify_one();
         }
     }

@@ -90,17 +90,17 @@ pub struct Bounds {
 }
 
 /// The observers of a controller.
-pub struct Witness {
+pub struct LoopTelemetry {
     /// Its metrics.
     pub metrics: ControllerMetrics,
     /// The heartbeat: called in every turn of the loop, at least every five seconds; dropped when the controller stops.
-    pub beat: Box<dyn Fn() + Send + Sync>,
+    pub heartbeat: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The longest time between two turns of the loop, for its heartbeat and to notice that the machine has slept.
 ///
 /// A third of the 15 s after which `/livez` reports a loop as stalled, so that one late turn is no failure.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs passes until told to stop, and then until the running ones have ended.
 ///
@@ -109,7 +109,7 @@ const BEAT_EVERY: Duration = Duration::from_secs(5);
 pub async fn run<W: Work>(
     work: Arc<W>,
     bounds: Bounds,
-    witness: Witness,
+    telemetry: LoopTelemetry,
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let Bounds {
@@ -118,7 +118,7 @@ pub async fn run<W: Work>(
         resync_period,
         queue,
     } = bounds;
-    let Witness { metrics, beat } = witness;
+    let LoopTelemetry { metrics, heartbeat } = telemetry;
     let now = work.now();
     let mut controller = PassLoop {
         work,
@@ -135,7 +135,7 @@ pub async fn run<W: Work>(
         metrics,
     };
     tokio::select! {
-        never = controller.work_on(&places, beat) => match never? {},
+        never = controller.work_on(&places, heartbeat) => match never? {},
         () = stop.cancelled() => {}
     }
     // The queued keys need no pass now: the first list after the next start queues them again.
@@ -173,13 +173,13 @@ impl<W: Work> PassLoop<W> {
     async fn work_on(
         &mut self,
         places: &Arc<Semaphore>,
-        beat: Box<dyn Fn() + Send + Sync>,
+        heartbeat: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Infallible, Error> {
         let work = Arc::clone(&self.work);
-        let mut turns = interval(BEAT_EVERY);
+        let mut turns = interval(HEARTBEAT_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            beat();
+            heartbeat();
             let wait = self.next_start();
             tokio::select! {
                 // In this order: a pass that begins should see the ends of other passes and the changes so far.

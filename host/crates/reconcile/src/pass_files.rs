@@ -3,7 +3,7 @@
 //!
 //! A file only saves work. One that is missing, damaged, or of another build, revision or grants is ignored, and every
 //! parent gets its call.
-//! Who can write to the cache directory can replace compiled code as well, so a file needs no seal.
+//! A file needs no seal: the right to write to the cache directory includes compiled code.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ const DIRECTORY: &str = "passes";
 /// The largest file that is read. Chosen: a pass takes about 200 bytes, so that it is enough for a million parents.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The time after which a file that nobody writes or reads is removed. Chosen: a host that is restarted less often calls the
+/// The time after which an unused file is removed. Chosen: a host that is restarted less often calls the
 /// guests once more.
 const UNUSED_MAX: Duration = Duration::from_hours(30 * 24);
 

@@ -47,7 +47,7 @@ pub enum WireFailure {
     /// The answer could not be read.
     ///
     /// Remedy: Check that no proxy between the host and the API server changes answers.
-    #[error("failed to read what the API server sent")]
+    #[error("failed to read the answer of the API server")]
     Malformed(#[from] Malformed),
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{
+    REFRESH_PERIOD,
     active::ActiveRevision,
     load::{NOT_GRANTED, VerifiedComponent, configure, granted},
     loading::Loading,
@@ -29,9 +30,6 @@ use crate::{
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest wait after a failed step: at most twelve attempts per hour and Plugin while a registry is down.
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
-
-/// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
-pub(super) const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
 /// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);

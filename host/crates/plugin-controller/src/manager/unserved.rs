@@ -17,7 +17,7 @@ use innkeeper_plan::{self as plan, GuestPart, ReadyPart, StatusWrite};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Manager, PluginState, state::REFRESH_PERIOD};
+use super::{Manager, PluginState, REFRESH_PERIOD};
 use crate::{
     finalizers::{CONCURRENT_WRITES, parents_of},
     resource::Declared,

@@ -216,7 +216,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 rank,
                 sequence,
                 since,
-            } if rank <= now.saturating_add(class.handicap()) => KeyState::Ready {
+            } if rank <= now.saturating_add(class.added_rank()) => KeyState::Ready {
                 class: earlier.min(class),
                 rank,
                 sequence,
@@ -427,7 +427,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     fn ready(&mut self, class: Class, now: Duration, since: Duration) -> KeyState {
         KeyState::Ready {
             class,
-            rank: now.saturating_add(class.handicap()),
+            rank: now.saturating_add(class.added_rank()),
             sequence: self.next_sequence(),
             since,
         }

@@ -119,10 +119,10 @@ fn bounds(places: usize) -> Bounds {
 }
 
 /// Observers that do nothing.
-fn witness() -> Witness {
-    Witness {
+fn telemetry() -> LoopTelemetry {
+    LoopTelemetry {
         metrics: Metrics::new().controller("example/thing", 1),
-        beat: Box::new(|| {}),
+        heartbeat: Box::new(|| {}),
     }
 }
 
@@ -133,7 +133,7 @@ async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize
 
 async fn with_bounds<F: Future<Output = ()>>(fake: &Arc<Fake>, bounds: Bounds, test: F) {
     let stop = CancellationToken::new();
-    let running = run(Arc::clone(fake), bounds, witness(), stop.clone());
+    let running = run(Arc::clone(fake), bounds, telemetry(), stop.clone());
     let test = async {
         test.await;
         stop.cancel();
@@ -207,7 +207,7 @@ async fn q7_a_requeue_that_came_due_during_sleep_runs_after_it() {
         fake.trigger("a", Class::User);
         fake.until(|fake| fake.runs().len() == 1).await;
         *fake.slept.lock() += Duration::from_mins(59);
-        sleep(BEAT_EVERY + Duration::from_secs(1)).await;
+        sleep(HEARTBEAT_EVERY + Duration::from_secs(1)).await;
         assert_eq!(
             fake.runs().len(),
             1,
@@ -227,7 +227,7 @@ async fn q7_every_parent_is_queued_again_after_the_resync_period() {
         resync_period: Some(Duration::from_hours(10)),
         ..bounds(1)
     };
-    let running = run(Arc::clone(&fake), bounds, witness(), stop.clone());
+    let running = run(Arc::clone(&fake), bounds, telemetry(), stop.clone());
     let test = async {
         for resyncs in 1..=2 {
             *fake.slept.lock() += Duration::from_hours(11);
@@ -273,7 +273,7 @@ async fn finishes_running_passes_and_begins_none_after_a_stop() {
         ..Fake::default()
     });
     let stop = CancellationToken::new();
-    let running = run(Arc::clone(&fake), bounds(1), witness(), stop.clone());
+    let running = run(Arc::clone(&fake), bounds(1), telemetry(), stop.clone());
     let test = async {
         fake.trigger("a", Class::User);
         fake.trigger("b", Class::User);
@@ -318,9 +318,9 @@ async fn begins_a_second_of_passes_at_once_and_then_one_per_interval() {
 async fn o1_passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
     let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));
     let turns = Arc::clone(&beats);
-    let witness = Witness {
+    let telemetry = LoopTelemetry {
         metrics: metrics.controller("example/thing", 1),
-        beat: Box::new(move || {
+        heartbeat: Box::new(move || {
             turns.fetch_add(1, Ordering::Relaxed);
         }),
     };
@@ -328,7 +328,7 @@ async fn o1_passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
     let answers = vec![Next::Backoff, Next::RequeueAfter(Duration::from_hours(1))];
     fake.answers.lock().insert("a".to_owned(), answers);
     let stop = CancellationToken::new();
-    let running = run(Arc::clone(&fake), bounds(1), witness, stop.clone());
+    let running = run(Arc::clone(&fake), bounds(1), telemetry, stop.clone());
     let test = async {
         fake.trigger("a", Class::User);
         fake.until(|fake| fake.runs().len() == 2).await;

@@ -33,7 +33,7 @@ impl<'a> Pass<'a, Observed> {
         let parent = &self.state.observation.parent;
         let entry = plan::enter(parent, &context.plugin, serving.plugin.manifest());
         if !matches!(entry, PassEntry::Pass(_)) {
-            context.excuse(&self.epoch, self.id);
+            context.exempt(&self.epoch, self.id);
         }
         match entry {
             PassEntry::Ignore => return Err(self.stop_observed(Stop::Ignored)),

@@ -65,17 +65,17 @@ impl Pass<'_, Stopped> {
         ControlFlow::Break(reported.next)
     }
 
-    /// Forgets the facts that the reason makes obsolete, and excuses the parent from the rollout analysis.
+    /// Forgets the facts that the reason makes obsolete, and exempts the parent from the rollout analysis.
     fn settle(&self) {
         let (context, epoch, id) = (self.context, &self.epoch, self.id);
         match &self.state.reason {
             Stop::Gone => {
-                context.excuse(epoch, id);
+                context.exempt(epoch, id);
                 epoch.memory.forget(id);
                 epoch.given_up.forget(id);
             }
             Stop::NotSelected { reads, .. } => {
-                context.excuse(epoch, id);
+                context.exempt(epoch, id);
                 epoch.memory.forget(id);
                 // The subscriptions of the guest's reads end.
                 self.registration.commit(id, reads);

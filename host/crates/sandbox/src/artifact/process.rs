@@ -29,8 +29,9 @@ use rustix::{
 use tracing::{debug, info};
 
 use super::{
-    Artifact, Cache, Compiled, Error, Limits, child, compile_with, confinement::CONFINED,
-    verdict::CompileVerdict,
+    Artifact, Cache, Compiled, Error, Limits, child, compile_with,
+    confinement::CONFINED,
+    verdict::{CompileVerdict, MEMORY_BYTES_MAX},
 };
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
@@ -52,9 +53,6 @@ const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the
 
 /// The exit code of a process after a panic in Rust.
 const PANICKED: i32 = 101;
-
-/// The most address space of a process, in bytes: enough for an ordinary component of about 6 MB.
-pub(super) const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// The bounds of one compiling process, and the number of such processes.
 #[derive(Clone, Debug, PartialEq, Eq)]

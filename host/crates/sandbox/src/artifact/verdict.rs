@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::process::MEMORY_BYTES_MAX;
+/// The most address space of a compiler, in bytes: enough for an ordinary component of about 6 MB.
+pub(super) const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// The remedy for a component that exceeds a limit.
 const SMALLER: &str = "make it smaller, its largest functions first";
@@ -27,10 +28,10 @@ pub enum CompileVerdict {
     /// Remedy: Build the component again with the SDK.
     #[error("the compiler refused the component: {0}")]
     Refused(String),
-    /// The compiler broke down, with this last line.
+    /// The compiler failed, with this last line.
     ///
     /// Remedy: Report it to the maintainers with the component.
-    #[error("the compiler broke down over the component: {0}")]
+    #[error("the compiler failed on the component: {0}")]
     Broke(String),
     /// It made the compiler reach out of its process, and the kernel stopped it.
     #[error(

@@ -190,7 +190,7 @@ fn what_becomes_too_much_code_is_remembered() {
 fn what_breaks_the_compiler_is_remembered() {
     check_found(
         "echo 'no such register' >&2; exit 101",
-        "the compiler broke down over the component: no such register",
+        "the compiler failed on the component: no such register",
     );
     let case = Case::new();
     let error = case.compile("kill -SEGV $$").err().unwrap();

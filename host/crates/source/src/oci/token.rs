@@ -90,7 +90,7 @@ fn bearer(
     if url.scheme() != "https" && !realm.insecure {
         return Err(Failure::url_refused(
             &shown(url.as_str()),
-            "the registry wants a password over a connection that anybody can read",
+            "the registry wants a password over a connection without encryption",
         ));
     }
     if login.is_some() {

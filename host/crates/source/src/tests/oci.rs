@@ -278,7 +278,7 @@ async fn tokens_are_not_requested_over_plain_http() {
         fetch(settings, &source, &Expectation::default()).await,
         "source-invalid",
         Retry::OnChange,
-        &["/token is refused", "anybody can read"],
+        &["/token is refused", "without encryption"],
     );
     let asked = registry.server.asked();
     assert!(

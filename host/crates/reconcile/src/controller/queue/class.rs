@@ -42,7 +42,7 @@ impl Class {
     ///
     /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and no edit goes before a key of its namespace
     /// that was queued more than 15 s earlier.
-    pub(super) const fn handicap(self) -> Duration {
+    pub(super) const fn added_rank(self) -> Duration {
         match self {
             Self::User => Duration::ZERO,
             Self::Child => Duration::from_secs(5),
