@@ -88,7 +88,12 @@ async fn until_quiet(watched: &Watched) {
 /// Runs a controller beside the test.
 async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usize, test: F) {
     let stop = CancellationToken::new();
-    let running = run(Arc::clone(watched), bounds(places), telemetry(), stop.clone());
+    let running = run(
+        Arc::clone(watched),
+        bounds(places),
+        telemetry(),
+        stop.clone(),
+    );
     let test = async {
         test.await;
         stop.cancel();
