@@ -74,8 +74,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
     pub(crate) schedule: Option<Effective>,
     pub(crate) rendered: Rendered,
-    /// The claim with the local archives, if it is that of another parent.
-    pub(crate) local_claim: Option<String>,
 }
 
 impl<'a> Plan<'a> {
@@ -100,14 +98,13 @@ impl<'a> Plan<'a> {
         let warning = tenants::remove_scripts(&mut settings, &mut related.databases, limits);
         let mut rendered = render::render(request.name(), parent, &settings, &related)?;
         rendered.warnings.extend(warning);
-        tenants::check_references(request, host, parent, &rendered, limits)?;
+        tenants::check_references(request, host, parent, &rendered, None, limits)?;
         let mut plan = Self {
             request,
             parent,
             config,
             schedule,
             rendered,
-            local_claim: None,
         };
         validate::locals(plan.claimed_locals())?;
         tenants::check_local(plan.claimed_locals(), limits)?;
@@ -181,7 +178,6 @@ impl<'a> Plan<'a> {
         self.claimed_locals().next()?;
         let given = self.parent.spec.local_volume.as_ref();
         let name = given.and_then(|given| given.claim_name.clone());
-        let name = name.or_else(|| self.local_claim.clone());
         Some(name.unwrap_or_else(|| local_claim_made(self.request.name())))
     }
 

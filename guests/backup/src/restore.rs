@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::{ArchiveSettings, Encryption, Kind, Parent, Reference, Root, State, StateMode},
+    api::{
+        ArchiveSettings, Encryption, Kind, LocalVolume, Parent, Reference, Root, State, StateMode,
+    },
     config::Config,
     plan::{Plan, local_claim_made},
     references::{self, Source},
@@ -130,7 +132,6 @@ struct Origin {
     settings: ArchiveSettings,
     related: references::Related,
     keys: Vec<String>,
-    local_claim: String,
     model: String,
     file: String,
 }
@@ -194,10 +195,8 @@ fn origin(
 ) -> Result<(Parent, Origin, String), Stop> {
     let name = &spec.backup_ref.name;
     let (storage, storage_key) = storage(backup, spec)?;
-    let local_claim = local_claim(backup, name);
     let mut parent = effective(backup, spec, &chosen, storage);
     files(&parent, spec)?;
-    tenants::check_parent(&parent, &config.tenants)?;
     if let Some(image) = &spec.transfer_image {
         let listed = &config.tenants.images;
         let field = match backup.kind {
@@ -207,7 +206,9 @@ fn origin(
         check_image(field, image, listed).map_err(Stop::Invalid)?;
     }
     let mut related = references::read(request, host, &parent)?;
-    mount_archives(&mut parent, backup, &related.storages[0]);
+    mount_archives(&mut parent, backup, name, &related.storages[0]);
+    // After the last change of the parent. The stored backup may be one that the plugin refuses.
+    tenants::check_parent(&parent, &config.tenants)?;
     let mut settings = parent.spec.settings.or(&related.model);
     // The arguments of openssl may load code.
     tenants::remove_scripts(&mut settings, &mut related.databases, &config.tenants);
@@ -217,7 +218,6 @@ fn origin(
         settings,
         related,
         keys: chosen.into_iter().map(|it| it.0).collect(),
-        local_claim,
         model: render::key_of(name),
         file: spec.file.clone(),
     };
@@ -281,7 +281,9 @@ impl Origin {
         let has_files = settings.archive.take().is_some();
         settings.notifiers = None;
         let rendered = render::render(request.name(), parent, &settings, &self.related)?;
-        tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
+        let owner = spec.backup_ref.claimant(request.namespace());
+        let limits = &config.tenants;
+        tenants::check_references(request, host, parent, &rendered, Some(owner), limits)?;
         let local = rendered.local.clone();
         if let Some(local) = local.first() {
             remote.directory.clone_from(&local.path);
@@ -292,8 +294,9 @@ impl Origin {
             config,
             schedule: None,
             rendered,
-            local_claim: Some(self.local_claim),
         };
+        validate::locals(plan.claimed_locals())?;
+        tenants::check_local(plan.claimed_locals(), limits)?;
         let directory = match &spec.archive {
             Some(files) => Some(files.target_path.clone()),
             None => (parent.kind != Kind::Restore && has_files)
@@ -418,14 +421,14 @@ fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Resul
     })
 }
 
-/// Mounts the volume of the backup that holds its local archives.
-fn mount_archives(parent: &mut Parent, backup: &Parent, storage: &Source) {
+/// Mounts the volume or the claim of the backup that holds its local archives.
+fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &Source) {
     let path = storage.config.get("path").and_then(Value::as_str);
     let Some(path) = path.filter(|_| storage.type_.name == "local") else {
         return;
     };
-    let volumes = &mut parent.spec.volumes;
-    if volumes.iter().any(|it| it.holds(path)) {
+    let spec = &mut parent.spec;
+    if spec.volumes.iter().any(|it| it.holds(path)) {
         return;
     }
     let mut theirs = backup.spec.volumes.iter();
@@ -433,15 +436,14 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, storage: &Source) {
         let mut volume = volume.clone();
         volume.name = format!("{}-archives", volume.name);
         volume.read_only = true;
-        volumes.push(volume);
+        spec.volumes.push(volume);
+        return;
     }
-}
-
-/// The claim with the local archives of a parent.
-fn local_claim(backup: &Parent, name: &str) -> String {
-    let given = backup.spec.local_volume.as_ref();
-    let named = given.and_then(|it| it.claim_name.clone());
-    named.unwrap_or_else(|| local_claim_made(name))
+    let given = backup.spec.local_volume.clone().unwrap_or_default();
+    spec.local_volume = Some(LocalVolume {
+        claim_name: given.claim_name.or_else(|| Some(local_claim_made(name))),
+        ..given
+    });
 }
 
 /// Checks that the plugin can restore a database.

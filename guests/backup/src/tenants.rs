@@ -14,7 +14,8 @@ use innkeeper_sdk::{
     prelude::*,
     references::References,
     tenants::{
-        check_environment, check_image, check_listed, check_mount, check_reference, check_secrets,
+        Claimant, check_environment, check_image, check_listed, check_mount, check_reference,
+        check_secrets,
     },
 };
 use serde_json::Value;
@@ -188,7 +189,8 @@ pub(crate) fn remove_scripts(
     })
 }
 
-/// Checks that the Secrets and claims exist, have the keys, and are open to the parent.
+/// Checks that the Secrets and claims exist, have the keys, and are open to the parent. The claim with local archives may
+/// instead be open to their `owner`, the backup whose archives are restored.
 ///
 /// A run that names a missing object would use the object of any later creator, so no run is made before.
 /// The host shows hashes of Secrets, never values.
@@ -197,6 +199,7 @@ pub(crate) fn check_references(
     host: &dyn Host,
     parent: &Parent,
     rendered: &Rendered,
+    owner: Option<Claimant<'_>>,
     limits: &Tenants,
 ) -> Result<(), Stop> {
     let spec = &parent.spec;
@@ -234,22 +237,30 @@ pub(crate) fn check_references(
             message: incomplete.join("; "),
         });
     }
-    check_claims(request, host, parent, limits)
+    check_claims(request, host, parent, owner, limits)
 }
 
 fn check_claims(
     request: &Request,
     host: &dyn Host,
     parent: &Parent,
+    owner: Option<Claimant<'_>>,
     limits: &Tenants,
 ) -> Result<(), Stop> {
+    let local = parent.spec.local_volume.as_ref();
+    let local = local.and_then(|it| it.claim_name.as_deref());
     let mut missing = Vec::new();
     for name in claims(parent) {
         match claim::find(request, host, name)? {
             None => missing.push(name),
             Some(claim) => {
-                let checked = check_reference(request, limits.references, "claim", &claim.metadata);
-                checked.map_err(refused)?;
+                let check = |claimant: Claimant<'_>| {
+                    check_reference(claimant, limits.references, "claim", &claim.metadata)
+                };
+                let owner = owner.filter(|_| local == Some(name));
+                if owner.is_none_or(|owner| check(owner).is_err()) {
+                    check(request.into()).map_err(refused)?;
+                }
             }
         }
     }

@@ -109,7 +109,34 @@ pub fn check_listed<'a>(
     }
 }
 
-/// Checks that the parent may use an object of its namespace that it names.
+/// A parent that names objects: mostly that of the request, and sometimes one for which it acts.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// The API group of the parent.
+    pub group: &'a str,
+    /// The kind of the parent.
+    pub kind: &'a str,
+    /// The namespace of the parent.
+    pub namespace: &'a str,
+    /// The name of the parent.
+    pub name: &'a str,
+    /// The UID of the parent. None: only objects that are retained for the parent belong to it.
+    pub uid: Option<&'a str>,
+}
+
+impl<'a> From<&'a Request> for Claimant<'a> {
+    fn from(request: &'a Request) -> Self {
+        Self {
+            group: request.parent_group(),
+            kind: request.parent_kind(),
+            namespace: request.namespace(),
+            name: request.name(),
+            uid: Some(request.uid()),
+        }
+    }
+}
+
+/// Checks that a parent may use an object of its namespace that it names.
 ///
 /// An object of another parent carries the host's label, and its owner reference or the annotation
 /// for retained children names that parent. Objects without the label belong to no parent.
@@ -117,15 +144,16 @@ pub fn check_listed<'a>(
 /// # Errors
 ///
 /// The object, and the annotation that would share it.
-pub fn check_reference(
-    request: &Request,
+pub fn check_reference<'a>(
+    claimant: impl Into<Claimant<'a>>,
     scope: ReferenceScope,
     kind: &str,
     metadata: &ObjectMeta,
 ) -> Result<(), String> {
-    let (parent_kind, parent) = (request.parent_kind(), request.name());
+    let claimant = claimant.into();
+    let (parent_kind, parent) = (claimant.kind, claimant.name);
     let parents = [
-        format!("{parent_kind}.{}/{parent}", request.parent_group()),
+        format!("{parent_kind}.{}/{parent}", claimant.group),
         format!("{parent_kind}/{parent}"),
     ];
     let is_shared = |shared: &str| {
@@ -133,7 +161,7 @@ pub fn check_reference(
         entries.any(|entry| parents.iter().any(|it| it == entry))
     };
     if scope == ReferenceScope::Namespace
-        || !belongs_to_another(request, metadata)
+        || !belongs_to_another(claimant, metadata)
         || annotation(metadata, SHARED_WITH).is_some_and(is_shared)
     {
         return Ok(());
@@ -187,22 +215,22 @@ pub fn check_pull_secrets(
     Err(format!("{path}: Secret not found: {}", missing.join(", ")))
 }
 
-fn belongs_to_another(request: &Request, metadata: &ObjectMeta) -> bool {
+fn belongs_to_another(claimant: Claimant<'_>, metadata: &ObjectMeta) -> bool {
     let labels = metadata.labels.iter();
     if !labels.flatten().any(|(key, _)| key == PLUGIN) {
         return false;
     }
     let identity = [
-        request.parent_group(),
-        request.parent_kind(),
-        request.namespace(),
-        request.name(),
+        claimant.group,
+        claimant.kind,
+        claimant.namespace,
+        claimant.name,
     ]
     .join("/");
     let retained_for = annotation(metadata, RETAINED_FOR).and_then(|text| text.split(' ').next());
     let is_retained_for_this = retained_for == Some(&identity);
     let mut owners = metadata.owner_references.iter().flatten();
-    let is_owned_by_this = owners.any(|owner| owner.uid == request.uid());
+    let is_owned_by_this = owners.any(|owner| claimant.uid == Some(&*owner.uid));
     !(is_retained_for_this || is_owned_by_this)
 }
 

@@ -1,6 +1,6 @@
 //! The API of `Restore`.
 
-use innkeeper_sdk::pod::PodMetadata;
+use innkeeper_sdk::{pod::PodMetadata, tenants::Claimant};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -139,6 +139,19 @@ pub(crate) struct BackupReference {
     /// Name of the parent, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
+}
+
+impl BackupReference {
+    /// The parent as one that names the claim of its archives.
+    pub(crate) const fn claimant<'a>(&'a self, namespace: &'a str) -> Claimant<'a> {
+        Claimant {
+            group: "gobackup.io",
+            kind: self.kind.as_str(),
+            namespace,
+            name: self.name.as_str(),
+            uid: None,
+        }
+    }
 }
 
 /// A kind of parent with archives.

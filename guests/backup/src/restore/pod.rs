@@ -2,7 +2,8 @@
 
 use innkeeper_sdk::pod as block;
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, PodSpec, PodTemplateSpec, SecurityContext, VolumeMount,
+    Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
+    SecurityContext, Volume, VolumeMount,
 };
 
 use super::{Restoration, children, remote, script};
@@ -35,7 +36,7 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
     let mut volumes: Vec<_> = volumes::keys(plan).into_iter().collect();
     volumes.push(volumes::work(plan));
     volumes.extend([block::empty_dir("tmp"), block::empty_dir("home")]);
-    volumes.extend(plan.local_claim().map(|it| block::from_claim("local", it)));
+    volumes.extend(plan.local_claim().map(archives));
     volumes.extend(given.volumes.iter().map(volumes::given));
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
@@ -46,6 +47,18 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
         ..block::restricted(None, pod::pull_secrets(plan))
     };
     Placement::of(given.pod_template.as_ref(), given.run_with.as_ref(), pod)
+}
+
+/// The volume with local archives. Its source is read-only, or the kubelet would change the group of the files.
+fn archives(claim_name: String) -> Volume {
+    Volume {
+        name: "local".to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name,
+            read_only: Some(true),
+        }),
+        ..Default::default()
+    }
 }
 
 /// A container with the directories that both have.

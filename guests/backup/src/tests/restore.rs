@@ -1,12 +1,13 @@
 //! Restorations: the Job, its end, and the verdicts on specs.
 
-use std::fmt::Write;
+use std::{fmt::Write, slice};
 
 use expect_test::expect;
 use innkeeper_sdk::testing::TestRequest;
 
 use super::{
     outcomes::{complete, failed, job, pod},
+    tenants::of_another,
     *,
 };
 
@@ -370,6 +371,98 @@ fn a_storage_becomes_a_remote_of_rclone() {
         azure: SECRETS=~CLIENT_SECRET FILE=2026.tar ~ACCOUNT=a ~CLIENT_ID=c ~TENANT=t ~TYPE=azureblob DIRECTORY=gobackup/ ~CLIENT_SECRET=keys/key
         local: SECRETS= FILE=2026.tar ~TYPE=local DIRECTORY=/backups/ "local"="/backups"
     "#]].assert_eq(&lines);
+}
+
+/// Restores files from a storage of type local of a backup with these fields.
+fn from_local(path: &str, parent: Value, more: &[Value], limits: &Value) -> Result<Outcome, Fault> {
+    let mut objects = ran();
+    let config = json!({ "path": path });
+    objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
+    let last = objects.len() - 1;
+    let status = objects[last]["status"].clone();
+    objects[last] = backup(parent);
+    objects[last]["status"] = status;
+    objects.extend_from_slice(more);
+    let target = json!({ "name": "out", "mountPath": "/out", "readOnly": false, "persistentVolumeClaim": { "claimName": "out" } });
+    objects.push(claim("out"));
+    let spec = json!({ "databases": [], "confirm": "", "archive": { "targetPath": "/out" }, "volumes": [target] });
+    let config = json!({ "tenants": limits });
+    let request = TestRequest::new(&restore(spec)).config(&config).build();
+    Plugin::reconcile(&request, &host(&objects))
+}
+
+/// The stored backup may be one that the plugin refuses, so its volumes are checked again where a Restore mounts them.
+#[test]
+fn a_restore_mounts_no_volume_that_its_backup_may_not_mount() {
+    let volume = |source: Value| {
+        let mut volume = json!({ "name": "v", "mountPath": "/v" });
+        for (key, value) in source.as_object().unwrap() {
+            volume[key] = value.clone();
+        }
+        json!({ "volumes": [volume] })
+    };
+    let nfs = json!({ "nfs": { "server": "s", "path": "/" } });
+    let host_path = json!({ "hostPath": { "path": "/etc" } });
+    let programs = json!({ "configMap": { "name": "c" }, "mountPath": "/usr/local/bin" });
+    let open = json!({ "hostVolumes": true, "scripts": true });
+    for (path, parent) in [
+        ("/v/a", volume(nfs)),
+        ("/v/a", volume(host_path)),
+        ("/usr/local/bin/a", volume(programs)),
+        ("/usr/bin", json!({})),
+    ] {
+        let claims = [claim("nightly-gobackup-local")];
+        let run = |limits: &Value| from_local(path, parent.clone(), &claims, limits);
+        let refused = match run(&json!({})) {
+            Ok(outcome) => {
+                assert_eq!(names(&outcome), [""; 0]);
+                condition(outcome.report(), "Ready")
+            }
+            Err(fault) => fault.message,
+        };
+        assert!(refused.contains("tenants."), "{path}: {refused}");
+        assert_eq!(names(&run(&open).unwrap()), ["Job/back-restore"], "{path}");
+    }
+}
+
+#[test]
+fn a_restore_mounts_no_claim_of_another_parent() {
+    let local = |name: &str| json!({ "localVolume": { "claimName": name } });
+    let retained = |kind: &str| {
+        let mut object = of_another(claim("nightly-gobackup-local"));
+        let parent = format!("gobackup.io/{kind}/default/nightly u");
+        object["metadata"]["annotations"] = json!({ "innkeeper.dev/retained-for": parent });
+        object
+    };
+    let shared = |with: &str| {
+        let mut object = of_another(claim("shop"));
+        object["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": with });
+        object
+    };
+    let job = "Job/back-restore";
+    let refused = "ReferenceNotAllowed";
+    for (parent, found, expected) in [
+        (json!({}), retained("Backup"), job),
+        (json!({}), retained("CronBackup"), refused),
+        (local("shop"), claim("shop"), job),
+        (local("shop"), of_another(claim("shop")), refused),
+        (local("shop"), shared("Backup/nightly"), job),
+        (local("shop"), shared("Restore/back"), job),
+        (local("shop"), shared("Backup/other"), refused),
+    ] {
+        let outcome = from_local("/x", parent, slice::from_ref(&found), &json!({})).unwrap();
+        let ready = condition(outcome.report(), "Ready");
+        if expected == refused {
+            assert!(ready.contains(expected), "{found}: {ready}");
+            assert_eq!(names(&outcome), [""; 0], "{found}");
+            continue;
+        }
+        assert_eq!(names(&outcome), [expected], "{found}: {ready}");
+        let made = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
+        let mut volumes = made["volumes"].as_array().unwrap().iter();
+        let local = volumes.find(|it| it["name"] == "local").unwrap();
+        assert_eq!(local["persistentVolumeClaim"]["readOnly"], true);
+    }
 }
 
 fn claim(name: &str) -> Value {

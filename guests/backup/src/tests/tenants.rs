@@ -376,7 +376,7 @@ fn scripts_of_databases_do_not_run_either() {
 }
 
 /// An object that the host made for another parent.
-fn of_another(mut object: Value) -> Value {
+pub(super) fn of_another(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "wordpress" });
     object["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "example.com/v1", "kind": "Wordpress", "name": "b", "uid": "b" }]);
