@@ -140,8 +140,8 @@ fn script(stage: &Stage) -> PathBuf {
     path
 }
 
-/// A host tries a failed parent again, so kstatus calls it in progress. It reads Ready alone: a parent whose children are
-/// still ready is Current for it while a new revision of the parent fails, which Argo CD calls Degraded by Synced.
+/// Kstatus calls a parent that waits for a change Failed by its condition Stalled, and one that is tried again InProgress by
+/// Reconciling, also if its children are still ready. Argo CD calls both Degraded by Synced.
 /// Only in `tests/full`, which builds the program.
 #[test]
 fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
@@ -165,7 +165,7 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
         &[
             ("good", "Current", "Healthy"),
             ("waiting", "InProgress", "Progressing"),
-            ("invalid", "InProgress", "Degraded"),
+            ("invalid", "Failed", "Degraded"),
             ("broken-later", "Current", "Healthy"),
             ("paused", "Current", "Healthy"),
         ],
@@ -178,7 +178,7 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
     health.wait(
         parents,
         &[
-            ("broken-later", "Current", "Degraded"),
+            ("broken-later", "InProgress", "Degraded"),
             ("paused", "Current", "Suspended"),
         ],
     );

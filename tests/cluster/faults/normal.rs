@@ -136,10 +136,14 @@ fn annotations(all: &Value) -> Value {
 }
 
 /// The status and reason of each condition, and a flag that is true if it is about the current
-/// generation.
+/// generation. Without those that a failed parent keeps as False, which say the same as none.
 fn conditions(parent: &Value) -> Value {
     let all = parent["status"]["conditions"].as_array();
-    let all = all.into_iter().flatten().map(|condition| {
+    let kept = |condition: &&Value| {
+        let is_outlook = condition["type"] == "Reconciling" || condition["type"] == "Stalled";
+        !is_outlook || condition["status"] != "False"
+    };
+    let all = all.into_iter().flatten().filter(kept).map(|condition| {
         let is_present = condition["observedGeneration"] == parent["metadata"]["generation"];
         let text = format!("{} {}", condition["status"], condition["reason"]);
         let kind = condition["type"].as_str().unwrap_or_default().to_owned();

@@ -13,7 +13,12 @@ const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
 const COMMAND_REASONS: &str = "host/src/survey/cluster.rs";
 
 /// The types of conditions, which have no remedy.
-const TYPES: [&str; 2] = [reason::SYNCED, reason::READY];
+const TYPES: [&str; 4] = [
+    reason::SYNCED,
+    reason::READY,
+    reason::RECONCILING,
+    reason::STALLED,
+];
 
 #[test]
 fn the_page_of_conditions_is_up_to_date() {
@@ -21,7 +26,8 @@ fn the_page_of_conditions_is_up_to_date() {
     let mut body = "## Conditions of a parent\n\n\
         `Synced` says if all operations of the last pass are done: True with the reason `Applied`, False after a failure, Unknown while there is no pass.\n\
         `Ready` says if all children are ready, unless the plugin states `Ready` itself.\n\
-        `observedGeneration` of both names the generation that they describe.\n\n"
+        A parent that failed has two more, which Flux and kpt read: `Stalled=True` if the host tries again only after a change, `Reconciling=True` if it tries again by itself. Both have the reason and the message of `Synced`, unless the plugin states them itself.\n\
+        `observedGeneration` of each names the generation that they describe.\n\n"
         .to_owned();
     let head = ["reason", "meaning", "remedy"];
     body.push_str(&table(head, rows));

@@ -46,6 +46,10 @@ pub mod reason {
     pub const SYNCED: &str = "Synced";
     /// Condition type: all children are ready.
     pub const READY: &str = "Ready";
+    /// Condition type: the last pass failed, and the host tries again. From kstatus, which Flux and kpt use.
+    pub const RECONCILING: &str = "Reconciling";
+    /// Condition type: the last pass failed, and the host tries again only after a change. From kstatus.
+    pub const STALLED: &str = "Stalled";
 
     /// `Synced=True`: the cluster matches the guest's answer.
     ///

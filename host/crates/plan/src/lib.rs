@@ -48,7 +48,9 @@ pub use forecast::{Changes, Forecast, Writes};
 pub use generate::{generate, is_rotated};
 pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
-pub use status::{GuestPart, ReadyPart, StatusWrite, gives, has_spoken, report_status, status};
+pub use status::{
+    GuestPart, Outlook, ReadyPart, StatusWrite, gives, has_spoken, report_status, status,
+};
 
 use innkeeper_model::{
     Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,

@@ -33,6 +33,22 @@ pub enum ReadyPart {
     Host(Condition),
 }
 
+/// The host's part of the conditions that tell deployment tools if a failed parent is tried again.
+///
+/// A parent that never failed has none of them. They stay as `False` after a failure: two field managers may own them, so
+/// leaving one out would not remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// The conditions stay as they are.
+    Leave,
+    /// The pass did not fail.
+    Usual,
+    /// The host tries again: `Reconciling=True`.
+    Reconciling,
+    /// The host tries again only after a change: `Stalled=True`.
+    Stalled,
+}
+
 /// One apply of the subresource `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusWrite {
@@ -52,20 +68,29 @@ pub fn status(
     guest: GuestPart<'_>,
     synced: &Condition,
     ready: ReadyPart,
+    outlook: Outlook,
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let observed = ObservedStatus::new(parent, now);
     let mut conditions = vec![observed.condition(synced)];
-    let (manager, mut status, says_ready) = match guest {
-        GuestPart::Leave => (plugin.host_manager(), Map::new(), false),
+    let (manager, mut status, stated) = match guest {
+        GuestPart::Leave => (plugin.host_manager(), Map::new(), &[][..]),
         GuestPart::State(report) => {
-            let stated = report.conditions.iter();
-            conditions.extend(stated.map(|one| observed.condition(one)));
-            let says_ready = report.states_ready();
-            (plugin.status_manager(), guest_status(report), says_ready)
+            let manager = plugin.status_manager();
+            (manager, guest_status(report), &report.conditions[..])
         }
     };
-    if !says_ready {
+    conditions.extend(stated.iter().map(|one| observed.condition(one)));
+    let says = |kind: &str| stated.iter().any(|one| one.kind == kind);
+    for (kind, holds) in [
+        (reason::RECONCILING, Outlook::Reconciling),
+        (reason::STALLED, Outlook::Stalled),
+    ] {
+        if !says(kind) {
+            conditions.extend(observed.outlook(kind, synced, outlook, holds));
+        }
+    }
+    if !says(reason::READY) {
         conditions.push(match ready {
             ReadyPart::Host(ready) => observed.condition(&ready),
             ReadyPart::Leave => observed.ready_so_far(),
@@ -98,7 +123,8 @@ pub fn report_status(
         message: text("message").to_owned(),
     };
     let guest = GuestPart::State(report);
-    status(plugin, parent, guest, &synced, ReadyPart::Leave, now)
+    let (ready, outlook) = (ReadyPart::Leave, Outlook::Leave);
+    status(plugin, parent, guest, &synced, ready, outlook, now)
 }
 
 /// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.
@@ -180,6 +206,32 @@ impl<'a> ObservedStatus<'a> {
             value["observedGeneration"] = generation.into();
         }
         value
+    }
+
+    /// Returns a condition about the outlook; none if it is not needed.
+    fn outlook(
+        &self,
+        kind: &str,
+        synced: &Condition,
+        outlook: Outlook,
+        holds: Outlook,
+    ) -> Option<Value> {
+        let known = self.find(kind);
+        if outlook == Outlook::Leave {
+            return known.cloned();
+        }
+        let (status, message) = if outlook == holds {
+            (ConditionStatus::True, synced.message.clone())
+        } else {
+            known?;
+            (ConditionStatus::False, String::new())
+        };
+        Some(self.condition(&Condition {
+            kind: kind.to_owned(),
+            status,
+            reason: synced.reason.clone(),
+            message,
+        }))
     }
 
     /// Returns the present condition `Ready`. It is `Unknown` if there is none, or if it says that the parent was not

@@ -8,7 +8,7 @@ use innkeeper_model::{
     ANNOTATION_PAUSED, Condition, ConditionStatus, Event, FaultKind, Object, Phase, PluginName,
     Report, Retry, reason,
 };
-use innkeeper_plan::{self as plan, GuestPart, ReadyPart, WriteFailure};
+use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
@@ -335,6 +335,18 @@ impl<'a> Findings<'a> {
 }
 
 impl<'a> Conclusion<'a> {
+    /// Returns the outlook of a parent with this condition `Synced`. One that only waits, as for a rate limit, is not
+    /// failed.
+    pub(crate) fn outlook(&self, synced: &Condition) -> Outlook {
+        match (synced.status, &self.next) {
+            (ConditionStatus::False, Next::UntilChanged) => Outlook::Stalled,
+            (ConditionStatus::False, Next::Backoff | Next::BackoffAtLeast(_)) => {
+                Outlook::Reconciling
+            }
+            _ => Outlook::Usual,
+        }
+    }
+
     /// Leaves the status as it is.
     const fn silent(next: Next) -> Self {
         Self { status: None, next }

@@ -5,7 +5,9 @@ use innkeeper_model::{Condition, ConditionStatus, Report};
 use serde_json::{Value, json};
 
 use super::build::*;
-use crate::{GuestPart, ReadyPart, StatusWrite, has_spoken, report_status, status, synced};
+use crate::{
+    GuestPart, Outlook, ReadyPart, StatusWrite, has_spoken, report_status, status, synced,
+};
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 
@@ -87,6 +89,7 @@ fn due(
         guest,
         synced,
         ready,
+        Outlook::Usual,
         now(),
     )
 }
@@ -349,4 +352,76 @@ fn a_report_alone_changes_only_the_part_of_the_guest() {
     assert_eq!(due(json!({"nodes": 3}), vec![]).unwrap().status["nodes"], 3);
     let more = vec![condition("Full", ConditionStatus::False, "Empty")];
     assert!(due(json!({"nodes": 2}), more).is_some());
+}
+
+/// The conditions about the outlook in the write for a parent with these conditions, and a guest that states those.
+fn outlook(before: &[Value], stated: &[Condition], outlook: Outlook, synced: &Condition) -> String {
+    let mut parent = written();
+    let conditions = parent.0["status"]["conditions"].as_array_mut().unwrap();
+    conditions.extend(before.iter().cloned());
+    let (name, report) = (
+        manifest().name,
+        report(json!({"nodes": 3}), stated.to_vec()),
+    );
+    let (parent, guest, ready) = (parent.object(), GuestPart::State(&report), ready());
+    let write = status(&name, &parent, guest, synced, ready, outlook, now());
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
+    let line = |one: &Value| {
+        ["type", "status", "reason", "message"]
+            .map(|it| text(one, it))
+            .join(" ")
+    };
+    let conditions = conditions_of(write);
+    let found = conditions.as_array().unwrap().iter();
+    let found = found.filter(|one| one["type"] == "Reconciling" || one["type"] == "Stalled");
+    found.map(line).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_failed_parent_says_if_it_is_tried_again() {
+    let failed = synced(ConditionStatus::False, "Invalid", "no nodes");
+    let own = [condition("Stalled", ConditionStatus::True, "Mine")];
+    let stalled = [shown("Stalled", "True", "Invalid")];
+    let both = "Reconciling True Invalid no nodes, Stalled False Invalid ";
+    for (before, stated, expected_of, synced, expected) in [
+        (&[][..], &[][..], Outlook::Usual, &applied(), ""),
+        (
+            &[],
+            &[],
+            Outlook::Stalled,
+            &failed,
+            "Stalled True Invalid no nodes",
+        ),
+        (
+            &[],
+            &[],
+            Outlook::Reconciling,
+            &failed,
+            "Reconciling True Invalid no nodes",
+        ),
+        (
+            &stalled,
+            &[],
+            Outlook::Usual,
+            &applied(),
+            "Stalled False Applied ",
+        ),
+        (&stalled, &[], Outlook::Reconciling, &failed, both),
+        (
+            &stalled,
+            &[],
+            Outlook::Leave,
+            &applied(),
+            "Stalled True Invalid ",
+        ),
+        // The plugin states it itself.
+        (&[], &own, Outlook::Usual, &applied(), "Stalled True Mine "),
+        (&[], &own, Outlook::Stalled, &failed, "Stalled True Mine "),
+    ] {
+        assert_eq!(
+            outlook(before, stated, expected_of, synced),
+            expected,
+            "{expected_of:?}"
+        );
+    }
 }

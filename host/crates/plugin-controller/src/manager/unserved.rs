@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt};
 use innkeeper_apply::Target;
 use innkeeper_cluster::Registration;
 use innkeeper_model::{Condition, GroupKind, Object, PluginName, error_chain, reason};
-use innkeeper_plan::{self as plan, GuestPart, ReadyPart, StatusWrite};
+use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, StatusWrite};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -156,6 +156,6 @@ fn write(
     if has_own_reason || !plan::has_spoken(plugin, parent) {
         return None;
     }
-    let (guest, ready) = (GuestPart::Leave, ReadyPart::Leave);
-    plan::status(plugin, parent, guest, synced, ready, now)
+    let (guest, ready, outlook) = (GuestPart::Leave, ReadyPart::Leave, Outlook::Usual);
+    plan::status(plugin, parent, guest, synced, ready, outlook, now)
 }

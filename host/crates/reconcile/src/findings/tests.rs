@@ -490,3 +490,27 @@ fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
         assert_eq!(status.ready == ReadyPart::Leave, stays);
     }
 }
+
+#[test]
+fn a_failed_pass_stalls_unless_the_host_tries_again() {
+    let synced = |status| plan::synced(status, reason::INVALID, "");
+    for (status, next, expected) in [
+        (ConditionStatus::False, Next::UntilChanged, Outlook::Stalled),
+        (ConditionStatus::False, Next::Backoff, Outlook::Reconciling),
+        (
+            ConditionStatus::False,
+            Next::BackoffAtLeast(MINUTE),
+            Outlook::Reconciling,
+        ),
+        (
+            ConditionStatus::False,
+            Next::RequeueAfter(MINUTE),
+            Outlook::Usual,
+        ),
+        (ConditionStatus::Unknown, Next::UntilChanged, Outlook::Usual),
+        (ConditionStatus::True, Next::Settled, Outlook::Usual),
+    ] {
+        let conclusion = Conclusion::of_host(synced(status), next.clone());
+        assert_eq!(conclusion.outlook(&synced(status)), expected, "{next:?}");
+    }
+}

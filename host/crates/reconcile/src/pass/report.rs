@@ -261,7 +261,9 @@ pub(super) async fn write(
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
         let (guest, ready) = (status.guest, status.ready.clone());
-        let due = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
+        let (plugin, outlook) = (&context.plugin, conclusion.outlook(&status.synced));
+        let synced = &status.synced;
+        let due = plan::status(plugin, parent, guest, synced, ready, outlook, now);
         let Some(due) = due else { break };
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
