@@ -137,6 +137,12 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
     });
     let definition = "etcdclusters.etcd.ydzs.io";
     let (site, host) = serve("etcd", &grants, definition, ARTICLE);
+    let parent = json!({
+        "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": "inspected"},
+        "spec": {"size": 1, "inspection": {"schedule": "@hourly"}},
+    });
+    check_reports(&site, &host, &parent, "CronJob");
+    assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
     // Only a member that has to be replaced needs a Job.
     let_wait(site.stage.plane.user(), &site.namespace, "demo-1");
     wait_forbidden(&site, &host, ARTICLE, "Job");

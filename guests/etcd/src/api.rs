@@ -169,6 +169,9 @@ pub(crate) struct EtcdClusterSpec {
     /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
+    /// Regular inspection of etcd for alarms, which the conditions then tell. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inspection: Option<Inspection>,
     /// Time in seconds after which a formation, or a member that a roll-out has replaced, is reported as
     /// failed if it is not ready.
     #[serde(default = "default_deadline")]
@@ -322,6 +325,14 @@ pub(crate) enum ExistingClaims {
     Refuse,
     /// The cluster starts with the data on them.
     Adopt,
+}
+
+/// Regular inspection of etcd for alarms, by a CronJob.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inspection {
+    /// Schedule of the CronJob in UTC, such as `*/10 * * * *` for every ten minutes.
+    #[schemars(length(min = 1, max = 128))]
+    pub(crate) schedule: String,
 }
 
 /// Limit of voluntary disruptions.

@@ -15,7 +15,7 @@ use k8s_openapi::{
 
 use crate::{
     cluster::{CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
-    jobs, members,
+    inspection, jobs, members,
     observe::{Claim, Observation},
     record::Record,
     step::Step,
@@ -44,6 +44,8 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         children.push(Child::new("members", &members).after(before));
     }
     children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
+    let inspection = inspection::cron_job(cluster, record);
+    children.extend(inspection.map(|inspection| Child::new("inspect", &inspection)));
     if let Some(observed) = &observation.record {
         children.extend(jobs::children(
             cluster,

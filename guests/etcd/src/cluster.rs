@@ -20,6 +20,7 @@ pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
 /// One cluster: the parent, and values that follow from it alone.
+#[derive(Clone)]
 pub(crate) struct Cluster<'a> {
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
@@ -28,6 +29,10 @@ pub(crate) struct Cluster<'a> {
     pub(crate) config: &'a Config,
     /// The image of the members.
     pub(crate) image: String,
+    /// The version in the spec, else that of the image's tag; none if the tag names no version.
+    pub(crate) target: Option<Version>,
+    /// The version of that image while the members write snapshots for an upgrade from it.
+    pub(crate) preparing: Option<Version>,
     /// The value of the parent's annotation that restarts the members when it changes.
     pub(crate) restart_trigger: Option<&'a str>,
     /// The user lets a roll-out go on although another member is down.
@@ -47,23 +52,25 @@ impl<'a> Cluster<'a> {
             }
             (None, None) => config.images.etcd.clone(),
         };
+        let stated = spec.version.as_deref().and_then(Version::parse);
         Self {
             name: request.name(),
             namespace: request.namespace(),
             uid: request.uid(),
             spec,
             config,
+            target: stated.or_else(|| Version::of_image(&image)),
             image,
+            preparing: None,
             restart_trigger: request.annotation("etcd.ydzs.io/restart-trigger"),
             allows_unsafe_rollout: request.annotation("etcd.ydzs.io/allow-unsafe-rollout")
                 == Some("true"),
         }
     }
 
-    /// The version in the spec, else that of the image's tag; none if the tag names no version.
+    /// The version of the members.
     pub(crate) fn version(&self) -> Option<Version> {
-        let stated = self.spec.version.as_deref().and_then(Version::parse);
-        stated.or_else(|| Version::of_image(&self.image))
+        self.preparing.or(self.target)
     }
 
     /// The field of the spec that names the version.

@@ -32,7 +32,7 @@ const MEMBER_ID: &str = "etcd.ydzs.io/member-id";
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 
 /// The container with etcdctl.
-const CONTAINER: &str = "etcdctl";
+pub(crate) const CONTAINER: &str = "etcdctl";
 
 /// The time between a failed Job and the next one; the Job controller has repeated the Pod with its own back-off before.
 const PAUSE: Duration = Duration::from_mins(1);
@@ -43,11 +43,14 @@ const RESULT_WAIT: Duration = Duration::from_mins(1);
 /// The longest message of a failed Job in a condition, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// The begin of each script. It chooses a member that answers with a quorum, because etcd 3.4 lists its members without
-/// one, and reads the list: ID, status, name, peer URLs, client URLs, separated by a comma and a space.
-const PRELUDE: &str = r#"fail() { printf %s "$1" >/dev/termination-log; echo "$1" >&2; exit 1; }
+/// The begin of each script.
+const FUNCTIONS: &str = r#"fail() { printf %s "$1" >/dev/termination-log; echo "$1" >&2; exit 1; }
 ctl() { etcdctl --endpoints="$endpoint" --dial-timeout=5s --command-timeout=20s "$@"; }
-chosen=
+"#;
+
+/// The begin of a script about members. It chooses one that answers with a quorum, because etcd 3.4 lists its members
+/// without one, and reads the list: ID, status, name, peer URLs, client URLs, separated by a comma and a space.
+const PRELUDE: &str = r#"chosen=
 for endpoint in $ENDPOINTS; do
   if ctl get innkeeper --keys-only >/dev/null; then chosen=1; break; fi
 done
@@ -310,29 +313,38 @@ fn job(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Job {
         spec: Some(JobSpec {
             backoff_limit: Some(3),
             active_deadline_seconds: Some(600),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels),
-                    ..Default::default()
-                }),
-                spec: Some(pod_spec(cluster, record, operation)),
-            },
+            template: template(
+                cluster,
+                labels,
+                &script(operation),
+                environment(cluster, record, operation),
+            ),
             ..Default::default()
         }),
         ..Default::default()
     }
 }
 
-fn pod_spec(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> PodSpec {
-    let script = match operation {
-        Operation::Survey => SURVEY,
-        Operation::Remove { .. } => REMOVE,
-        Operation::Add { .. } => ADD,
-    };
-    let shell = ["/tools/busybox", "sh", "-ec"].map(str::to_owned);
-    let command = shell.into_iter().chain([format!("{PRELUDE}{script}")]);
+/// The command of a script in an image without a shell.
+pub(crate) fn shell(script: &str) -> Vec<String> {
+    ["/tools/busybox", "sh", "-ec", script]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The init container that brings busybox to such an image.
+pub(crate) fn tools(cluster: &Cluster<'_>) -> Container {
     let copy = ["/bin/busybox", "cp", "/bin/busybox", "/tools/busybox"].map(str::to_owned);
-    let container = |name: &str, image: &str, command: Vec<String>| Container {
+    container(
+        cluster,
+        "tools",
+        &cluster.config.images.tools,
+        copy.to_vec(),
+    )
+}
+
+fn container(cluster: &Cluster<'_>, name: &str, image: &str, command: Vec<String>) -> Container {
+    Container {
         name: name.to_owned(),
         image: Some(image.to_owned()),
         image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
@@ -341,22 +353,48 @@ fn pod_spec(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Po
         security_context: Some(container_security()),
         volume_mounts: Some(vec![pod::mount("tools", "/tools")]),
         ..Default::default()
+    }
+}
+
+fn script(operation: &Operation) -> String {
+    let script = match operation {
+        Operation::Survey => SURVEY,
+        Operation::Remove { .. } => REMOVE,
+        Operation::Add { .. } => ADD,
     };
-    PodSpec {
+    format!("{PRELUDE}{script}")
+}
+
+/// The template of a Pod that runs a script with etcdctl.
+pub(crate) fn template(
+    cluster: &Cluster<'_>,
+    labels: BTreeMap<String, String>,
+    script: &str,
+    env: Vec<EnvVar>,
+) -> PodTemplateSpec {
+    let spec = PodSpec {
         restart_policy: Some("Never".to_owned()),
-        init_containers: Some(vec![container(
-            "tools",
-            &cluster.config.images.tools,
-            copy.to_vec(),
-        )]),
+        init_containers: Some(vec![tools(cluster)]),
         containers: vec![Container {
-            env: Some(environment(cluster, record, operation)),
+            env: Some(env),
             // The end of the log, if the script does not say more.
             termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..container(CONTAINER, &cluster.image, command.collect())
+            ..container(
+                cluster,
+                CONTAINER,
+                &cluster.image,
+                shell(&format!("{FUNCTIONS}{script}")),
+            )
         }],
         volumes: Some(vec![pod::empty_dir("tools")]),
         ..pod::restricted(Some(USER), &cluster.spec.image_pull_secrets)
+    };
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels),
+            ..Default::default()
+        }),
+        spec: Some(spec),
     }
 }
 
@@ -384,9 +422,14 @@ fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) ->
             (Some(ordinal), own)
         }
     };
-    let others = record.registered().into_iter();
-    let others = others.filter(|ordinal| Some(ordinal) != victim);
-    let endpoints: Vec<String> = others.map(|it| cluster.client_url(it)).collect();
-    let endpoints = pod::variable("ENDPOINTS", endpoints.join(" "));
+    let endpoints = endpoints(cluster, record, victim.copied());
     [endpoints].into_iter().chain(own).collect()
+}
+
+/// The addresses of the members but one.
+pub(crate) fn endpoints(cluster: &Cluster<'_>, record: &Record, but: Option<i32>) -> EnvVar {
+    let others = record.registered().into_iter();
+    let others = others.filter(|ordinal| Some(*ordinal) != but);
+    let endpoints: Vec<String> = others.map(|it| cluster.client_url(it)).collect();
+    pod::variable("ENDPOINTS", endpoints.join(" "))
 }

@@ -8,6 +8,7 @@ mod api;
 mod children;
 mod cluster;
 mod config;
+mod inspection;
 mod jobs;
 mod members;
 mod observe;
@@ -16,6 +17,7 @@ mod replace;
 mod report;
 mod rollout;
 mod step;
+mod upgrade;
 mod validate;
 mod version;
 
@@ -25,7 +27,7 @@ mod tests;
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    batch::v1::Job,
+    batch::v1::{CronJob, Job},
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
@@ -59,6 +61,9 @@ impl Reconciler for Plugin {
             // Only for parents with a member that has to be replaced.
             .child::<Job>()
             .optional()
+            // Only for parents with a schedule of inspections.
+            .child::<CronJob>()
+            .optional()
             // The metadata alone would not do: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
@@ -82,6 +87,7 @@ impl Reconciler for Plugin {
             let report = report::report(request, &cluster, &observation, &resting);
             return Err(Fault::invalid(problem).with_report(report));
         }
+        let cluster = upgrade::stated(cluster, &observation);
         let step = step::next(&cluster, &observation, host);
         let report = report::report(request, &cluster, &observation, &step);
         Ok(Outcome::desired(

@@ -17,7 +17,7 @@ use k8s_openapi::{
         },
         core::v1::{
             Affinity, ConfigMapEnvSource, Container, EmptyDirVolumeSource, EnvFromSource,
-            HTTPGetAction, PersistentVolumeClaim, PodAffinityTerm, PodAntiAffinity,
+            ExecAction, HTTPGetAction, PersistentVolumeClaim, PodAffinityTerm, PodAntiAffinity,
             PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SecurityContext, TCPSocketAction,
             Volume, VolumeMount, WeightedPodAffinityTerm,
         },
@@ -29,9 +29,11 @@ use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
     children::requested,
     cluster::Cluster,
+    jobs,
     observe::{MemberPod, MemberSet, Observation},
     record::Record,
     rollout::{self, RollingPod},
+    upgrade,
     version::Version,
 };
 
@@ -219,6 +221,9 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
         ..Default::default()
     });
     let state = pod::from_config_map("state", cluster.record());
+    let is_preparing = cluster.preparing.is_some();
+    let tools = is_preparing.then(|| pod::empty_dir("tools"));
+    let copying = is_preparing.then(|| jobs::tools(cluster));
     PodSpec {
         termination_grace_period_seconds: Some(30),
         affinity: affinity(cluster),
@@ -226,9 +231,9 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
             ..pod::security(Some(USER))
         }),
-        init_containers: Some(vec![admit(cluster)]),
+        init_containers: Some([admit(cluster)].into_iter().chain(copying).collect()),
         containers: vec![etcd(cluster, observation)],
-        volumes: Some(data.into_iter().chain([state]).collect()),
+        volumes: Some(data.into_iter().chain([state]).chain(tools).collect()),
         ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
 }
@@ -297,7 +302,18 @@ fn admit(cluster: &Cluster<'_>) -> Container {
 }
 
 fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
-    let (startup, liveness, readiness) = probes(cluster.version());
+    let (mut startup, liveness, readiness) = probes(cluster.version());
+    let mut mounts = vec![pod::mount("data", "/var/run/etcd")];
+    if cluster.preparing.is_some() {
+        mounts.push(pod::mount("tools", "/tools"));
+        startup = Probe {
+            http_get: None,
+            exec: Some(ExecAction {
+                command: Some(jobs::shell(upgrade::HAS_SNAPSHOT)),
+            }),
+            ..startup
+        };
+    }
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
@@ -329,7 +345,9 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
         liveness_probe: Some(liveness),
         readiness_probe: Some(readiness),
         security_context: Some(container_security()),
-        volume_mounts: Some(vec![pod::mount("data", "/var/run/etcd")]),
+        // A condition tells why a member ends.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(mounts),
         ..Default::default()
     }
 }
@@ -435,6 +453,10 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
+    if cluster.preparing.is_some() {
+        let flags_of = upgrade::SNAPSHOT_FLAGS.map(|name| (name.to_owned(), "1".to_owned()));
+        flags.extend(flags_of);
+    }
     let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
     // A class that does not expand volumes leaves them smaller than the spec. Ones that are larger change nothing, so that
     // the members do not start again when their volumes are bound.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use innkeeper_sdk::{
+    job,
     partial::Partial,
     prelude::*,
     quantity::Amount,
@@ -30,6 +31,7 @@ use serde::Deserialize;
 use crate::{
     api::EtcdClusterStatus,
     cluster::{CLUSTER_UID_LABEL, Cluster},
+    inspection::Alarms,
     jobs::{self, ClusterJobs, milliseconds},
     members::{ADMIT_CONTAINER, FORMED},
     record::Record,
@@ -41,6 +43,9 @@ pub(crate) const MEMBERS_MAX: i32 = 9;
 
 /// The restarts after which a member counts as broken; with the back-off of the kubelet, that takes about three minutes.
 const RESTARTS_BROKEN: i32 = 5;
+
+/// The longest end of a member's log in a condition, in characters.
+const WORDS_CHARS_MAX: usize = 300;
 
 /// The observed StatefulSet of the members, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
@@ -111,6 +116,7 @@ struct Running {
 #[serde(default)]
 struct Terminated {
     reason: String,
+    message: String,
 }
 
 impl ContainerStatus {
@@ -124,6 +130,14 @@ impl ContainerStatus {
             && self.restart_count >= RESTARTS_BROKEN
             && !is_full(&self.state)
             && !is_full(&self.last_state)
+    }
+
+    /// The end of the log of a container that is not ready, if it has ended with an error.
+    fn last_words(&self) -> Option<String> {
+        let states = [&self.state, &self.last_state].into_iter();
+        let mut ended = states.filter_map(|state| state.terminated.as_ref());
+        let message = ended.next().filter(|_| !self.ready)?.message.trim();
+        (!message.is_empty()).then(|| job::tail(message, WORDS_CHARS_MAX).to_owned())
     }
 
     fn has_run(&self) -> bool {
@@ -143,6 +157,8 @@ pub(crate) struct Observation {
     pub(crate) pods: BTreeMap<i32, MemberPod>,
     /// The cluster is formed according to the stored status or the StatefulSet.
     pub(crate) was_formed: bool,
+    /// The version in the stored status.
+    pub(crate) last_version: Option<Version>,
     /// The reason of the stored condition `Available`; empty if there is none.
     pub(crate) was_available: String,
     /// The StorageClass of the claims allows them to grow.
@@ -153,6 +169,8 @@ pub(crate) struct Observation {
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
     pub(crate) jobs: ClusterJobs,
+    /// The alarms of etcd.
+    pub(crate) alarms: Alarms,
 }
 
 /// A claim of a member.
@@ -182,6 +200,8 @@ pub(crate) struct MemberPod {
     pub(crate) has_run: bool,
     /// etcd keeps ending.
     pub(crate) is_broken: bool,
+    /// The end of the log of an etcd that has ended with an error.
+    pub(crate) last_words: Option<String>,
     pub(crate) version: Option<Version>,
     /// The revision of the StatefulSet from which the Pod was made.
     pub(crate) revision: Option<String>,
@@ -209,7 +229,8 @@ impl Observation {
             let annotations = observed.metadata.annotations.as_ref();
             annotations.is_some_and(|it| it.contains_key(FORMED))
         });
-        let was_formed = is_marked || status.is_some_and(|status| status.cluster_formed);
+        let was_formed = is_marked || status.as_ref().is_some_and(|it| it.cluster_formed);
+        let last_version = status.and_then(|it| Version::parse(&it.current_version?));
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
         // A record that a user has edited must not start a second cluster.
         if let Some(record) = &mut record {
@@ -225,11 +246,13 @@ impl Observation {
             claims,
             pods: pods(host, cluster)?,
             was_formed,
+            last_version,
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
+            alarms: Alarms::read(host, cluster)?,
         })
     }
 
@@ -260,13 +283,20 @@ impl Observation {
             .collect()
     }
 
-    /// The version of the data: the last one with which all members were ready, in a record without one the lowest of the
-    /// ready Pods. None before the cluster is formed: the images of Pods that never ran say nothing.
+    /// The version of the data: the last one with which all members were ready; without a record of it the lowest of the
+    /// ready Pods, else that of the stored status. None before the cluster is formed: the images of Pods that never ran say
+    /// nothing.
     pub(crate) fn current_version(&self) -> Option<Version> {
-        let record = self.record.as_ref().filter(|record| record.formed)?;
+        let record = self.record.as_ref();
+        if !record.map_or(self.was_formed, |record| record.formed) {
+            return None;
+        }
         let ready = self.pods.values().filter(|pod| pod.is_ready);
         let running = || ready.map(|pod| pod.version).collect::<Option<Vec<_>>>();
-        record.version.or_else(|| running()?.into_iter().min())
+        let recorded = record.and_then(|record| record.version);
+        recorded
+            .or_else(|| running()?.into_iter().min())
+            .or(self.last_version)
     }
 
     /// The size of the smallest volume of the members; none if no claim is bound.
@@ -385,6 +415,7 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
                 waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
                 has_run: etcd.is_some_and(ContainerStatus::has_run),
                 is_broken: etcd.is_some_and(ContainerStatus::is_broken),
+                last_words: etcd.and_then(ContainerStatus::last_words),
                 // The version in the spec is that of the image in the spec alone.
                 version: tagged.or_else(|| stated.filter(|_| is_stated)),
                 revision: labels

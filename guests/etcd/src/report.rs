@@ -1,6 +1,7 @@
 //! Status, conditions and events, from the observed state.
 
 mod events;
+mod messages;
 
 use std::collections::BTreeSet;
 
@@ -10,12 +11,14 @@ use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
     children::requested,
     cluster::{Cluster, quorum},
-    jobs, members,
+    members,
     observe::{Claim, Observation},
     replace::{Cause, Next},
     step::{Stage, Step},
     version::Version,
 };
+
+use self::messages::{CORRUPT, NO_SPACE, NOT_STARTED, missing};
 
 /// The report on the parent.
 pub(crate) fn report(
@@ -119,7 +122,7 @@ impl<'a> View<'a> {
             cluster_formed: self.is_formed() || self.observation.was_formed,
             members: listed.into_iter().map(member).collect(),
             current_version: self.current_version().map(|it| it.to_string()),
-            target_version: self.cluster.version().map(|it| it.to_string()),
+            target_version: self.cluster.target.map(|it| it.to_string()),
             endpoints: Some(endpoints),
             warnings: self.warnings(),
         }
@@ -214,16 +217,6 @@ impl<'a> View<'a> {
         self.waits_for_new() && self.step.is_late
     }
 
-    /// The problem of a roll-out that does not go on.
-    fn stuck(&self) -> String {
-        format!(
-            "a member with the new template did not become ready within {} s, and no other one is replaced: see its log, \
-             and correct or revert the last change; {}",
-            self.cluster.spec.progress_deadline_seconds,
-            self.counts()
-        )
-    }
-
     /// Returns true if the only member that is not ready is one that the roll-out has replaced.
     fn waits_for_new(&self) -> bool {
         let Some(record) = self.step.record.as_ref() else {
@@ -244,48 +237,6 @@ impl<'a> View<'a> {
 
     fn counts(&self) -> String {
         format!("{} of {} members are ready", self.ready, self.members)
-    }
-
-    fn paused(&self) -> String {
-        let claims: Vec<String> = self
-            .observation
-            .claims
-            .keys()
-            .map(|ordinal| self.cluster.claim(*ordinal))
-            .collect();
-        if claims.is_empty() {
-            "paused; nothing has been written yet".to_owned()
-        } else {
-            format!("paused; data is kept on claims {}", claims.join(", "))
-        }
-    }
-
-    /// The members that are without data, or without a place in etcd, as names.
-    fn replaced(&self) -> String {
-        let record = self.step.record.as_ref();
-        let begun = record.into_iter().flat_map(|it| it.replacing.keys());
-        let waiting = self.observation.pods.iter();
-        let waiting = waiting.filter(|(_, pod)| pod.waiting_since_ms.is_some());
-        let ordinals: BTreeSet<i32> = begun.chain(waiting.map(|it| it.0)).copied().collect();
-        let names: Vec<String> = ordinals.iter().map(|it| self.cluster.member(*it)).collect();
-        names.join(", ")
-    }
-
-    /// The cause of a lost quorum and the remedy, if members lost their data.
-    fn loss(&self) -> String {
-        let replaced = self.replaced();
-        if replaced.is_empty() {
-            return String::new();
-        }
-        format!(
-            "; without data: {replaced}; if the other members do not come back, restore a snapshot into a new cluster"
-        )
-    }
-
-    fn failure(&self) -> String {
-        let record = self.observation.record.as_ref();
-        let failure = record.and_then(|record| jobs::failure(&self.observation.jobs, record));
-        failure.unwrap_or_else(|| "a Job failed".to_owned())
     }
 
     /// The condition `Progressing` of a replacement; none if there is none.
@@ -315,41 +266,6 @@ impl<'a> View<'a> {
                 format!("replacing members without data: {replaced}"),
             ),
         })
-    }
-
-    /// The members whose data or volume only a user can give up.
-    fn broken(&self) -> Vec<i32> {
-        let members = self.step.record.as_ref().map(|record| &record.members);
-        let is_broken = |ordinal: &&i32| {
-            let pod = self.observation.pods.get(ordinal);
-            let claim = self.observation.claims.get(ordinal);
-            pod.is_some_and(|pod| pod.is_broken) || claim.is_some_and(|claim| claim.is_lost)
-        };
-        members
-            .into_iter()
-            .flatten()
-            .filter(is_broken)
-            .copied()
-            .collect()
-    }
-
-    /// The way to repair broken members, one of them at a time.
-    fn repair(&self) -> String {
-        let broken = self.broken();
-        let names: Vec<String> = broken.iter().map(|it| self.cluster.member(*it)).collect();
-        let first = broken.first().copied().unwrap_or_default();
-        let pod = self.cluster.member(first);
-        let remedy = if self.cluster.is_persistent() {
-            let claim = self.cluster.claim(first);
-            format!("delete PersistentVolumeClaim {claim} and Pod {pod}")
-        } else {
-            format!("delete Pod {pod}")
-        };
-        format!(
-            "{} does not start, see the log; if the data is damaged or the volume gone, {remedy}: the member is then \
-             replaced with the data of the others",
-            names.join(", ")
-        )
     }
 
     fn available(&self) -> Condition {
@@ -428,6 +344,9 @@ impl<'a> View<'a> {
                     self.counts()
                 ),
             ),
+            Stage::Formed if self.cluster.preparing.is_some() => {
+                (true, "PreparingUpgrade", self.preparing())
+            }
             Stage::Formed if !self.is_rolled_out => (
                 true,
                 "RollingUpdate",
@@ -456,6 +375,8 @@ impl<'a> View<'a> {
         let (status, reason, message) = match &self.step.stage {
             Stage::Paused => (false, "Paused", self.paused()),
             Stage::BootstrapFailed => (true, "BootstrapFailed", self.counts()),
+            _ if self.observation.alarms.corrupt => (true, "Corrupt", CORRUPT.to_owned()),
+            _ if self.observation.alarms.no_space => (true, "NoSpace", NO_SPACE.to_owned()),
             _ if !self.is_formed() || self.ready == self.members => {
                 (false, "NotDegraded", "no problem is known".to_owned())
             }
@@ -475,15 +396,4 @@ impl<'a> View<'a> {
         };
         Condition::new("Degraded", status, reason, message)
     }
-}
-
-/// The message for a parent of which nothing has been started.
-const NOT_STARTED: &str = "nothing is started before the spec is valid, see the condition Synced";
-
-fn missing(claims: &[String]) -> String {
-    format!(
-        "claims of the cluster to adopt are missing: {}; restore them, or delete the others and set storage.existingClaims to \
-         Refuse",
-        claims.join(", ")
-    )
 }

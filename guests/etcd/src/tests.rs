@@ -1,11 +1,13 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
 mod bad_input;
+mod inspection;
 mod membership;
 mod operation;
 mod properties;
 mod replacement;
 mod scripts;
+mod upgrade;
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,7 @@
 //! Checks of the spec that CEL rules cannot express.
 
 use innkeeper_sdk::{
+    cron::Cron,
     prelude::*,
     quantity::{Amount, check_resources},
     tenants::{check_image, check_pull_secrets, check_reference},
@@ -10,6 +11,7 @@ use crate::{
     api::{ExistingClaims, Medium},
     cluster::Cluster,
     observe::Observation,
+    upgrade,
     version::{Version, check_upgrade},
 };
 
@@ -33,6 +35,10 @@ pub(crate) fn spec(
     storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {
         check_resources("spec.resources", resources)?;
+    }
+    if let Some(given) = &cluster.spec.inspection {
+        Cron::parse(&given.schedule)
+            .map_err(|problem| format!("spec.inspection.schedule: {problem}"))?;
     }
     medium(cluster)?;
     version(cluster, observation)
@@ -98,7 +104,7 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
              of them"
         ));
     }
-    let Some(target) = cluster.version() else {
+    let Some(target) = cluster.target else {
         return Ok(());
     };
     let mut flags = cluster.spec.options.keys();
@@ -109,10 +115,18 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
             "spec.options: {flag} was removed in etcd 3.7: use the flag without experimental-, or leave it out"
         ));
     }
-    match observation.current_version() {
-        Some(current) => check_upgrade(cluster.version_field(), current, target),
-        None => Ok(()),
+    let Some(current) = observation.current_version() else {
+        return Ok(());
+    };
+    check_upgrade(cluster.version_field(), current, target)?;
+    if upgrade::needs_snapshots(current, target) && observation.running.is_none() {
+        return Err(format!(
+            "{}: before an upgrade to {target}, each member writes a snapshot with version {current}, but the StatefulSet is \
+             gone: go back to {current} until the cluster is Ready",
+            cluster.version_field()
+        ));
     }
+    Ok(())
 }
 
 /// Checks the names of flags again, because the definition may have been installed without this plugin's

@@ -82,6 +82,39 @@ impl Place {
         container: &Value,
         config: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> Running {
+        let words = ["command", "args"]
+            .into_iter()
+            .flat_map(|it| list(&container[it]));
+        let mut command = self.command(images, container, words, config);
+        File::create(self.message(container)).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(container))
+            .unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        spawn_bound(command).unwrap()
+    }
+
+    /// Returns true if a command succeeds in a container.
+    pub(super) fn succeeds(
+        &self,
+        images: &Images,
+        container: &Value,
+        command: &Value,
+        config: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> bool {
+        let mut command = self.command(images, container, list(command), config);
+        command.output().unwrap().status.success()
+    }
+
+    fn command<'a>(
+        &self,
+        images: &Images,
+        container: &Value,
+        words: impl Iterator<Item = &'a Value>,
+        config: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Command {
         let variables = self.variables(container, config);
         let own = |text: &Value| {
             let text = text.as_str().unwrap();
@@ -94,9 +127,6 @@ impl Place {
                 &variables.iter().fold(text.to_owned(), expand),
             )
         };
-        let words = ["command", "args"]
-            .into_iter()
-            .flat_map(|it| list(&container[it]));
         let programs = images.programs(container["image"].as_str().unwrap());
         // As `env`, because the program is searched in the image, and this one on the machine.
         let mut command = bound(Path::new("env"));
@@ -107,14 +137,7 @@ impl Place {
                 .map(|(name, value)| format!("{name}={value}")),
         );
         command.args(words.map(own)).current_dir(&self.directory);
-        File::create(self.message(container)).unwrap();
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log(container))
-            .unwrap();
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        spawn_bound(command).unwrap()
+        command
     }
 
     fn variables(
@@ -177,9 +200,15 @@ impl Place {
     /// Returns true if a probe over HTTP succeeds.
     pub(super) fn probe(&self, probe: &Value) -> bool {
         let get = &probe["httpGet"];
-        let address = format!("{}:{}", self.address, get["port"]);
-        let address: SocketAddr = address.parse().unwrap();
-        let request = format!("GET {} HTTP/1.0\r\n\r\n", get["path"].as_str().unwrap());
+        let port = get["port"].as_u64().unwrap();
+        self.asks(port, "GET", get["path"].as_str().unwrap(), "")
+    }
+
+    /// Returns true if a request over HTTP has the status 200.
+    pub(super) fn asks(&self, port: u64, method: &str, path: &str, body: &str) -> bool {
+        let address: SocketAddr = format!("{}:{port}", self.address).parse().unwrap();
+        let length = body.len();
+        let request = format!("{method} {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}");
         let answer = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(500))?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;

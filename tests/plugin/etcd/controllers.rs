@@ -113,6 +113,21 @@ impl World {
         self.pods.insert(ordinal, pod);
     }
 
+    /// Creates a Job of the CronJob, as its controller does at the time of the schedule.
+    pub(super) fn inspect(&mut self) {
+        let cron_job = self.child("CronJob").unwrap().object.clone();
+        let template = &cron_job["spec"]["jobTemplate"];
+        let number = self.number();
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"],
+            "metadata": {
+                "name": format!("{}-{number}", name(&cron_job["metadata"])), "uid": format!("uid-{number}"),
+                "labels": template["metadata"]["labels"],
+            },
+        });
+        self.inspections.push(job);
+    }
+
     /// A step of the Job controller, and of the kubelet for the Pods of Jobs.
     pub(super) fn run_jobs(&mut self) {
         let jobs: Vec<Value> = self
@@ -120,6 +135,7 @@ impl World {
             .values()
             .filter(|it| it.object["kind"] == "Job")
             .map(|it| it.object.clone())
+            .chain(self.inspections.iter().cloned())
             .collect();
         let uids: BTreeSet<&str> = jobs
             .iter()
@@ -156,12 +172,10 @@ impl World {
         if is_over && job["status"].is_null() {
             let kind = if is_failed { "Failed" } else { "Complete" };
             let condition = json!({ "type": kind, "status": "True", "lastTransitionTime": now });
-            let stored = self
-                .children
-                .values_mut()
-                .find(|it| it.object["metadata"]["uid"] == uid)
-                .unwrap();
-            stored.object["status"] = json!({ "conditions": [condition] });
+            let children = self.children.values_mut().map(|it| &mut it.object);
+            let mut objects = children.chain(&mut self.inspections);
+            let stored = objects.find(|it| it["metadata"]["uid"] == uid).unwrap();
+            stored["status"] = json!({ "conditions": [condition] });
         } else if !is_over && !rests && codes.iter().all(Option::is_some) {
             let template = &job["spec"]["template"];
             let owner = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": name(&job["metadata"]), "uid": uid, "controller": true });

@@ -26,6 +26,8 @@ pub(super) struct Pod {
     not_before: Instant,
     /// The last success of the liveness probe since the start of the container.
     live: Option<Instant>,
+    /// The startup probe has succeeded since then.
+    is_started: bool,
     pub(super) is_ready: bool,
 }
 
@@ -40,6 +42,7 @@ impl Pod {
             restarts: 0,
             not_before: Instant::now(),
             live: None,
+            is_started: false,
             is_ready: false,
         }
     }
@@ -82,9 +85,10 @@ impl Pod {
                 self.running = Some((container, process));
                 now.clone_into(&mut self.started);
                 self.live = None;
+                self.is_started = false;
             }
         }
-        self.probe();
+        self.probe(images, config);
     }
 
     /// Shows the ConfigMaps in their volumes.
@@ -150,12 +154,19 @@ impl Pod {
         last
     }
 
-    fn probe(&mut self) {
+    fn probe(&mut self, images: &Images, config: &ConfigMaps) {
         let Some((container, _)) = &self.running else {
             return;
         };
         if self.is_init(container) || container["readinessProbe"].is_null() {
             return;
+        }
+        let startup = &container["startupProbe"]["exec"]["command"];
+        if !startup.is_null() && !self.is_started {
+            self.is_started = self.place.succeeds(images, container, startup, config);
+            if !self.is_started {
+                return;
+            }
         }
         self.is_ready = self.place.probe(&container["readinessProbe"]);
         let liveness = &container["livenessProbe"];

@@ -56,7 +56,9 @@ pub(super) struct World {
     pub(super) children: BTreeMap<ObjectId, Stored>,
     pub(super) pods: BTreeMap<i64, Pod>,
     pub(super) jobs: BTreeMap<String, JobPods>,
-    /// The names of all Jobs so far.
+    /// The Jobs of the CronJob.
+    pub(super) inspections: Vec<Value>,
+    /// The names of all other Jobs so far.
     pub(super) operations: Vec<String>,
     /// The Pod templates by revision, and the revision of the last complete roll-out.
     pub(super) revisions: BTreeMap<String, Value>,
@@ -98,6 +100,7 @@ impl World {
             children: BTreeMap::new(),
             pods: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            inspections: Vec::new(),
             operations: Vec::new(),
             revisions: BTreeMap::new(),
             current: String::new(),

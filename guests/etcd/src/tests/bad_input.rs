@@ -106,6 +106,29 @@ fn versions_and_images_fit_together() {
 }
 
 #[test]
+fn an_inspection_has_a_schedule() {
+    let inspection = |schedule: &str| json!({ "inspection": { "schedule": schedule } });
+    check(
+        &[
+            inspection("*/10 * * * *"),
+            inspection("@hourly"),
+            inspection(""),
+            inspection("60 * * * *"),
+            inspection("hourly"),
+            json!({ "inspection": {} }),
+        ],
+        &expect![[r#"
+            {"inspection":{"schedule":"*/10 * * * *"}}: accepted
+            {"inspection":{"schedule":"@hourly"}}: accepted
+            {"inspection":{"schedule":""}}: rejected, spec.inspection.schedule: "" is shorter than 1 character
+            {"inspection":{"schedule":"60 * * * *"}}: Invalid, spec.inspection.schedule: 60 is not between 0 and 59
+            {"inspection":{"schedule":"hourly"}}: Invalid, spec.inspection.schedule: cron must have 5 fields or be an @ macro
+            {"inspection":{}}: rejected, spec.inspection.schedule: is required
+        "#]],
+    );
+}
+
+#[test]
 fn storage_has_a_size_and_outlives_its_pod() {
     let storage = |field: &str, value: Value| json!({ "storage": { field: value } });
     check(

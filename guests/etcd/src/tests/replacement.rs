@@ -338,6 +338,11 @@ fn a_member_that_keeps_failing_is_told_with_its_remedy() {
         "demo-1 does not start, see the log; if the data is damaged or the volume gone, delete PersistentVolumeClaim \
          data-demo-1 and Pod demo-1: the member is then replaced with the data of the others"
     );
+    let ended = "/status/containerStatuses/0/lastState/terminated";
+    let ended = broken.pointer_mut(ended).unwrap();
+    ended["message"] = json!("panic: walpb: crc mismatch\n");
+    let words = format!("{message}; the log of demo-1 ends: panic: walpb: crc mismatch");
+    assert_eq!(degraded(&broken).1, words);
     broken["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] =
         json!("OOMKilled");
     assert_eq!(degraded(&broken).0, "MembersUnhealthy");

@@ -6,7 +6,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use super::{replacement::addition, replacement::removal, replacement::survey, *};
+use super::{
+    inspection::inspection, replacement::addition, replacement::removal, replacement::survey, *,
+};
 
 /// etcdctl: members on `DOWN` endpoints do not answer, `LIST` is the list of members, and changes are printed.
 const ETCDCTL: &str = r#"etcdctl() {
@@ -15,6 +17,7 @@ const ETCDCTL: &str = r#"etcdctl() {
     *" get innkeeper --keys-only") echo innkeeper ;;
     *" member list") printf '%s\n' "$LIST" ;;
     *" endpoint status") [ "$ANSWERS" ] ;;
+    *" alarm list") printf '%s' "$ALARMS" ;;
     *) all="$*"; echo "${all%% *} ${all#*=20s }" ;;
   esac
 }
@@ -41,7 +44,10 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
     let message = std::env::temp_dir().join(format!("innkeeper-etcd-{}-{number}", id()));
     fs::write(&message, "").unwrap();
     let job = Value::from(job.object.clone());
-    let container = &job["spec"]["template"]["spec"]["containers"][0];
+    let template = job
+        .pointer("/spec/jobTemplate/spec/template")
+        .unwrap_or(&job["spec"]["template"]);
+    let container = &template["spec"]["containers"][0];
     let script = container["command"][3].as_str().unwrap();
     let script = script.replace("/dev/termination-log", message.to_str().unwrap());
     let environment = container["env"].as_array().unwrap().iter();
@@ -51,7 +57,7 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
         .args(&shell[1..])
         .arg("-ec")
         .arg(format!("{ETCDCTL}{script}"))
-        .envs([("DOWN", ""), ("ANSWERS", "")])
+        .envs([("DOWN", ""), ("ANSWERS", ""), ("ALARMS", "")])
         .envs(environment)
         .envs(variables.iter().copied())
         .output()
@@ -132,4 +138,15 @@ fn an_addition_takes_no_identity_that_was_started() {
     check(&job, &[("LIST", &added)], (0, "", ""));
     let problem = "etcd has demo-2 with the ID c3 already";
     check(&job, &[("LIST", &list(&ALL))], (1, "", problem));
+}
+
+#[test]
+fn an_inspection_asks_one_member_for_all_alarms() {
+    let job = inspection();
+    let alarm = "memberID:10501334649042878790 alarm:NOSPACE";
+    let told = format!("inspected\n{alarm}");
+    check(&job, &[], (0, "", "inspected"));
+    check(&job, &[("ALARMS", alarm), ("DOWN", FIRST)], (0, "", &told));
+    let nobody = [("ENDPOINTS", FIRST), ("DOWN", FIRST)];
+    check(&job, &nobody, (1, "", "no member answers"));
 }

@@ -1,0 +1,138 @@
+//! Messages with their remedies.
+
+use std::collections::BTreeSet;
+
+use super::View;
+use crate::jobs;
+
+/// The message for a parent of which nothing has been started.
+pub(super) const NOT_STARTED: &str =
+    "nothing is started before the spec is valid, see the condition Synced";
+
+pub(super) const NO_SPACE: &str = "alarm NOSPACE at the last inspection: a database has reached its quota, and etcd rejects \
+    writes; remove keys, compact and defragment, or raise quotaBackendBytes, then run etcdctl alarm disarm";
+
+pub(super) const CORRUPT: &str = "alarm CORRUPT at the last inspection: the data of members differ, and etcd serves none; find \
+    the member with etcdctl endpoint hashkv --cluster, run etcdctl alarm disarm, then delete the PersistentVolumeClaim and the \
+    Pod of that member: it is replaced with the data of the others";
+
+pub(super) fn missing(claims: &[String]) -> String {
+    format!(
+        "claims of the cluster to adopt are missing: {}; restore them, or delete the others and set storage.existingClaims to \
+         Refuse",
+        claims.join(", ")
+    )
+}
+
+impl View<'_> {
+    /// The problem of a roll-out that does not go on.
+    pub(super) fn stuck(&self) -> String {
+        format!(
+            "a member with the new template did not become ready within {} s, and no other one is replaced: see its log, \
+             and correct or revert the last change; {}{}",
+            self.cluster.spec.progress_deadline_seconds,
+            self.counts(),
+            self.last_words()
+        )
+    }
+
+    /// The end of the log of the first member that keeps ending, as a sentence part.
+    pub(super) fn last_words(&self) -> String {
+        let mut words = self.observation.pods.iter();
+        let words = words.find_map(|(ordinal, pod)| Some((ordinal, pod.last_words.as_ref()?)));
+        words.map_or_else(String::new, |(ordinal, words)| {
+            format!(
+                "; the log of {} ends: {words}",
+                self.cluster.member(*ordinal)
+            )
+        })
+    }
+
+    pub(super) fn preparing(&self) -> String {
+        let version = self.cluster.version().map(|it| it.to_string());
+        format!(
+            "members restart one by one and write a snapshot with version {}, because etcd 3.7 cannot read log entries of 3.5: \
+             {}",
+            version.unwrap_or_default(),
+            self.counts()
+        )
+    }
+
+    pub(super) fn paused(&self) -> String {
+        let claims: Vec<String> = self
+            .observation
+            .claims
+            .keys()
+            .map(|ordinal| self.cluster.claim(*ordinal))
+            .collect();
+        if claims.is_empty() {
+            "paused; nothing has been written yet".to_owned()
+        } else {
+            format!("paused; data is kept on claims {}", claims.join(", "))
+        }
+    }
+
+    /// The members that are without data, or without a place in etcd, as names.
+    pub(super) fn replaced(&self) -> String {
+        let record = self.step.record.as_ref();
+        let begun = record.into_iter().flat_map(|it| it.replacing.keys());
+        let waiting = self.observation.pods.iter();
+        let waiting = waiting.filter(|(_, pod)| pod.waiting_since_ms.is_some());
+        let ordinals: BTreeSet<i32> = begun.chain(waiting.map(|it| it.0)).copied().collect();
+        let names: Vec<String> = ordinals.iter().map(|it| self.cluster.member(*it)).collect();
+        names.join(", ")
+    }
+
+    /// The cause of a lost quorum and the remedy, if members lost their data.
+    pub(super) fn loss(&self) -> String {
+        let replaced = self.replaced();
+        if replaced.is_empty() {
+            return String::new();
+        }
+        format!(
+            "; without data: {replaced}; if the other members do not come back, restore a snapshot into a new cluster"
+        )
+    }
+
+    pub(super) fn failure(&self) -> String {
+        let record = self.observation.record.as_ref();
+        let failure = record.and_then(|record| jobs::failure(&self.observation.jobs, record));
+        failure.unwrap_or_else(|| "a Job failed".to_owned())
+    }
+
+    /// The members whose data or volume only a user can give up.
+    pub(super) fn broken(&self) -> Vec<i32> {
+        let members = self.step.record.as_ref().map(|record| &record.members);
+        let is_broken = |ordinal: &&i32| {
+            let pod = self.observation.pods.get(ordinal);
+            let claim = self.observation.claims.get(ordinal);
+            pod.is_some_and(|pod| pod.is_broken) || claim.is_some_and(|claim| claim.is_lost)
+        };
+        members
+            .into_iter()
+            .flatten()
+            .filter(is_broken)
+            .copied()
+            .collect()
+    }
+
+    /// The way to repair broken members, one of them at a time.
+    pub(super) fn repair(&self) -> String {
+        let broken = self.broken();
+        let names: Vec<String> = broken.iter().map(|it| self.cluster.member(*it)).collect();
+        let first = broken.first().copied().unwrap_or_default();
+        let pod = self.cluster.member(first);
+        let remedy = if self.cluster.is_persistent() {
+            let claim = self.cluster.claim(first);
+            format!("delete PersistentVolumeClaim {claim} and Pod {pod}")
+        } else {
+            format!("delete Pod {pod}")
+        };
+        format!(
+            "{} does not start, see the log; if the data is damaged or the volume gone, {remedy}: the member is then \
+             replaced with the data of the others{}",
+            names.join(", "),
+            self.last_words()
+        )
+    }
+}

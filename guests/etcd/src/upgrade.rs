@@ -1,0 +1,56 @@
+//! The step before an upgrade to etcd 3.7: each member writes a snapshot with 3.6.
+//!
+//! etcd 3.7 ends at a log entry that 3.5 wrote. It reads none that lies behind a snapshot, so the members first restart with
+//! their present image and take a snapshot at once. The startup probe of that template looks for it: a member without one
+//! does not become ready, and the roll-out goes no further.
+
+use crate::{cluster::Cluster, members, observe::Observation, version::Version};
+
+/// The flags that make a member write a snapshot when it starts, and keep no log entry before it for other members: a member
+/// without data gets the snapshot instead.
+pub(crate) const SNAPSHOT_FLAGS: [&str; 2] = ["snapshot-count", "snapshot-catchup-entries"];
+
+/// The script of the startup probe. The newest snapshot, the last one by name, must be of this start of the member, which
+/// busybox has been copied for, or have the cluster version 3.6 in its text.
+///
+/// etcd writes a snapshot at the second entry behind the last one. So a member that starts again may write none, but then
+/// the last one was written when the cluster had its version.
+pub(crate) const HAS_SNAPSHOT: &str = r#"cd /var/run/etcd/default.etcd/member/snap/
+for newest in *.snap; do :; done
+[ -e "$newest" ]
+[ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
+
+/// Returns true if the members have to write a snapshot between these versions.
+pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
+    let changed = Version::new(3, 7, 0);
+    current < changed && target >= changed
+}
+
+/// The cluster as the answer states it: that of the spec, or the present image until all members have a snapshot.
+///
+/// The image of 3.7 is written only after that, so a StatefulSet that has it tells that the snapshots exist.
+pub(crate) fn stated<'a>(cluster: Cluster<'a>, observation: &Observation) -> Cluster<'a> {
+    let versions = observation.current_version().zip(cluster.target);
+    let Some((current, _)) = versions.filter(|(from, to)| needs_snapshots(*from, *to)) else {
+        return cluster;
+    };
+    let running = observation.running.as_ref();
+    let Some(image) = running.and_then(|running| running.image("etcd")) else {
+        return cluster;
+    };
+    let tagged = Version::of_image(image);
+    if image == cluster.image || tagged.is_some_and(|it| needs_snapshots(current, it)) {
+        return cluster;
+    }
+    let preparing = Cluster {
+        image: image.to_owned(),
+        preparing: Some(tagged.unwrap_or(current)),
+        ..cluster.clone()
+    };
+    let members = observation.record.as_ref().map(|record| &record.members);
+    let is_whole = members.is_some_and(|members| members.is_subset(&observation.ready()));
+    if is_whole && observation.is_rolled_out(&members::template_hash(&preparing, observation)) {
+        return cluster;
+    }
+    preparing
+}
