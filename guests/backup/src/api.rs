@@ -7,6 +7,7 @@
 use innkeeper_sdk::{
     crd::Crd,
     manifest::{ParentKind, Scope},
+    placement::{PodTemplate, own_namespace},
     pod::ImagePullPolicy,
     prelude::*,
 };
@@ -31,7 +32,7 @@ pub(crate) use blocks::{
     Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, HEADERS, Notifier,
     OldSchedule, Schedule, SecretKey,
 };
-pub(crate) use placement::{Placement, PodTemplate, RunWith};
+pub(crate) use placement::RunWith;
 pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
 
 /// Specification of the runs.
@@ -357,25 +358,6 @@ fn both_generations(crd: Crd) -> Crd {
     own_namespace(crd)
         // The deepest fields are those of `spec.podTemplate.spec.affinity`.
         .short_descriptions(12)
-}
-
-/// Removes the fields of an affinity that are about Pods of other namespaces: a user who may create parents
-/// could find out and block their nodes.
-fn own_namespace(crd: Crd) -> Crd {
-    let affinity = "spec.podTemplate.spec.affinity";
-    ["podAffinity", "podAntiAffinity"]
-        .into_iter()
-        .flat_map(|kind| {
-            let rule = "DuringSchedulingIgnoredDuringExecution[]";
-            [
-                format!("{affinity}.{kind}.required{rule}"),
-                format!("{affinity}.{kind}.preferred{rule}.podAffinityTerm"),
-            ]
-        })
-        .fold(crd, |crd, path| {
-            crd.remove(&path, "namespaces")
-                .remove(&path, "namespaceSelector")
-        })
 }
 
 /// Rejects the names of variables that the run depends on.

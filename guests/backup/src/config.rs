@@ -1,6 +1,6 @@
 //! The configuration of the plugin.
 
-use innkeeper_sdk::{pod::PodMetadataLists, tenants::ReferenceScope};
+use innkeeper_sdk::{placement::PodTemplateLists, pod::PodMetadataLists, tenants::ReferenceScope};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,17 @@ pub(crate) struct Tenants {
     /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
     pub(crate) references: ReferenceScope,
+}
+
+impl Tenants {
+    /// The limits for the metadata and the placement of Pods.
+    pub(crate) fn pod_template(&self) -> PodTemplateLists<'_> {
+        PodTemplateLists {
+            metadata: &self.pod_metadata,
+            tolerations: &self.tolerations,
+            priority_classes: &self.priority_classes,
+        }
+    }
 }
 
 /// Images for parents without one.

@@ -2,14 +2,14 @@
 //!
 //! The Job and the CronJob use the same template.
 
-use innkeeper_sdk::{json, pod as block};
+use innkeeper_sdk::{json, placement::place, pod as block};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec,
     SecurityContext,
 };
 
 use crate::{
-    api::Placement,
+    api::RunWith,
     plan::Plan,
     render::{Credential, KEYS, Origin},
 };
@@ -47,13 +47,14 @@ fn pod(plan: &Plan<'_>) -> PodSpec {
     let spec = &plan.parent.spec;
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
+        affinity: spec.run_with.as_ref().map(RunWith::affinity),
         service_account_name: spec.service_account_name.clone(),
         containers: vec![container(plan)],
         volumes: Some(volumes::volumes(plan)),
         security_context: Some(security(plan)),
         ..block::restricted(None, pull_secrets(plan))
     };
-    Placement::of(spec.pod_template.as_ref(), spec.run_with.as_ref(), pod)
+    place(spec.pod_template.as_ref(), pod)
 }
 
 /// The Secrets for pulling images.

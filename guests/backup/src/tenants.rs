@@ -30,7 +30,10 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     let names = &spec.service_account_name;
     check_listed(path, list, names, &limits.service_accounts).map_err(Stop::Invalid)?;
     if let Some(given) = &spec.pod_template {
-        given.check(limits).map_err(Stop::Invalid)?;
+        let path = "spec.podTemplate";
+        given
+            .check(path, &limits.pod_template())
+            .map_err(Stop::Invalid)?;
     }
     if let Some(given) = &spec.run_with {
         given.check().map_err(Stop::Invalid)?;

@@ -21,6 +21,7 @@ pub mod labels;
 pub mod manifest;
 pub mod outcome;
 pub mod partial;
+pub mod placement;
 pub mod pod;
 pub mod prelude;
 pub mod quantity;

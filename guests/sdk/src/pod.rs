@@ -272,6 +272,29 @@ pub fn container_port(name: &str, number: i32) -> ContainerPort {
     }
 }
 
+/// Type of a Service.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceType {
+    /// Reachable within the cluster only.
+    #[serde(rename = "ClusterIP")]
+    ClusterIp,
+    /// Reachable on a port of each node.
+    NodePort,
+    /// Reachable through a load balancer of the cloud.
+    LoadBalancer,
+}
+
+impl ServiceType {
+    /// The text in a Service.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+}
+
 /// A TCP port of a Service that leads to the container port of the same name.
 pub fn service_port(name: &str, number: i32) -> ServicePort {
     ServicePort {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     database::{Credentials, Database, External, Managed},
-    serving::{IngressOptions, Route, Scheme, ServiceOptions, ServiceType},
+    serving::{IngressOptions, Route, Scheme, ServiceOptions},
     storage::{Claim, Code},
 };
 

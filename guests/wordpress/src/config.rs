@@ -1,10 +1,11 @@
 //! The plugin's configuration.
 
-use innkeeper_sdk::{pod::PodMetadataLists, tenants::ReferenceScope};
+use innkeeper_sdk::{
+    pod::{PodMetadataLists, ServiceType},
+    tenants::ReferenceScope,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::api::ServiceType;
 
 /// The settings of an administrator for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_sdk::{labels, pod::ServiceType, prelude::*};
 use serde_json::Value;
 
 use crate::{
-    api::{Claim, Credentials, DeletionPolicy, Managed, Route, Scheme, ServiceType, WordpressSpec},
+    api::{Claim, Credentials, DeletionPolicy, Managed, Route, Scheme, WordpressSpec},
     config::Config,
 };
 

@@ -3,6 +3,7 @@
 use innkeeper_sdk::{
     claim::ObservedClaim,
     labels,
+    pod::ServiceType,
     prelude::*,
     quantity::check_resources,
     references::Found,
@@ -10,7 +11,7 @@ use innkeeper_sdk::{
 };
 
 use crate::{
-    api::{Route, ServiceOptions, ServiceType},
+    api::{Route, ServiceOptions},
     observe::Observation,
     scripts,
     site::Site,

@@ -1,13 +1,13 @@
 //! The API of `Restore`.
 
-use innkeeper_sdk::{pod::PodMetadata, tenants::Claimant};
+use innkeeper_sdk::{placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{PodTemplate, Reference, RunUser, RunWith, Volume, Work},
+    api::{Reference, RunUser, RunWith, Volume, Work},
     status::Phase,
 };
 

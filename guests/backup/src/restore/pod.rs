@@ -1,6 +1,6 @@
 //! The Pod of a restoration: an init container that fetches the archive, and one that restores it.
 
-use innkeeper_sdk::pod as block;
+use innkeeper_sdk::{placement::place, pod as block};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
     SecurityContext, Volume, VolumeMount,
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::{Restoration, children, remote, script};
 use crate::{
-    api::Placement,
+    api::RunWith,
     pod::{self, secret_key, volumes},
     render::{Credential, KEYS},
 };
@@ -40,13 +40,14 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
     volumes.extend(given.volumes.iter().map(volumes::given));
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
+        affinity: given.run_with.as_ref().map(RunWith::affinity),
         init_containers: Some(vec![fetch(restoration)]),
         containers: vec![restore(restoration)],
         volumes: Some(volumes),
         security_context: Some(pod::security(plan)),
         ..block::restricted(None, pod::pull_secrets(plan))
     };
-    Placement::of(given.pod_template.as_ref(), given.run_with.as_ref(), pod)
+    place(given.pod_template.as_ref(), pod)
 }
 
 /// The volume with local archives. Its source is read-only, or the kubelet would change the group of the files.

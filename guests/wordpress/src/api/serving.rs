@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::pod::ServiceType;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,27 +97,4 @@ pub(crate) struct ServiceOptions {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub(crate) annotations: BTreeMap<String, String>,
-}
-
-/// Type of a Service.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServiceType {
-    /// Reachable within the cluster only.
-    #[serde(rename = "ClusterIP")]
-    ClusterIp,
-    /// Reachable on a port of each node.
-    NodePort,
-    /// Reachable through a load balancer of the cloud.
-    LoadBalancer,
-}
-
-impl ServiceType {
-    /// The text in a Service.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "ClusterIP",
-            Self::NodePort => "NodePort",
-            Self::LoadBalancer => "LoadBalancer",
-        }
-    }
 }

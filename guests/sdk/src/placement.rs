@@ -1,0 +1,206 @@
+//! Metadata and placement of the Pods of a parent: the field `podTemplate`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Affinity, PodSpec, Toleration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::crd::Crd;
+use crate::labels::check_labels;
+use crate::pod::{PodMetadata, PodMetadataLists};
+use crate::tenants::check_listed;
+
+/// The name of a toleration without a key in a list of tolerations. It tolerates each taint.
+const EACH_TAINT: &str = "*";
+
+/// Additions to Pods; the field of a parent.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PodTemplate {
+    /// Additional labels and annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<PodMetadata>,
+    /// Placement of the Pods on nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Placement>,
+}
+
+/// Placement of Pods on nodes.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Labels of the nodes on which the Pods may run, at most 32.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints of nodes that the Pods tolerate, if the plugin's configuration lists their keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Vec<Toleration>,
+    /// Rules for the nodes, and for the Pods of the namespace beside which the Pods run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+    /// PriorityClass of the Pods, if the plugin's configuration lists it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+}
+
+/// The limits of a configuration for [`PodTemplate`].
+#[derive(Clone, Copy, Debug)]
+pub struct PodTemplateLists<'a> {
+    /// The list `tenants.podMetadata`.
+    pub metadata: &'a PodMetadataLists,
+    /// The list `tenants.tolerations`.
+    pub tolerations: &'a [String],
+    /// The list `tenants.priorityClasses`.
+    pub priority_classes: &'a [String],
+}
+
+impl PodTemplate {
+    /// Checks the fields that the configuration limits, and keys and values as the API server would in a Pod;
+    /// `path` is the field of the parent: `spec.podTemplate`.
+    ///
+    /// # Errors
+    ///
+    /// The path of the first field that is wrong, and its problem.
+    pub fn check(&self, path: &str, listed: &PodTemplateLists<'_>) -> Result<(), String> {
+        if let Some(given) = &self.metadata {
+            given.check(&format!("{path}.metadata"), listed.metadata)?;
+        }
+        let Some(given) = &self.spec else {
+            return Ok(());
+        };
+        let path = |field: &str| format!("{path}.spec.{field}");
+        check_labels(&path("nodeSelector"), &given.node_selector)?;
+        let keys = given.tolerations.iter().map(|it| it.key.clone());
+        let keys: Vec<String> = keys
+            .map(|key| key.filter(|it| !it.is_empty()))
+            .map(|key| key.unwrap_or_else(|| EACH_TAINT.to_owned()))
+            .collect();
+        let list = "tenants.tolerations";
+        check_listed(&path("tolerations"), list, &keys, listed.tolerations)?;
+        check_listed(
+            &path("priorityClassName"),
+            "tenants.priorityClasses",
+            &given.priority_class_name,
+            listed.priority_classes,
+        )
+    }
+}
+
+/// A Pod with the placement of the user. The affinity of the plugin's Pod is added to that of the user.
+///
+/// ```
+/// use innkeeper_sdk::placement::{Placement, PodTemplate, place};
+/// use k8s_openapi::api::core::v1::PodSpec;
+///
+/// let priority_class_name = Some("batch".to_owned());
+/// let spec = Some(Placement { priority_class_name, ..Placement::default() });
+/// let template = PodTemplate { metadata: None, spec };
+/// let pod = place(Some(&template), PodSpec::default());
+/// assert_eq!(pod.priority_class_name.unwrap(), "batch");
+/// ```
+pub fn place(given: Option<&PodTemplate>, pod: PodSpec) -> PodSpec {
+    let Some(given) = given.and_then(|it| it.spec.clone()) else {
+        return pod;
+    };
+    PodSpec {
+        node_selector: (!given.node_selector.is_empty()).then_some(given.node_selector),
+        tolerations: (!given.tolerations.is_empty()).then_some(given.tolerations),
+        affinity: both(given.affinity, pod.affinity),
+        priority_class_name: given.priority_class_name,
+        ..pod
+    }
+}
+
+/// Removes the fields of the affinity in `spec.podTemplate` that are about Pods of other namespaces: a user who may create
+/// parents could find out and block their nodes.
+pub fn own_namespace(crd: Crd) -> Crd {
+    let affinity = "spec.podTemplate.spec.affinity";
+    ["podAffinity", "podAntiAffinity"]
+        .into_iter()
+        .flat_map(|kind| {
+            let rule = "DuringSchedulingIgnoredDuringExecution[]";
+            [
+                format!("{affinity}.{kind}.required{rule}"),
+                format!("{affinity}.{kind}.preferred{rule}.podAffinityTerm"),
+            ]
+        })
+        .fold(crd, |crd, path| {
+            crd.remove(&path, "namespaces")
+                .remove(&path, "namespaceSelector")
+        })
+}
+
+/// The rules of both. The plugins have none for nodes.
+fn both(given: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
+    let (mut given, own) = match (given, own) {
+        (Some(given), Some(own)) => (given, own),
+        (given, own) => return given.or(own),
+    };
+    if let Some(own) = own.pod_affinity {
+        let to = given.pod_affinity.get_or_insert_default();
+        let required = &mut to.required_during_scheduling_ignored_during_execution;
+        append(
+            required,
+            own.required_during_scheduling_ignored_during_execution,
+        );
+        let preferred = &mut to.preferred_during_scheduling_ignored_during_execution;
+        append(
+            preferred,
+            own.preferred_during_scheduling_ignored_during_execution,
+        );
+    }
+    if let Some(own) = own.pod_anti_affinity {
+        let to = given.pod_anti_affinity.get_or_insert_default();
+        let required = &mut to.required_during_scheduling_ignored_during_execution;
+        append(
+            required,
+            own.required_during_scheduling_ignored_during_execution,
+        );
+        let preferred = &mut to.preferred_during_scheduling_ignored_during_execution;
+        append(
+            preferred,
+            own.preferred_during_scheduling_ignored_during_execution,
+        );
+    }
+    Some(given)
+}
+
+fn append<T>(to: &mut Option<Vec<T>>, from: Option<Vec<T>>) {
+    if let Some(from) = from {
+        to.get_or_insert_default().extend(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_affinity_of_the_plugin_is_added_to_that_of_the_user() {
+        let term = |key: &str| json!({ "topologyKey": key });
+        let affinity = |terms: Value| {
+            let rules = json!({ "requiredDuringSchedulingIgnoredDuringExecution": terms });
+            json!({ "podAffinity": rules, "podAntiAffinity": rules })
+        };
+        let placed = |given: Value, own: Value| {
+            let spec = serde_json::from_value(json!({ "affinity": given })).unwrap();
+            let template = PodTemplate {
+                metadata: None,
+                spec,
+            };
+            let pod = serde_json::from_value(json!({ "affinity": own, "containers": [] })).unwrap();
+            json!(place(Some(&template), pod))["affinity"].clone()
+        };
+        let (user, own) = (affinity(json!([term("a")])), affinity(json!([term("b")])));
+        assert_eq!(placed(Value::Null, own.clone()), own);
+        assert_eq!(placed(user.clone(), Value::Null), user);
+        assert_eq!(placed(json!({}), own.clone()), own);
+        assert_eq!(placed(user, own), affinity(json!([term("a"), term("b")])));
+    }
+}
