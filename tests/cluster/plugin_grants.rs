@@ -137,11 +137,21 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
     });
     let definition = "etcdclusters.etcd.ydzs.io";
     let (site, host) = serve("etcd", &grants, definition, ARTICLE);
-    let parent = json!({
-        "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": "inspected"},
-        "spec": {"size": 1, "inspection": {"schedule": "@hourly"}},
-    });
-    check_reports(&site, &host, &parent, "CronJob");
+    let features = [
+        (
+            "inspected",
+            "CronJob",
+            json!({"inspection": {"schedule": "@hourly"}}),
+        ),
+        ("isolated", "NetworkPolicy", json!({"networkPolicy": {}})),
+    ];
+    for (name, kind, mut spec) in features {
+        spec["size"] = json!(1);
+        let parent = json!({
+            "apiVersion": ARTICLE.0, "kind": ARTICLE.1, "metadata": {"name": name}, "spec": spec,
+        });
+        check_reports(&site, &host, &parent, kind);
+    }
     assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
     // Only a member that has to be replaced needs a Job.
     let_wait(site.stage.plane.user(), &site.namespace, "demo-1");

@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::pod::ImagePullPolicy;
+use innkeeper_sdk::{
+    placement::PodTemplate,
+    pod::{ImagePullPolicy, ServiceType},
+};
 use k8s_openapi::{
-    api::core::v1::{LocalObjectReference, ResourceRequirements},
+    api::{
+        core::v1::{LocalObjectReference, ResourceRequirements},
+        networking::v1::NetworkPolicyPeer,
+    },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use kube::{CustomResource, KubeSchema};
@@ -166,6 +172,18 @@ pub(crate) struct EtcdClusterSpec {
     /// Placement of members on different nodes: Soft prefers it, Hard requires it, None ignores it.
     #[serde(default)]
     pub(crate) anti_affinity: AntiAffinity,
+    /// Metadata of the members' Pods, and the placement of Pods on nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_template: Option<PodTemplate>,
+    /// Service with the names of the members.
+    #[serde(default)]
+    pub(crate) headless_service: HeadlessService,
+    /// Service for clients.
+    #[serde(default)]
+    pub(crate) client_service: ClientService,
+    /// NetworkPolicy that limits the traffic to the members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) network_policy: Option<Isolation>,
     /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
@@ -325,6 +343,46 @@ pub(crate) enum ExistingClaims {
     Refuse,
     /// The cluster starts with the data on them.
     Adopt,
+}
+
+/// Options of the Service with the names of the members.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadlessService {
+    /// Annotations, at most 32, if the plugin's configuration lists them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Options of the Service for clients.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientService {
+    /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node; LoadBalancer:
+    /// by a load balancer of the cloud. Others than ClusterIP only if the plugin's configuration lists them.
+    /// Default: ClusterIP.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(crate) type_: Option<ServiceType>,
+    /// Annotations, at most 32, if the plugin's configuration lists them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Limits of the traffic to the members: peers and Jobs of the cluster may connect always.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.allowedSources) || self.allowedSources.all(source, \
+         has(source.ipBlock) != (has(source.podSelector) || has(source.namespaceSelector)))"
+    )
+    .message("allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Isolation {
+    /// Pods, namespaces and blocks of addresses that may reach the client and metrics ports. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub(crate) allowed_sources: Vec<NetworkPolicyPeer>,
 }
 
 /// Regular inspection of etcd for alarms, by a CronJob.

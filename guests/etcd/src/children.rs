@@ -1,11 +1,21 @@
 //! The children: Services, the record, claims, the disruption budget; the StatefulSet is in `members`.
 
+use std::collections::BTreeMap;
+
 use innkeeper_sdk::{
-    claim::DeclaredClaim, labels, pod::service_port, prelude::*, quantity::Amount,
+    claim::DeclaredClaim,
+    json, labels,
+    pod::{ServiceType, service_port},
+    prelude::*,
+    quantity::Amount,
 };
 use k8s_openapi::{
     api::{
         core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceSpec},
+        networking::v1::{
+            NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+            NetworkPolicySpec,
+        },
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
     apimachinery::pkg::{
@@ -14,7 +24,7 @@ use k8s_openapi::{
 };
 
 use crate::{
-    cluster::{CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
+    cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
     inspection, jobs, members,
     observe::{Claim, Observation},
     record::Record,
@@ -27,6 +37,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         Child::new("headless", &headless_service(cluster)),
         Child::new("client", &client_service(cluster)),
     ];
+    children.extend(network_policy(cluster).map(|policy| Child::new("netpol", &policy)));
     let Some(record) = &step.record else {
         return children;
     };
@@ -38,7 +49,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         let before: Vec<String> = children
             .iter()
             .map(|child| child.key.clone())
-            .filter(|key| key != "client")
+            .filter(|key| !["client", "netpol"].contains(&key.as_str()))
             .collect();
         let members = members::stateful_set(cluster, observation, record, replicas);
         children.push(Child::new("members", &members).after(before));
@@ -59,7 +70,10 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
 
 fn headless_service(cluster: &Cluster<'_>) -> Service {
     Service {
-        metadata: metadata(cluster.name, &cluster.labels("headless")),
+        metadata: annotated(
+            metadata(cluster.name, &cluster.labels("headless")),
+            &cluster.spec.headless_service.annotations,
+        ),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             // Members must resolve each other's names before any of them is ready.
@@ -77,10 +91,15 @@ fn headless_service(cluster: &Cluster<'_>) -> Service {
 }
 
 fn client_service(cluster: &Cluster<'_>) -> Service {
+    let options = &cluster.spec.client_service;
+    let type_ = options.type_.unwrap_or(ServiceType::ClusterIp);
     Service {
-        metadata: metadata(cluster.client_service(), &cluster.labels("client")),
+        metadata: annotated(
+            metadata(cluster.client_service(), &cluster.labels("client")),
+            &options.annotations,
+        ),
         spec: Some(ServiceSpec {
-            type_: Some("ClusterIP".to_owned()),
+            type_: Some(type_.as_str().to_owned()),
             selector: Some(cluster.selector()),
             ports: Some(vec![
                 service_port("client", 2379),
@@ -90,6 +109,53 @@ fn client_service(cluster: &Cluster<'_>) -> Service {
         }),
         ..Default::default()
     }
+}
+
+fn annotated(metadata: ObjectMeta, annotations: &BTreeMap<String, String>) -> ObjectMeta {
+    ObjectMeta {
+        annotations: (!annotations.is_empty()).then(|| json::copied(annotations)),
+        ..metadata
+    }
+}
+
+/// The policy of the members: peers reach the peer port, and the Jobs of the cluster and the allowed sources the others.
+fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
+    let given = cluster.spec.network_policy.as_ref()?;
+    let ports = |numbers: &[i32]| {
+        let port = |number: &i32| NetworkPolicyPort {
+            port: Some(IntOrString::Int(*number)),
+            protocol: Some("TCP".to_owned()),
+            ..Default::default()
+        };
+        Some(numbers.iter().map(port).collect())
+    };
+    let pods = |labels: BTreeMap<String, String>| NetworkPolicyPeer {
+        pod_selector: Some(labels::label_selector(&labels)),
+        ..Default::default()
+    };
+    let own = BTreeMap::from([(CLUSTER_LABEL.to_owned(), cluster.name.to_owned())]);
+    let sources = given.allowed_sources.iter().map(json::copied);
+    let clients: Vec<NetworkPolicyPeer> = [pods(own)].into_iter().chain(sources).collect();
+    let is_limited = !given.allowed_sources.is_empty();
+    let ingress = vec![
+        NetworkPolicyIngressRule {
+            from: Some(vec![pods(cluster.selector())]),
+            ports: ports(&[2380]),
+        },
+        NetworkPolicyIngressRule {
+            from: is_limited.then_some(clients),
+            ports: ports(&[2379, 2381]),
+        },
+    ];
+    Some(NetworkPolicy {
+        metadata: metadata(cluster.name, &cluster.labels("member")),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(labels::label_selector(&cluster.selector())),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ingress: Some(ingress),
+            ..Default::default()
+        }),
+    })
 }
 
 fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {

@@ -1,6 +1,10 @@
 //! The configuration of the plugin.
 
-use innkeeper_sdk::tenants::ReferenceScope;
+use innkeeper_sdk::{
+    placement::PodTemplateLists,
+    pod::{PodMetadataLists, ServiceType},
+    tenants::ReferenceScope,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +27,32 @@ pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
     pub(crate) images: Vec<String>,
+    /// Keys of labels and annotations that parents may set on the Pods of their members.
+    pub(crate) pod_metadata: PodMetadataLists,
+    /// Keys of taints that the Pods may tolerate if parents say so; an entry that ends with a slash stands for
+    /// all that start with it, and * for a toleration without a key, which tolerates each taint. Empty: none.
+    pub(crate) tolerations: Vec<String>,
+    /// PriorityClasses that parents may name. Empty: none.
+    pub(crate) priority_classes: Vec<String>,
+    /// Annotations that parents may set on their Services; an entry that ends with a slash stands for all
+    /// that start with it. Empty: none.
+    pub(crate) service_annotations: Vec<String>,
+    /// Types that parents may state for their client Service, besides ClusterIP. Empty: none.
+    pub(crate) service_types: Vec<ServiceType>,
     /// Secrets and claims that parents may use: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
     pub(crate) references: ReferenceScope,
+}
+
+impl Tenants {
+    /// The limits for the metadata and the placement of Pods.
+    pub(crate) fn pod_template(&self) -> PodTemplateLists<'_> {
+        PodTemplateLists {
+            metadata: &self.pod_metadata,
+            tolerations: &self.tolerations,
+            priority_classes: &self.priority_classes,
+        }
+    }
 }
 
 /// Images of the plugin.

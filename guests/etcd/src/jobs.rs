@@ -7,13 +7,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_sdk::{
     job::{self, JobPhase, JobPod, JobRun, ObservedJob},
-    labels, pod,
+    labels,
+    placement::{Placement, PodTemplate, place},
+    pod,
     prelude::*,
 };
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
-        core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec},
+        core::v1::{Affinity, Container, EnvVar, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
@@ -394,8 +396,22 @@ pub(crate) fn template(
             labels: Some(labels),
             ..Default::default()
         }),
-        spec: Some(spec),
+        spec: Some(place(nodes(cluster).as_ref(), spec)),
     }
+}
+
+/// The placement of the members without the rules about other Pods: one that keeps members apart would keep a Job away from
+/// every node that has a member.
+fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
+    let given = cluster.spec.pod_template.as_ref()?.spec.clone()?;
+    let affinity = given.affinity.map(|affinity| Affinity {
+        node_affinity: affinity.node_affinity,
+        ..Default::default()
+    });
+    Some(PodTemplate {
+        metadata: None,
+        spec: Some(Placement { affinity, ..given }),
+    })
 }
 
 /// The input of a script.

@@ -24,11 +24,12 @@ mod version;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{placement::own_namespace, prelude::*};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::{CronJob, Job},
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
+    networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -49,7 +50,9 @@ impl Reconciler for Plugin {
             .reads_own_status()
             .parent_with::<EtcdCluster>(|crd| {
                 // The Pods have no resourceClaims that the field could name.
-                crd.remove("spec.resources", "claims").short_descriptions(5)
+                own_namespace(crd.remove("spec.resources", "claims"))
+                    // The deepest fields are those of `spec.podTemplate.spec.affinity`.
+                    .short_descriptions(12)
             })
             .child::<Service>()
             .child::<ConfigMap>()
@@ -60,6 +63,9 @@ impl Reconciler for Plugin {
             .optional()
             // Only for parents with a member that has to be replaced.
             .child::<Job>()
+            .optional()
+            // Only for parents that limit the traffic to their members.
+            .child::<NetworkPolicy>()
             .optional()
             // Only for parents with a schedule of inspections.
             .child::<CronJob>()

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
-    claim::DeclaredClaim, labels, pod, prelude::*, quantity::Amount, rollout::TemplateHash,
-    workload::Workload,
+    claim::DeclaredClaim, labels, placement::place, pod, prelude::*, quantity::Amount,
+    rollout::TemplateHash, workload::Workload,
 };
 use k8s_openapi::{
     api::{
@@ -203,10 +203,15 @@ fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> Persis
 
 fn template(cluster: &Cluster<'_>, observation: &Observation) -> PodTemplateSpec {
     let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
+    let given = cluster.spec.pod_template.as_ref();
     let trigger = cluster.restart_trigger.map(str::to_owned);
     PodTemplateSpec {
-        metadata: Some(pod::metadata(None, labels, [(RESTART_TRIGGER, trigger)])),
-        spec: Some(pod_spec(cluster, observation)),
+        metadata: Some(pod::metadata(
+            given.and_then(|it| it.metadata.as_ref()),
+            labels,
+            [(RESTART_TRIGGER, trigger)],
+        )),
+        spec: Some(place(given, pod_spec(cluster, observation))),
     }
 }
 

@@ -7,6 +7,7 @@ mod operation;
 mod properties;
 mod replacement;
 mod scripts;
+mod surroundings;
 mod upgrade;
 
 use std::sync::LazyLock;

@@ -2,9 +2,11 @@
 
 use innkeeper_sdk::{
     cron::Cron,
+    labels::check_annotations,
+    pod::ServiceType,
     prelude::*,
     quantity::{Amount, check_resources},
-    tenants::{check_image, check_pull_secrets, check_reference},
+    tenants::{check_image, check_listed, check_pull_secrets, check_reference},
 };
 
 use crate::{
@@ -36,12 +38,41 @@ pub(crate) fn spec(
     if let Some(resources) = &cluster.spec.resources {
         check_resources("spec.resources", resources)?;
     }
+    if let Some(given) = &cluster.spec.pod_template {
+        given.check("spec.podTemplate", &limits.pod_template())?;
+    }
+    services(cluster)?;
     if let Some(given) = &cluster.spec.inspection {
         Cron::parse(&given.schedule)
             .map_err(|problem| format!("spec.inspection.schedule: {problem}"))?;
     }
     medium(cluster)?;
     version(cluster, observation)
+}
+
+/// Checks the options of the Services: load balancers and ports of nodes reach beyond the cluster, and controllers of clouds
+/// obey annotations.
+fn services(cluster: &Cluster<'_>) -> Result<(), String> {
+    let (spec, limits) = (cluster.spec, &cluster.config.tenants);
+    for (field, given) in [
+        ("headlessService", &spec.headless_service.annotations),
+        ("clientService", &spec.client_service.annotations),
+    ] {
+        let path = format!("spec.{field}.annotations");
+        check_annotations(&path, given)?;
+        let list = "tenants.serviceAnnotations";
+        check_listed(&path, list, given.keys(), &limits.service_annotations)?;
+    }
+    let named = |type_: &ServiceType| type_.as_str().to_owned();
+    let listed: Vec<String> = limits.service_types.iter().map(named).collect();
+    let given = spec.client_service.type_.as_ref();
+    let stated = given.filter(|type_| **type_ != ServiceType::ClusterIp);
+    check_listed(
+        "spec.clientService.type",
+        "tenants.serviceTypes",
+        &stated.map(named),
+        &listed,
+    )
 }
 
 /// Checks the size of the volumes, also against the quota: the API server would refuse the second rule for its cost.

@@ -129,6 +129,55 @@ fn an_inspection_has_a_schedule() {
 }
 
 #[test]
+fn what_reaches_beyond_the_members_needs_a_permission() {
+    let placed = |spec: Value| json!({ "podTemplate": { "spec": spec } });
+    let annotated = |field: &str, key: &str| json!({ field: { "annotations": { key: "x" } } });
+    let allowed = |source: Value| json!({ "networkPolicy": { "allowedSources": [source] } });
+    check(
+        &[
+            placed(json!({ "nodeSelector": { "disk": "ssd" } })),
+            placed(json!({ "nodeSelector": { "a b": "c" } })),
+            placed(json!({ "tolerations": [{ "operator": "Exists" }] })),
+            placed(json!({ "priorityClassName": "system-node-critical" })),
+            json!({ "podTemplate": { "metadata": { "labels": { "a": "b" } } } }),
+            json!({ "podTemplate": { "metadata": { "annotations": { "a": "b" } } } }),
+            annotated("headlessService", "a/b"),
+            annotated("clientService", "a/b"),
+            annotated("clientService", "a b"),
+            json!({ "clientService": { "type": "ClusterIP" } }),
+            json!({ "clientService": { "type": "NodePort" } }),
+            json!({ "clientService": { "type": "ExternalName" } }),
+            json!({ "networkPolicy": {} }),
+            allowed(json!({ "ipBlock": { "cidr": "10.0.0.0/8" } })),
+            allowed(json!({ "ipBlock": {} })),
+            allowed(json!({})),
+            allowed(json!({ "podSelector": {}, "namespaceSelector": {} })),
+            allowed(json!({ "podSelector": {}, "ipBlock": { "cidr": "10.0.0.0/8" } })),
+        ],
+        &expect![[r#"
+            {"podTemplate":{"spec":{"nodeSelector":{"disk":"ssd"}}}}: accepted
+            {"podTemplate":{"spec":{"nodeSelector":{"a b":"c"}}}}: Invalid, spec.podTemplate.spec.nodeSelector: "a b" is not a label key: write at most 63 letters, digits, '-', '_' or '.', after a DNS name and a slash if need be
+            {"podTemplate":{"spec":{"tolerations":[{"operator":"Exists"}]}}}: Invalid, spec.podTemplate.spec.tolerations: tenants.tolerations of the plugin's configuration does not list *
+            {"podTemplate":{"spec":{"priorityClassName":"system-node-critical"}}}: Invalid, spec.podTemplate.spec.priorityClassName: tenants.priorityClasses of the plugin's configuration does not list system-node-critical
+            {"podTemplate":{"metadata":{"labels":{"a":"b"}}}}: Invalid, spec.podTemplate.metadata.labels: tenants.podMetadata.labels of the plugin's configuration does not list a
+            {"podTemplate":{"metadata":{"annotations":{"a":"b"}}}}: Invalid, spec.podTemplate.metadata.annotations: tenants.podMetadata.annotations of the plugin's configuration does not list a
+            {"headlessService":{"annotations":{"a/b":"x"}}}: Invalid, spec.headlessService.annotations: tenants.serviceAnnotations of the plugin's configuration does not list a/b
+            {"clientService":{"annotations":{"a/b":"x"}}}: Invalid, spec.clientService.annotations: tenants.serviceAnnotations of the plugin's configuration does not list a/b
+            {"clientService":{"annotations":{"a b":"x"}}}: Invalid, spec.clientService.annotations: "a b" is not an annotation key: write at most 63 letters, digits, '-', '_' or '.', after a DNS name and a slash if need be
+            {"clientService":{"type":"ClusterIP"}}: accepted
+            {"clientService":{"type":"NodePort"}}: Invalid, spec.clientService.type: tenants.serviceTypes of the plugin's configuration does not list NodePort
+            {"clientService":{"type":"ExternalName"}}: rejected, spec.clientService.type: "ExternalName" is not one of "ClusterIP", "NodePort" or "LoadBalancer"
+            {"networkPolicy":{}}: accepted
+            {"networkPolicy":{"allowedSources":[{"ipBlock":{"cidr":"10.0.0.0/8"}}]}}: accepted
+            {"networkPolicy":{"allowedSources":[{"ipBlock":{}}]}}: rejected, spec.networkPolicy.allowedSources[0].ipBlock.cidr: is required
+            {"networkPolicy":{"allowedSources":[{}]}}: rejected, spec.networkPolicy: allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both
+            {"networkPolicy":{"allowedSources":[{"namespaceSelector":{},"podSelector":{}}]}}: accepted
+            {"networkPolicy":{"allowedSources":[{"ipBlock":{"cidr":"10.0.0.0/8"},"podSelector":{}}]}}: rejected, spec.networkPolicy: allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both
+        "#]],
+    );
+}
+
+#[test]
 fn storage_has_a_size_and_outlives_its_pod() {
     let storage = |field: &str, value: Value| json!({ "storage": { field: value } });
     check(

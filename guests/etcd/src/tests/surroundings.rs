@@ -1,0 +1,127 @@
+//! Placement of the Pods, options of the Services, and the network policy.
+
+use super::*;
+
+/// An answer with the template of the members, under this configuration.
+fn answered(spec: &Value, tenants: &Value) -> Result<Outcome, String> {
+    let parent = parent(spec.clone());
+    let config = json!({ "tenants": tenants });
+    let reconcile = |children: &[(String, Value)]| {
+        let request = observing(&parent, children).config(&config).build();
+        Plugin::reconcile(&request, &host()).map_err(|fault| fault.message)
+    };
+    let first = reconcile(&[])?;
+    reconcile(&settled(&first, 0))
+}
+
+fn object(outcome: &Outcome, key: &str) -> Value {
+    Value::from(outcome.child(key).unwrap().object.clone())
+}
+
+#[test]
+fn pods_have_the_metadata_and_the_placement_of_the_user() {
+    let template = json!({
+        "metadata": { "labels": { "team": "a", "app.kubernetes.io/name": "x" }, "annotations": { "team/x": "y" } },
+        "spec": {
+            "nodeSelector": { "disk": "ssd" },
+            "tolerations": [{ "key": "etcd", "operator": "Exists" }],
+            "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+                { "weight": 1, "podAffinityTerm": { "topologyKey": "zone" } },
+            ] } },
+            "priorityClassName": "data",
+        },
+    });
+    let tenants = json!({
+        "podMetadata": { "labels": ["team", "app.kubernetes.io/"], "annotations": ["team/"] },
+        "tolerations": ["etcd"], "priorityClasses": ["data"],
+    });
+    let spec = json!({ "size": 3, "image": IMAGE, "podTemplate": template });
+    let outcome = answered(&spec, &tenants).unwrap();
+    let pod = object(&outcome, "members")["spec"]["template"].clone();
+    assert_eq!(pod["metadata"]["labels"]["team"], "a");
+    // The selector of the members depends on it.
+    assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/name"], "etcd");
+    assert_eq!(pod["metadata"]["annotations"]["team/x"], "y");
+    assert_eq!(pod["spec"]["nodeSelector"], json!({ "disk": "ssd" }));
+    assert_eq!(pod["spec"]["tolerations"][0]["key"], "etcd");
+    assert_eq!(pod["spec"]["priorityClassName"], "data");
+    let rules = "/spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    let rules = pod.pointer(rules).unwrap().as_array().unwrap();
+    let key = |rule: &Value| rule["podAffinityTerm"]["topologyKey"].clone();
+    assert_eq!(
+        rules.iter().map(key).collect::<Vec<_>>(),
+        ["zone", "kubernetes.io/hostname"]
+    );
+}
+
+#[test]
+fn jobs_run_on_the_nodes_of_the_members_whatever_keeps_the_members_apart() {
+    let nodes = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+        { "matchExpressions": [{ "key": "arch", "operator": "Exists" }] },
+    ] } });
+    let apart =
+        json!({ "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone" }] });
+    let parent = parent(json!({
+        "size": 3, "image": IMAGE, "inspection": { "schedule": "@hourly" },
+        "podTemplate": { "spec": {
+            "nodeSelector": { "disk": "ssd" },
+            "affinity": { "nodeAffinity": nodes, "podAntiAffinity": apart },
+        } },
+    }));
+    let (outcome, _) = formed(&parent);
+    let job = object(&outcome, "inspect")["spec"]["jobTemplate"].clone();
+    let spec = &job["spec"]["template"]["spec"];
+    assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd" }));
+    assert_eq!(spec["affinity"], json!({ "nodeAffinity": nodes }));
+}
+
+#[test]
+fn services_have_the_type_and_the_annotations_of_the_user() {
+    let given = json!({ "example.com/lb": "internal" });
+    let spec = json!({
+        "size": 1, "image": IMAGE, "headlessService": { "annotations": given },
+        "clientService": { "type": "LoadBalancer", "annotations": given },
+    });
+    let tenants =
+        json!({ "serviceAnnotations": ["example.com/"], "serviceTypes": ["LoadBalancer"] });
+    let outcome = answered(&spec, &tenants).unwrap();
+    let (headless, client) = (object(&outcome, "headless"), object(&outcome, "client"));
+    assert_eq!(headless["metadata"]["annotations"], given);
+    assert_eq!(headless["spec"]["clusterIP"], "None");
+    assert_eq!(client["metadata"]["annotations"], given);
+    assert_eq!(client["spec"]["type"], "LoadBalancer");
+    let plain = answered(&json!({ "size": 1, "image": IMAGE }), &json!({})).unwrap();
+    assert_eq!(object(&plain, "client")["spec"]["type"], "ClusterIP");
+    assert!(object(&plain, "client")["metadata"]["annotations"].is_null());
+}
+
+#[test]
+fn a_policy_lets_members_jobs_and_allowed_sources_in() {
+    let rules = |policy: Value| {
+        let spec = json!({ "size": 1, "image": IMAGE, "networkPolicy": policy });
+        let outcome = answered(&spec, &json!({})).unwrap();
+        // The members wait for no policy.
+        let members = outcome.child("members").unwrap();
+        assert!(!members.after.contains(&"netpol".to_owned()));
+        let spec = object(&outcome, "netpol")["spec"].clone();
+        let member =
+            json!({ "matchLabels": innkeeper_sdk::labels::base_labels("etcd", "demo", "member") });
+        assert_eq!(spec["podSelector"], member);
+        assert_eq!(spec["policyTypes"], json!(["Ingress"]));
+        let peers = json!({
+            "from": [{ "podSelector": member }], "ports": [{ "port": 2380, "protocol": "TCP" }],
+        });
+        assert_eq!(spec["ingress"][0], peers);
+        spec["ingress"][1].clone()
+    };
+    let ports = json!([{ "port": 2379, "protocol": "TCP" }, { "port": 2381, "protocol": "TCP" }]);
+    assert_eq!(rules(json!({})), json!({ "ports": ports }));
+    let source = json!({ "namespaceSelector": { "matchLabels": { "team": "a" } } });
+    let own = json!({ "podSelector": { "matchLabels": { "etcd.ydzs.io/cluster": "demo" } } });
+    assert_eq!(
+        rules(json!({ "allowedSources": [source] })),
+        json!({ "from": [own, source], "ports": ports })
+    );
+    let plain = answered(&json!({ "size": 1, "image": IMAGE }), &json!({})).unwrap();
+    assert!(plain.child("netpol").is_none());
+}
