@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions,
     admin::{SecureAnswer, address, ask, ask_secure},
     eventually, helm,
+    pem::pem,
     process::path_from_env,
 };
 use serde_json::{Value, json};
@@ -47,10 +47,6 @@ pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> St
 /// Writes a new certificate and its key; returns the certificate.
 fn write_certificate(certificate: &Path, key: &Path) -> Vec<u8> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let pem = |label: &str, der: &[u8]| {
-        let text = STANDARD.encode(der);
-        format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
-    };
     // In this order, the host may meet a certificate without its key, as it may in a directory that is no mounted Secret.
     replace_file(certificate, pem("CERTIFICATE", made.cert.der()).as_bytes());
     let private = pem("PRIVATE KEY", &made.signing_key.serialize_der());

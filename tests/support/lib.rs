@@ -21,6 +21,7 @@ pub mod host;
 pub mod manifest;
 pub mod owned;
 pub mod pages;
+pub mod pem;
 pub mod pod;
 pub mod process;
 pub mod registry;
