@@ -71,6 +71,18 @@ fn the_article_becomes_ready() {
         [url(0), url(1), url(2)].join(",")
     );
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    let late = [
+        ("peer", json!({ "secretName": "late" })),
+        ("client", json!({ "serverSecretName": "late" })),
+    ];
+    for (field, tls) in late {
+        let edit = json!({ "spec": { "tls": { field: tls } } });
+        let kind = site.kind(PARENT.0, PARENT.1);
+        let refused = site.plane.user().merge(kind, PARENT.2, &edit).unwrap_err();
+        let refused = format!("{refused:#}");
+        let rule = format!("tls.{field} cannot be added or removed");
+        assert!(refused.contains(&rule), "{refused}");
+    }
 }
 
 // The record and the claims must exist before the first Pod can start.

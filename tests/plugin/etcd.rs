@@ -2,6 +2,7 @@
 //!
 //! Only `tests/full` builds etcd.
 
+mod certificates;
 mod container;
 mod controllers;
 mod passes;
@@ -26,7 +27,11 @@ fn spec(size: usize, image: &str) -> Value {
 /// A cluster that is Ready and has a value of a client.
 fn formed(spec: Value) -> World {
     let size = usize::try_from(spec["size"].as_u64().unwrap()).unwrap();
-    let mut world = World::new(spec);
+    let world = World::new(spec);
+    formed_with(world, size)
+}
+
+fn formed_with(mut world: World, size: usize) -> World {
     world.until_ready();
     check_members(&world, size);
     world.etcdctl(&["put", "first", "kept"]).unwrap();
@@ -46,7 +51,7 @@ fn check_members(world: &World, size: usize) {
 
 /// The client's value in the data of one member.
 fn first_of(world: &World, ordinal: i64) -> Result<String, String> {
-    let endpoint = format!("http://demo-{ordinal}.demo.default.svc:2379");
+    let endpoint = world.url(&format!("demo-{ordinal}.demo"));
     world.etcdctl_at(
         &endpoint,
         &["get", "first", "--print-value-only", "--consistency=s"],
@@ -417,8 +422,8 @@ fn a_member_whose_data_differ_is_told_and_replaced() {
     });
     inspect(&mut world, "Corrupt");
     // The remedy of the message.
-    let first = "http://demo-0.demo.default.svc:2379";
-    world.etcdctl_at(first, &["alarm", "disarm"]).unwrap();
+    let first = world.url("demo-0.demo");
+    world.etcdctl_at(&first, &["alarm", "disarm"]).unwrap();
     world.until_ready();
     world.lose_disk(2);
     world.until_ready();

@@ -1,21 +1,23 @@
 //! The API: spec and status of `EtcdCluster`.
 
+mod network;
+mod tls;
+
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
-    placement::PodTemplate,
-    pod::{ImagePullPolicy, ServiceType},
-};
+use innkeeper_sdk::{placement::PodTemplate, pod::ImagePullPolicy};
 use k8s_openapi::{
-    api::{
-        core::v1::{LocalObjectReference, ResourceRequirements},
-        networking::v1::NetworkPolicyPeer,
-    },
+    api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::{
+    network::{ClientService, HeadlessService, Isolation, Monitoring},
+    tls::{ClientTls, PeerTls, Tls},
+};
 
 /// Specification of the cluster.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -94,7 +96,19 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.options) || !('snapshot-count' in self.options) || !has(self.snapshotCount)"
     )
-    .message("snapshot-count is given twice")
+    .message("snapshot-count is given twice"),
+    validation = Rule::new(
+        "(has(self.tls) && has(self.tls.peer)) == (has(oldSelf.tls) && has(oldSelf.tls.peer))"
+    )
+    .message(
+        "tls.peer cannot be added or removed, because members with and without it refuse each other: create another EtcdCluster"
+    ),
+    validation = Rule::new(
+        "(has(self.tls) && has(self.tls.client)) == (has(oldSelf.tls) && has(oldSelf.tls.client))"
+    )
+    .message(
+        "tls.client cannot be added or removed, because the addresses of the members change: create another EtcdCluster"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdClusterSpec {
@@ -181,9 +195,15 @@ pub(crate) struct EtcdClusterSpec {
     /// Service for clients.
     #[serde(default)]
     pub(crate) client_service: ClientService,
+    /// Certificates of members, clients and Jobs, from Secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<Tls>,
     /// NetworkPolicy that limits the traffic to the members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) network_policy: Option<Isolation>,
+    /// Collection of the members' metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) monitoring: Option<Monitoring>,
     /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
@@ -343,46 +363,6 @@ pub(crate) enum ExistingClaims {
     Refuse,
     /// The cluster starts with the data on them.
     Adopt,
-}
-
-/// Options of the Service with the names of the members.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HeadlessService {
-    /// Annotations, at most 32, if the plugin's configuration lists them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-/// Options of the Service for clients.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClientService {
-    /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node; LoadBalancer:
-    /// by a load balancer of the cloud. Others than ClusterIP only if the plugin's configuration lists them.
-    /// Default: ClusterIP.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(crate) type_: Option<ServiceType>,
-    /// Annotations, at most 32, if the plugin's configuration lists them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-/// Limits of the traffic to the members: peers and Jobs of the cluster may connect always.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
-#[x_kube(
-    validation = Rule::new(
-        "!has(self.allowedSources) || self.allowedSources.all(source, \
-         has(source.ipBlock) != (has(source.podSelector) || has(source.namespaceSelector)))"
-    )
-    .message("allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Isolation {
-    /// Pods, namespaces and blocks of addresses that may reach the client and metrics ports. Default: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    pub(crate) allowed_sources: Vec<NetworkPolicyPeer>,
 }
 
 /// Regular inspection of etcd for alarms, by a CronJob.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
     claim::DeclaredClaim,
-    json, labels,
+    json::copied,
+    labels,
     pod::{ServiceType, service_port},
     prelude::*,
     quantity::Amount,
@@ -23,6 +24,8 @@ use k8s_openapi::{
     },
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
     inspection, jobs, members,
@@ -38,6 +41,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         Child::new("client", &client_service(cluster)),
     ];
     children.extend(network_policy(cluster).map(|policy| Child::new("netpol", &policy)));
+    children.extend(service_monitor(cluster).map(|monitor| Child::new("monitor", &monitor)));
     let Some(record) = &step.record else {
         return children;
     };
@@ -49,7 +53,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         let before: Vec<String> = children
             .iter()
             .map(|child| child.key.clone())
-            .filter(|key| !["client", "netpol"].contains(&key.as_str()))
+            .filter(|key| !["client", "netpol", "monitor"].contains(&key.as_str()))
             .collect();
         let members = members::stateful_set(cluster, observation, record, replicas);
         children.push(Child::new("members", &members).after(before));
@@ -113,7 +117,7 @@ fn client_service(cluster: &Cluster<'_>) -> Service {
 
 fn annotated(metadata: ObjectMeta, annotations: &BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {
-        annotations: (!annotations.is_empty()).then(|| json::copied(annotations)),
+        annotations: (!annotations.is_empty()).then(|| copied(annotations)),
         ..metadata
     }
 }
@@ -134,7 +138,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
         ..Default::default()
     };
     let own = BTreeMap::from([(CLUSTER_LABEL.to_owned(), cluster.name.to_owned())]);
-    let sources = given.allowed_sources.iter().map(json::copied);
+    let sources = given.allowed_sources.iter().map(copied);
     let clients: Vec<NetworkPolicyPeer> = [pods(own)].into_iter().chain(sources).collect();
     let is_limited = !given.allowed_sources.is_empty();
     let ingress = vec![
@@ -156,6 +160,23 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
             ..Default::default()
         }),
     })
+}
+
+/// The monitor of the members: the Service with the names of all of them, whether they are ready or not.
+fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
+    let given = cluster.spec.monitoring.as_ref()?.service_monitor.as_ref()?;
+    let mut own = cluster.config.monitoring.labels.clone();
+    own.extend(cluster.labels("monitor"));
+    let service = labels::base_labels("etcd", cluster.name, "headless");
+    Some(json!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": metadata(cluster.name, &own),
+        "spec": {
+            "selector": { "matchLabels": service },
+            "endpoints": [{ "port": "metrics", "interval": given.interval }],
+        },
+    }))
 }
 
 fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {

@@ -7,6 +7,7 @@ use innkeeper_sdk::{labels, prelude::*};
 use crate::{
     api::{EtcdClusterSpec, Medium},
     config::Config,
+    tls,
     version::Version,
 };
 
@@ -127,7 +128,8 @@ impl<'a> Cluster<'a> {
     /// The URL of a member for clients.
     pub(crate) fn client_url(&self, ordinal: i32) -> String {
         format!(
-            "http://{}.{}.{}.svc:2379",
+            "{}://{}.{}.{}.svc:2379",
+            tls::scheme(self),
             self.member(ordinal),
             self.name,
             self.namespace

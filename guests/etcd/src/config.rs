@@ -1,5 +1,7 @@
 //! The configuration of the plugin.
 
+use std::collections::BTreeMap;
+
 use innkeeper_sdk::{
     placement::PodTemplateLists,
     pod::{PodMetadataLists, ServiceType},
@@ -18,6 +20,16 @@ pub(crate) struct Config {
     pub(crate) image_repository: String,
     /// Limits for those who create parents.
     pub(crate) tenants: Tenants,
+    /// Settings of ServiceMonitors.
+    pub(crate) monitoring: Monitoring,
+}
+
+/// Settings of ServiceMonitors.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(crate) struct Monitoring {
+    /// Labels of each ServiceMonitor, such as those by which Prometheus selects them.
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// Limits for those who create parents.
@@ -71,6 +83,7 @@ impl Default for Config {
             images: Images::default(),
             image_repository: "quay.io/coreos/etcd".to_owned(),
             tenants: Tenants::default(),
+            monitoring: Monitoring::default(),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     observe::MEMBERS_MAX,
     record::{Record, member_id},
     replace::{End, Next, Operation, SeenJob},
+    tls,
 };
 
 const OPERATION: &str = "etcd.ydzs.io/operation";
@@ -372,8 +373,18 @@ pub(crate) fn template(
     cluster: &Cluster<'_>,
     labels: BTreeMap<String, String>,
     script: &str,
-    env: Vec<EnvVar>,
+    mut env: Vec<EnvVar>,
 ) -> PodTemplateSpec {
+    let (certificates, mounts) = tls::of_job(cluster);
+    env.extend(tls::variables(cluster));
+    let mut main = container(
+        cluster,
+        CONTAINER,
+        &cluster.image,
+        shell(&format!("{FUNCTIONS}{script}")),
+    );
+    main.volume_mounts.get_or_insert_default().extend(mounts);
+    let volumes = [pod::empty_dir("tools")].into_iter().chain(certificates);
     let spec = PodSpec {
         restart_policy: Some("Never".to_owned()),
         init_containers: Some(vec![tools(cluster)]),
@@ -381,14 +392,9 @@ pub(crate) fn template(
             env: Some(env),
             // The end of the log, if the script does not say more.
             termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..container(
-                cluster,
-                CONTAINER,
-                &cluster.image,
-                shell(&format!("{FUNCTIONS}{script}")),
-            )
+            ..main
         }],
-        volumes: Some(vec![pod::empty_dir("tools")]),
+        volumes: Some(volumes.collect()),
         ..pod::restricted(Some(USER), &cluster.spec.image_pull_secrets)
     };
     PodTemplateSpec {

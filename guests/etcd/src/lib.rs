@@ -17,6 +17,7 @@ mod replace;
 mod report;
 mod rollout;
 mod step;
+mod tls;
 mod upgrade;
 mod validate;
 mod version;
@@ -67,6 +68,8 @@ impl Reconciler for Plugin {
             // Only for parents that limit the traffic to their members.
             .child::<NetworkPolicy>()
             .optional()
+            // Only for parents that want to be monitored.
+            .optional_child("monitoring.coreos.com/v1", "ServiceMonitor")
             // Only for parents with a schedule of inspections.
             .child::<CronJob>()
             .optional()

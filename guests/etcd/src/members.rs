@@ -33,7 +33,7 @@ use crate::{
     observe::{MemberPod, MemberSet, Observation},
     record::Record,
     rollout::{self, RollingPod},
-    upgrade,
+    tls, upgrade,
     version::Version,
 };
 
@@ -229,6 +229,8 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let is_preparing = cluster.preparing.is_some();
     let tools = is_preparing.then(|| pod::empty_dir("tools"));
     let copying = is_preparing.then(|| jobs::tools(cluster));
+    let (certificates, _) = tls::of_member(cluster);
+    let volumes = data.into_iter().chain([state]).chain(tools);
     PodSpec {
         termination_grace_period_seconds: Some(30),
         affinity: affinity(cluster),
@@ -238,7 +240,7 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
         }),
         init_containers: Some([admit(cluster)].into_iter().chain(copying).collect()),
         containers: vec![etcd(cluster, observation)],
-        volumes: Some(data.into_iter().chain([state]).chain(tools).collect()),
+        volumes: Some(volumes.chain(certificates).collect()),
         ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
 }
@@ -319,6 +321,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
             ..startup
         };
     }
+    mounts.extend(tls::of_member(cluster).1);
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
@@ -399,19 +402,21 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
 
 /// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
 pub(crate) fn arguments(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
-    let headless = cluster.name;
+    let (headless, scheme) = (cluster.name, tls::scheme(cluster));
     let mut arguments = vec![
         "--name=$(POD_NAME)".to_owned(),
         "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
         "--listen-peer-urls=https://0.0.0.0:2380".to_owned(),
-        "--listen-client-urls=http://0.0.0.0:2379".to_owned(),
+        format!("--listen-client-urls={scheme}://0.0.0.0:2379"),
         format!(
             "--initial-advertise-peer-urls=https://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2380"
         ),
         "--data-dir=/var/run/etcd/default.etcd".to_owned(),
-        format!("--advertise-client-urls=http://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2379"),
-        "--peer-auto-tls".to_owned(),
+        format!(
+            "--advertise-client-urls={scheme}://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2379"
+        ),
     ];
+    arguments.extend(tls::flags(cluster));
     let user = user_flags(cluster, observation);
     if !user.contains_key("auto-compaction-retention") {
         // As a number of revisions, etcd reads 5m as 300,000,000,000, and never compacts.

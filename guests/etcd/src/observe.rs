@@ -35,6 +35,7 @@ use crate::{
     jobs::{self, ClusterJobs, milliseconds},
     members::{ADMIT_CONTAINER, FORMED},
     record::Record,
+    tls,
     version::Version,
 };
 
@@ -165,6 +166,8 @@ pub(crate) struct Observation {
     pub(crate) can_grow: bool,
     /// The Secrets for pulling images.
     pub(crate) pull_secrets: Found,
+    /// The Secrets with certificates.
+    pub(crate) certificates: Found,
     /// The StatefulSet with the names in its Pod template.
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
@@ -249,6 +252,9 @@ impl Observation {
             last_version,
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
+                .read(request, host)?,
+            certificates: tls::secrets(cluster)
+                .fold(References::new(), |all, name| all.secret(name, []))
                 .read(request, host)?,
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,

@@ -15,6 +15,7 @@ use crate::{
     observe::{Claim, Observation},
     replace::{Cause, Next},
     step::{Stage, Step},
+    tls,
     version::Version,
 };
 
@@ -103,7 +104,8 @@ impl<'a> View<'a> {
             .collect();
         let endpoints = Endpoints {
             client: format!(
-                "http://{}.{}.svc:2379",
+                "{}://{}.{}.svc:2379",
+                tls::scheme(self.cluster),
                 self.cluster.client_service(),
                 self.cluster.namespace
             ),
@@ -357,16 +359,7 @@ impl<'a> View<'a> {
                 "WaitingForHealthyMembers",
                 format!("waiting for members: {}", self.counts()),
             ),
-            Stage::Formed => {
-                let version = self
-                    .current_version()
-                    .map_or_else(|| "unknown".to_owned(), |it| it.to_string());
-                (
-                    false,
-                    "ProgressingComplete",
-                    format!("{members} members, version {version}"),
-                )
-            }
+            Stage::Formed => (false, "ProgressingComplete", self.complete()),
         };
         Condition::new("Progressing", status, reason, message)
     }

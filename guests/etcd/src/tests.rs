@@ -8,6 +8,7 @@ mod properties;
 mod replacement;
 mod scripts;
 mod surroundings;
+mod tls;
 mod upgrade;
 
 use std::sync::LazyLock;

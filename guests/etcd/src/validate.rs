@@ -6,7 +6,7 @@ use innkeeper_sdk::{
     pod::ServiceType,
     prelude::*,
     quantity::{Amount, check_resources},
-    tenants::{check_image, check_listed, check_pull_secrets, check_reference},
+    tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
 };
 
 use crate::{
@@ -33,6 +33,14 @@ pub(crate) fn spec(
     options(cluster)?;
     let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
     check_pull_secrets(request, limits.references, secrets, running)?;
+    let certificates = &observation.certificates;
+    check_pod_secrets(
+        "spec.tls",
+        request,
+        limits.references,
+        certificates,
+        running,
+    )?;
     claims(request, cluster, observation)?;
     storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {

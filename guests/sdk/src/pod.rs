@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use innkeeper_sdk::pod;
-//! use k8s_openapi::api::core::v1::{Container, PodSpec, SecurityContext, VolumeMount};
+//! use k8s_openapi::api::core::v1::{Container, KeyToPath, PodSpec, SecretVolumeSource, SecurityContext, VolumeMount};
 //!
 //! let container = Container {
 //!     name: "web".to_owned(),
@@ -33,9 +33,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource,
-    LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource,
+    KeyToPath, LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource,
     PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretKeySelector,
-    SecurityContext, ServicePort, Volume, VolumeMount,
+    SecretVolumeSource, SecurityContext, ServicePort, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -343,6 +343,24 @@ pub fn from_config_map(name: &str, config_map: impl Into<String>) -> Volume {
         config_map: Some(ConfigMapVolumeSource {
             name: config_map.into(),
             ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+/// A volume with a file for each of these keys of a Secret.
+pub fn from_secret(name: &str, secret: impl Into<String>, keys: &[&str]) -> Volume {
+    let item = |key: &&str| KeyToPath {
+        key: (*key).to_owned(),
+        path: (*key).to_owned(),
+        ..KeyToPath::default()
+    };
+    Volume {
+        name: name.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.into()),
+            items: Some(keys.iter().map(item).collect()),
+            ..SecretVolumeSource::default()
         }),
         ..Volume::default()
     }

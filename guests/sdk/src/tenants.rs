@@ -189,11 +189,7 @@ pub fn check_secrets<'a>(
         .try_for_each(|object| check_reference(request, scope, &object.kind, &object.metadata))
 }
 
-/// Checks Secrets for pulling images as [`check_reference`] does, and that those exist which
-/// [`Found::awaited_secrets`] requires and the running workload does not name yet.
-///
-/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
-/// protect nothing and stop its workload from following it.
+/// Checks Secrets for pulling images as [`check_pod_secrets`] does.
 ///
 /// # Errors
 ///
@@ -204,7 +200,25 @@ pub fn check_pull_secrets(
     found: &Found,
     running: Option<&Workload>,
 ) -> Result<(), String> {
-    let path = "spec.imagePullSecrets";
+    check_pod_secrets("spec.imagePullSecrets", request, scope, found, running)
+}
+
+/// Checks the Secrets of a field that Pods use as [`check_reference`] does, and that those exist which
+/// [`Found::awaited_secrets`] requires and the running workload does not name yet.
+///
+/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
+/// protect nothing and stop its workload from following it.
+///
+/// # Errors
+///
+/// The path of the field, for a refused Secret or for all missing ones that are new.
+pub fn check_pod_secrets(
+    path: &str,
+    request: &Request,
+    scope: ReferenceScope,
+    found: &Found,
+    running: Option<&Workload>,
+) -> Result<(), String> {
     check_secrets(request, scope, found.objects())
         .map_err(|problem| format!("{path}: {problem}"))?;
     let is_new = |name: &&str| running.is_none_or(|it| !it.names_secret(name));

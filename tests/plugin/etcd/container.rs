@@ -134,7 +134,7 @@ impl Place {
         command.args(
             variables
                 .iter()
-                .map(|(name, value)| format!("{name}={value}")),
+                .map(|(name, value)| self.located(images, container, &format!("{name}={value}"))),
         );
         command.args(words.map(own)).current_dir(&self.directory);
         command

@@ -76,7 +76,7 @@ impl World {
         };
         let called = PLUGIN.call(
             &request,
-            Objects(self.objects()),
+            Objects(self.objects().into_iter().chain(self.secrets()).collect()),
             &context,
             &Limits::default(),
         );

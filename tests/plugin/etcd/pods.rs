@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::container::{Images, Place, list, stop};
 
-/// The data of the ConfigMaps, by name.
+/// The data of the ConfigMaps and Secrets, by name.
 pub(super) type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A Pod with its init container or its container as a process.
@@ -91,24 +91,30 @@ impl Pod {
         self.probe(images, config);
     }
 
-    /// Shows the ConfigMaps in their volumes.
+    /// Shows the ConfigMaps and Secrets in their volumes.
     fn show(&self, config: &ConfigMaps) {
         for volume in list(&self.object["spec"]["volumes"]) {
             let directory = &self.place.volumes[name(volume)];
             fs::create_dir_all(directory).unwrap();
-            let Some(data) = volume["configMap"]["name"]
-                .as_str()
-                .and_then(|it| config.get(it))
-            else {
+            let (map, secret) = (
+                &volume["configMap"]["name"],
+                &volume["secret"]["secretName"],
+            );
+            let mounted = map.as_str().or(secret.as_str());
+            let Some(data) = mounted.and_then(|it| config.get(it)) else {
                 continue;
             };
+            let items: Vec<&Value> = list(&volume["secret"]["items"]).collect();
+            let is_shown = |key: &str| items.is_empty() || items.iter().any(|it| it["key"] == *key);
             for file in fs::read_dir(directory).unwrap() {
                 let file = file.unwrap();
-                if !data.contains_key(file.file_name().to_str().unwrap()) {
+                let name = file.file_name();
+                let name = name.to_str().unwrap();
+                if !data.contains_key(name) || !is_shown(name) {
                     fs::remove_file(file.path()).unwrap();
                 }
             }
-            for (key, value) in data {
+            for (key, value) in data.iter().filter(|it| is_shown(it.0)) {
                 if fs::read_to_string(directory.join(key)).ok().as_ref() != Some(value) {
                     let new = self.place.directory.join("new");
                     fs::write(&new, value).unwrap();

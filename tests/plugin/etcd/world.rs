@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) schema: Schema,
     pub(super) parent: Value,
     pub(super) children: BTreeMap<ObjectId, Stored>,
+    /// The data of the user's Secrets, by name.
+    pub(super) secrets: ConfigMaps,
     pub(super) pods: BTreeMap<i64, Pod>,
     pub(super) jobs: BTreeMap<String, JobPods>,
     /// The Jobs of the CronJob.
@@ -98,6 +100,7 @@ impl World {
                 "metadata": { "name": "demo", "namespace": "default", "uid": "parent", "generation": 0 },
             }),
             children: BTreeMap::new(),
+            secrets: ConfigMaps::new(),
             pods: BTreeMap::new(),
             jobs: BTreeMap::new(),
             inspections: Vec::new(),
@@ -308,13 +311,13 @@ impl World {
             .children
             .values()
             .filter(|it| it.object["kind"] == "ConfigMap");
-        maps.map(|it| {
+        let maps = maps.map(|it| {
             (
                 name(&it.object["metadata"]).to_owned(),
                 texts(&it.object["data"]),
             )
-        })
-        .collect()
+        });
+        maps.chain(self.secrets.clone()).collect()
     }
 
     fn names(&self) -> PathBuf {
@@ -364,9 +367,16 @@ impl World {
         }
     }
 
+    /// The URL of a Service or a member for clients.
+    pub(super) fn url(&self, name: &str) -> String {
+        let is_secured = self.parent["spec"]["tls"]["client"].is_object();
+        let scheme = if is_secured { "https" } else { "http" };
+        format!("{scheme}://{name}.default.svc:2379")
+    }
+
     /// Runs etcdctl as a client of the client Service does.
     pub(super) fn etcdctl(&self, arguments: &[&str]) -> Result<String, String> {
-        self.etcdctl_at("http://demo-client.default.svc:2379", arguments)
+        self.etcdctl_at(&self.url("demo-client"), arguments)
     }
 
     /// Runs etcdctl with one endpoint.
@@ -375,6 +385,7 @@ impl World {
         let mut command = Command::new(program);
         command
             .args(["--command-timeout=10s", "--endpoints", endpoint])
+            .args(self.presented("client"))
             .args(arguments);
         let output = text(command.current_dir(self.directory.path()));
         output.map(|it| it.trim().to_owned())

@@ -58,6 +58,12 @@ impl View<'_> {
         )
     }
 
+    pub(super) fn complete(&self) -> String {
+        let version = self.current_version().map(|it| it.to_string());
+        let version = version.as_deref().unwrap_or("unknown");
+        format!("{} members, version {version}", self.members)
+    }
+
     pub(super) fn paused(&self) -> String {
         let claims: Vec<String> = self
             .observation

@@ -178,6 +178,37 @@ fn what_reaches_beyond_the_members_needs_a_permission() {
 }
 
 #[test]
+fn certificates_come_from_named_secrets() {
+    let client = |client: Value| json!({ "tls": { "client": client } });
+    check(
+        &[
+            json!({ "tls": {} }),
+            json!({ "tls": { "peer": {} } }),
+            json!({ "tls": { "peer": { "secretName": "" } } }),
+            json!({ "tls": { "peer": { "secretName": "peers" } } }),
+            client(json!({})),
+            client(json!({ "serverSecretName": "a", "trustedCASecretName": "b" })),
+            client(json!({ "serverSecretName": "a", "clientSecretName": "b" })),
+            json!({ "options": { "cert-file": "/x" } }),
+            json!({ "monitoring": { "serviceMonitor": { "interval": "1m" } } }),
+            json!({ "monitoring": { "serviceMonitor": { "interval": "often" } } }),
+        ],
+        &expect![[r#"
+            {"tls":{}}: accepted
+            {"tls":{"peer":{}}}: rejected, spec.tls.peer.secretName: is required
+            {"tls":{"peer":{"secretName":""}}}: rejected, spec.tls.peer.secretName: "" is shorter than 1 character
+            {"tls":{"peer":{"secretName":"peers"}}}: Invalid, spec.tls: Secret not found: peers
+            {"tls":{"client":{}}}: rejected, spec.tls.client.serverSecretName: is required
+            {"tls":{"client":{"serverSecretName":"a","trustedCASecretName":"b"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
+            {"tls":{"client":{"clientSecretName":"b","serverSecretName":"a"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
+            {"options":{"cert-file":"/x"}}: rejected, spec.options: options: cert-file is set by the guest
+            {"monitoring":{"serviceMonitor":{"interval":"1m"}}}: accepted
+            {"monitoring":{"serviceMonitor":{"interval":"often"}}}: rejected, spec.monitoring.serviceMonitor.interval: "often" does not match "^[1-9][0-9]*(s|m|h)$"
+        "#]],
+    );
+}
+
+#[test]
 fn storage_has_a_size_and_outlives_its_pod() {
     let storage = |field: &str, value: Value| json!({ "storage": { field: value } });
     check(

@@ -46,7 +46,7 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
     let job = Value::from(job.object.clone());
     let template = job
         .pointer("/spec/jobTemplate/spec/template")
-        .unwrap_or(&job["spec"]["template"]);
+        .unwrap_or_else(|| &job["spec"]["template"]);
     let container = &template["spec"]["containers"][0];
     let script = container["command"][3].as_str().unwrap();
     let script = script.replace("/dev/termination-log", message.to_str().unwrap());

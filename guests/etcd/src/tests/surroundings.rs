@@ -2,12 +2,15 @@
 
 use super::*;
 
-/// An answer with the template of the members, under this configuration.
+/// An answer with the template of the members, with these limits.
 fn answered(spec: &Value, tenants: &Value) -> Result<Outcome, String> {
+    configured(spec, &json!({ "tenants": tenants }))
+}
+
+fn configured(spec: &Value, config: &Value) -> Result<Outcome, String> {
     let parent = parent(spec.clone());
-    let config = json!({ "tenants": tenants });
     let reconcile = |children: &[(String, Value)]| {
-        let request = observing(&parent, children).config(&config).build();
+        let request = observing(&parent, children).config(config).build();
         Plugin::reconcile(&request, &host()).map_err(|fault| fault.message)
     };
     let first = reconcile(&[])?;
@@ -124,4 +127,39 @@ fn a_policy_lets_members_jobs_and_allowed_sources_in() {
     );
     let plain = answered(&json!({ "size": 1, "image": IMAGE }), &json!({})).unwrap();
     assert!(plain.child("netpol").is_none());
+}
+
+#[test]
+fn a_monitor_selects_the_service_with_all_members() {
+    let spec = |monitor: Value| json!({ "size": 1, "image": IMAGE, "monitoring": { "serviceMonitor": monitor } });
+    let config = json!({ "monitoring": { "labels": { "release": "prometheus", "app.kubernetes.io/name": "x" } } });
+    let outcome = configured(&spec(json!({})), &config).unwrap();
+    // The members do not wait for a kind that the cluster may not have.
+    let members = outcome.child("members").unwrap();
+    assert!(!members.after.contains(&"monitor".to_owned()));
+    let monitor = object(&outcome, "monitor");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    assert_eq!(
+        monitor["metadata"]["labels"]["app.kubernetes.io/name"],
+        "etcd"
+    );
+    let endpoint = monitor["spec"]["endpoints"][0].clone();
+    assert_eq!(endpoint, json!({ "port": "metrics", "interval": "30s" }));
+    let service = object(&outcome, "headless");
+    let selected = monitor["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .unwrap();
+    assert!(
+        selected
+            .iter()
+            .all(|(key, value)| service["metadata"]["labels"][key] == *value)
+    );
+    let ports = service["spec"]["ports"].as_array().unwrap();
+    assert!(ports.iter().any(|port| port["name"] == "metrics"));
+    let plain = configured(
+        &json!({ "size": 1, "image": IMAGE, "monitoring": {} }),
+        &config,
+    )
+    .unwrap();
+    assert!(plain.child("monitor").is_none());
 }

@@ -1,0 +1,165 @@
+//! Certificates of members, clients and Jobs.
+
+use expect_test::expect;
+
+use super::*;
+
+fn secret(name: &str) -> Value {
+    let metadata = json!({ "name": name, "namespace": "default" });
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })
+}
+
+fn with_tls(tls: &Value) -> EtcdCluster {
+    let inspection = json!({ "schedule": "@hourly" });
+    parent(json!({ "size": 3, "image": IMAGE, "tls": tls, "inspection": inspection }))
+}
+
+/// The answer of a formed cluster whose Secrets exist.
+fn secured(tls: &Value) -> Outcome {
+    let parent = with_tls(tls);
+    let host = || {
+        let names = ["peers", "server", "clients", "operator"];
+        host().objects(names.map(secret))
+    };
+    let ready = (0..3).fold(host(), |host, ordinal| {
+        host.object(&pod(ordinal, true, IMAGE))
+    });
+    let first = answer(TestRequest::new(&parent), &host());
+    let second = answer(observing(&parent, &settled(&first, 0)), &host());
+    let third = answer(observing(&parent, &settled(&second, 3)), &ready);
+    answer(observing(&parent, &settled(&third, 3)), &ready)
+}
+
+/// The mounts of a container as `path: Secret, keys`.
+fn mounts(pod: &Value, container: &Value) -> Vec<String> {
+    let volumes = pod["volumes"].as_array().unwrap();
+    let mount = |mount: &Value| {
+        let mut volumes = volumes.iter();
+        let secret = &volumes.find(|it| it["name"] == mount["name"])?["secret"];
+        let items = secret["items"].as_array()?.iter();
+        let keys: Vec<&str> = items.map(|it| it["key"].as_str().unwrap()).collect();
+        assert_eq!(mount["readOnly"], true);
+        let (path, name) = (&mount["mountPath"], &secret["secretName"]);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        Some(format!("{}: {} {}", text(path), text(name), keys.join(" ")))
+    };
+    let all = container["volumeMounts"].as_array().unwrap();
+    all.iter().filter_map(mount).collect()
+}
+
+fn described(tls: &Value) -> String {
+    let outcome = secured(tls);
+    let object = |key| Value::from(outcome.child(key).unwrap().object.clone());
+    let member = object("members")["spec"]["template"]["spec"].clone();
+    let etcd = &member["containers"][0];
+    let flags = etcd["args"].as_array().unwrap().iter();
+    let flags = flags.map(|it| it.as_str().unwrap());
+    let shown = |it: &&str| {
+        ["client-urls", "-file", "auth", "auto-tls"]
+            .iter()
+            .any(|part| it.contains(part))
+    };
+    let flags = flags.filter(shown);
+    let job = object("inspect")["spec"]["jobTemplate"]["spec"]["template"]["spec"].clone();
+    let etcdctl = &job["containers"][0];
+    let variables = etcdctl["env"].as_array().unwrap().iter();
+    let variables = variables.map(|it| format!("{}={}", it["name"], it["value"]).replace('"', ""));
+    let lines = [
+        flags.map(str::to_owned).collect(),
+        mounts(&member, etcd),
+        variables.collect(),
+        mounts(&job, etcdctl),
+        vec![
+            outcome.report().status.as_ref().unwrap()["endpoints"]["client"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        ],
+    ];
+    lines.concat().join("\n") + "\n"
+}
+
+#[test]
+fn each_pod_gets_the_keys_that_it_needs() {
+    let peer = json!({ "secretName": "peers" });
+    let client = json!({ "serverSecretName": "server" });
+    let verified = json!({
+        "serverSecretName": "server", "trustedCASecretName": "clients", "clientSecretName": "operator",
+    });
+    expect![[r"
+        --listen-client-urls=http://0.0.0.0:2379
+        --advertise-client-urls=http://$(POD_NAME).demo.$(POD_NAMESPACE).svc:2379
+        --peer-trusted-ca-file=/etc/etcd/pki/peer/ca/ca.crt
+        --peer-cert-file=/etc/etcd/pki/peer/cert/tls.crt
+        --peer-key-file=/etc/etcd/pki/peer/cert/tls.key
+        --peer-client-cert-auth
+        /etc/etcd/pki/peer/cert: peers tls.crt tls.key
+        /etc/etcd/pki/peer/ca: peers ca.crt
+        ENDPOINTS=http://demo-0.demo.default.svc:2379 http://demo-1.demo.default.svc:2379 http://demo-2.demo.default.svc:2379
+        http://demo-client.default.svc:2379
+    "]].assert_eq(&described(&json!({ "peer": peer })));
+    expect![[r"
+        --listen-client-urls=https://0.0.0.0:2379
+        --advertise-client-urls=https://$(POD_NAME).demo.$(POD_NAMESPACE).svc:2379
+        --peer-auto-tls
+        --cert-file=/etc/etcd/pki/server/cert/tls.crt
+        --key-file=/etc/etcd/pki/server/cert/tls.key
+        /etc/etcd/pki/server/cert: server tls.crt tls.key
+        ENDPOINTS=https://demo-0.demo.default.svc:2379 https://demo-1.demo.default.svc:2379 https://demo-2.demo.default.svc:2379
+        ETCDCTL_CACERT=/etc/etcd/pki/server/ca/ca.crt
+        /etc/etcd/pki/server/ca: server ca.crt
+        https://demo-client.default.svc:2379
+    "]].assert_eq(&described(&json!({ "client": client })));
+    expect![[r"
+        --listen-client-urls=https://0.0.0.0:2379
+        --advertise-client-urls=https://$(POD_NAME).demo.$(POD_NAMESPACE).svc:2379
+        --peer-trusted-ca-file=/etc/etcd/pki/peer/ca/ca.crt
+        --peer-cert-file=/etc/etcd/pki/peer/cert/tls.crt
+        --peer-key-file=/etc/etcd/pki/peer/cert/tls.key
+        --peer-client-cert-auth
+        --cert-file=/etc/etcd/pki/server/cert/tls.crt
+        --key-file=/etc/etcd/pki/server/cert/tls.key
+        --trusted-ca-file=/etc/etcd/pki/client/ca/ca.crt
+        --client-cert-auth
+        /etc/etcd/pki/peer/cert: peers tls.crt tls.key
+        /etc/etcd/pki/peer/ca: peers ca.crt
+        /etc/etcd/pki/server/cert: server tls.crt tls.key
+        /etc/etcd/pki/client/ca: clients ca.crt
+        ENDPOINTS=https://demo-0.demo.default.svc:2379 https://demo-1.demo.default.svc:2379 https://demo-2.demo.default.svc:2379
+        ETCDCTL_CACERT=/etc/etcd/pki/server/ca/ca.crt
+        ETCDCTL_CERT=/etc/etcd/pki/client/cert/tls.crt
+        ETCDCTL_KEY=/etc/etcd/pki/client/cert/tls.key
+        /etc/etcd/pki/server/ca: server ca.crt
+        /etc/etcd/pki/client/cert: operator tls.crt tls.key
+        https://demo-client.default.svc:2379
+    "]].assert_eq(&described(&json!({ "peer": peer, "client": verified })));
+}
+
+#[test]
+fn certificates_exist_and_are_open_to_the_parent() {
+    let tls =
+        json!({ "peer": { "secretName": "peers" }, "client": { "serverSecretName": "server" } });
+    let parent = with_tls(&tls);
+    let refused = |host: &FakeHost| {
+        let request = TestRequest::new(&parent).build();
+        Plugin::reconcile(&request, host).map_err(|fault| fault.message)
+    };
+    assert_eq!(
+        refused(&host()).unwrap_err(),
+        "spec.tls: Secret not found: peers, server"
+    );
+    let both = host().objects(["peers", "server"].map(secret));
+    assert!(refused(&both).is_ok());
+    let foreign = host()
+        .object(&secret("peers"))
+        .object(&of_another(secret("server")));
+    let problem = refused(&foreign).unwrap_err();
+    assert!(
+        problem.starts_with("spec.tls: Secret server belongs to another parent"),
+        "{problem}"
+    );
+    // A Secret that is gone stops no running cluster.
+    let outcome = secured(&tls);
+    let request = observing(&parent, &settled(&outcome, 3)).build();
+    assert!(Plugin::reconcile(&request, &host()).is_ok());
+}
