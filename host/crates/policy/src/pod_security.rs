@@ -140,15 +140,30 @@ pub fn pod_violations(
     kind: &GroupKind,
     object: &Map<String, Value>,
 ) -> Vec<String> {
-    let mut violations = Violations(Vec::new());
     if is_revision(kind) && level != PodSecurity::Privileged {
-        violations.add("a ControllerRevision may hold any Pod template");
+        return vec!["a ControllerRevision may hold any Pod template".to_owned()];
     }
     let Some(path) = template_path(kind) else {
-        return violations.0;
+        return Vec::new();
     };
-    let root = Node::root(object);
-    let template = path.iter().fold(root, |node, field| node.at(field));
+    let violations = |root: Node<'_>| {
+        let template = path.iter().fold(root, |node, field| node.at(field));
+        template_violations(level, accounts, &template)
+    };
+    // The paths cost more than the rules, and nearly every object breaks none.
+    let mut found = violations(Node::root(object, None));
+    if !found.is_empty() {
+        found = violations(Node::root(object, Some(String::new())));
+    }
+    found
+}
+
+fn template_violations(
+    level: PodSecurity,
+    accounts: &BTreeSet<String>,
+    template: &Node<'_>,
+) -> Vec<String> {
+    let mut violations = Violations(Vec::new());
     let spec = template.at("spec");
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = spec.at(field);
@@ -159,7 +174,7 @@ pub fn pod_violations(
         }
     }
     if level <= PodSecurity::Baseline {
-        baseline(&template, &mut violations);
+        baseline(template, &mut violations);
     }
     if level <= PodSecurity::Restricted {
         restricted(&spec, &mut violations);
@@ -297,16 +312,13 @@ fn containers<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
 struct Violations(Vec<String>);
 
 impl Violations {
-    fn add(&mut self, text: impl Into<String>) {
-        let text = text.into();
+    fn of(&mut self, node: &Node<'_>, allowed: &str) {
+        let path = node.path.as_deref().unwrap_or_default();
+        let text = format!("{path} must {allowed}");
         // The level `restricted` repeats some rules of `baseline` with fewer values.
         if !self.0.contains(&text) {
             self.0.push(text);
         }
-    }
-
-    fn of(&mut self, node: &Node<'_>, allowed: &str) {
-        self.add(format!("{} must {allowed}", node.path));
     }
 
     fn unless_false(&mut self, node: &Node<'_>) {
@@ -336,7 +348,8 @@ impl Violations {
 /// A value in an object, with its path.
 #[derive(Clone)]
 struct Node<'a> {
-    path: String,
+    /// None where it only matters if a rule is broken.
+    path: Option<String>,
     /// The last field of the path.
     name: &'a str,
     /// Null if the value is absent: an answer holds no null.
@@ -346,16 +359,16 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    const fn root(object: &'a Map<String, Value>) -> Self {
+    const fn root(object: &'a Map<String, Value>, path: Option<String>) -> Self {
         Self {
-            path: String::new(),
+            path,
             name: "",
             value: &Value::Null,
             fields: Some(object),
         }
     }
 
-    fn new(path: String, name: &'a str, value: &'a Value) -> Self {
+    fn new(path: Option<String>, name: &'a str, value: &'a Value) -> Self {
         Self {
             path,
             name,
@@ -366,8 +379,10 @@ impl<'a> Node<'a> {
 
     fn at(&self, name: &'a str) -> Self {
         let value = self.fields.and_then(|fields| fields.get(name));
-        let dot = if self.path.is_empty() { "" } else { "." };
-        let path = format!("{}{dot}{name}", self.path);
+        let path = self.path.as_ref().map(|path| {
+            let dot = if path.is_empty() { "" } else { "." };
+            format!("{path}{dot}{name}")
+        });
         Self::new(path, name, value.unwrap_or(&Value::Null))
     }
 
@@ -385,7 +400,9 @@ impl<'a> Node<'a> {
                 let items = items.iter().enumerate();
                 items
                     .map(|(index, item)| {
-                        Self::new(format!("{}[{index}]", self.path), self.name, item)
+                        let path = self.path.as_ref();
+                        let path = path.map(|path| format!("{path}[{index}]"));
+                        Self::new(path, self.name, item)
                     })
                     .collect()
             }
