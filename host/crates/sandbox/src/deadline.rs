@@ -11,7 +11,11 @@ use wasmtime::{Store, UpdateDeadline};
 use crate::{
     call::CallFault,
     state::{Ending, StoreState},
+    ticker::Ticker,
 };
+
+/// A call is interrupted by the next tick; those that come for other calls find time left.
+const NEXT_TICK: u64 = 1;
 
 /// The ratio of the wall time to the CPU time that a call may take: a node on which a thread gets less than a tenth of a
 /// processor is too slow for the deadline to mean anything. Chosen, not measured.
@@ -48,28 +52,22 @@ pub(super) fn arm(
     store: &mut Store<StoreState>,
     watch: Stopwatch,
     limit: Duration,
-    tick: Duration,
+    ticker: &Ticker,
 ) {
-    store.set_epoch_deadline(ticks(limit, tick));
+    // Before the ticker knows of the call: a tick in between interrupts it too early, and never too late.
+    store.set_epoch_deadline(NEXT_TICK);
+    // The time since the start is never less than the CPU time: so the tick comes no later than the deadline, and the
+    // remaining CPU time is watched again.
+    let call = ticker.watch(watch.started_at() + limit);
     store.epoch_deadline_callback(move |mut context| {
-        // The epoch counts wall time, which is never less than CPU time: so it fires no later than the deadline, and the
-        // remaining CPU time is armed again.
-        let used = watch.cpu();
-        let over = used >= limit || watch.wall.elapsed() >= limit * WALL_FACTOR;
-        if over {
+        let left = limit.saturating_sub(watch.cpu());
+        if left.is_zero() || watch.wall.elapsed() >= limit * WALL_FACTOR {
             let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
             return Err(context.data_mut().end(ending));
         }
-        let left = limit.saturating_sub(used);
-        Ok(UpdateDeadline::Continue(ticks(left, tick)))
+        call.postpone(Instant::now() + left);
+        Ok(UpdateDeadline::Continue(NEXT_TICK))
     });
-}
-
-/// Returns the number of ticks after which a time has certainly passed; at least one. One more than the quotient, because
-/// the current tick may be almost over.
-fn ticks(time: Duration, tick: Duration) -> u64 {
-    let ticks = time.as_nanos().div_ceil(tick.as_nanos().max(1));
-    u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 fn thread_cpu_time() -> Duration {
@@ -80,14 +78,6 @@ fn thread_cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_cover_the_time() {
-        let tick = Duration::from_millis(2);
-        assert_eq!(ticks(Duration::from_millis(10), tick), 6);
-        assert_eq!(ticks(Duration::from_millis(11), tick), 7);
-        assert_eq!(ticks(Duration::ZERO, tick), 1);
-    }
 
     #[test]
     fn cpu_time_grows_with_work_only() {

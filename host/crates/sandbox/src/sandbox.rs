@@ -50,7 +50,7 @@ pub(super) fn run<T>(
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
     store.set_hostcall_fuel(lift_bytes_max);
-    deadline::arm(&mut store, watch, limits.deadline, settings.tick);
+    deadline::arm(&mut store, watch, limits.deadline, engine.ticker());
     let metered = settings.metering == Metering::Fuel && store.set_fuel(u64::MAX).is_ok();
     let result = guest(&mut store);
     let ended_at = Instant::now();

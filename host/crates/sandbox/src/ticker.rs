@@ -1,98 +1,120 @@
-//! The thread that ticks the epochs of an engine while guests run.
+//! The thread that advances the epoch of an engine when a call may be over its deadline.
 //!
 //! A thread of its own, because a runtime whose workers are busy would not tick when it matters.
-//! It is parked some ticks after the last guest: an idle host uses no CPU for it, and a busy one does not wake it for every
-//! call.
+//! It sleeps until the first deadline of the calls that run, and nearly all of them end long before: a busy host wakes it
+//! a few times per second, an idle one never.
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// The number of ticks without a guest after which the thread is parked.
-///
-/// Chosen: 10 ms with the usual tick of 2 ms, more than lies between two calls of a host with work to do.
-const IDLE_TICKS: u32 = 5;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use slab::Slab;
 
-/// Ticks while at least one [`Ticking`] lives; dropping it waits for its thread.
+/// The time between two ticks for calls that are not interrupted at once, because they wait for a processor or for the host.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Ticks when the time of a [`Watched`] call has come; dropping it waits for its thread.
 pub(super) struct Ticker {
-    demand: Arc<Demand>,
+    calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Demand {
-    /// The number of live [`Ticking`] values.
-    users: AtomicUsize,
-    stopped: AtomicBool,
+struct Calls {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The times of the calls that run.
+    due: Slab<Instant>,
+    /// The time until which the thread sleeps; none while it waits for a call.
+    sleeps_until: Option<Instant>,
+    stopped: bool,
 }
 
 impl Ticker {
     /// Starts the thread.
-    pub(super) fn start(tick: Duration, on_tick: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let demand = Arc::new(Demand::default());
-        let theirs = Arc::clone(&demand);
+    pub(super) fn start(on_tick: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let calls = Arc::<Calls>::default();
+        let theirs = Arc::clone(&calls);
         let thread = thread::Builder::new()
             .name("epochs".to_owned())
-            .spawn(move || {
-                let mut idle = IDLE_TICKS;
-                while !theirs.stopped.load(Ordering::SeqCst) {
-                    if idle == IDLE_TICKS {
-                        // A user that arrived before this line has left its token, so that this returns at once.
-                        thread::park();
-                        idle = 0;
-                    }
-                    thread::sleep(tick);
-                    if theirs.users.load(Ordering::SeqCst) == 0 {
-                        idle += 1;
-                    } else {
-                        idle = 0;
-                        on_tick();
-                    }
-                }
-            })?;
+            .spawn(move || theirs.serve(on_tick))?;
         Ok(Self {
-            demand,
+            calls,
             thread: Some(thread),
         })
     }
 
-    /// Keeps the ticks on until the returned value is dropped.
-    pub(super) fn keep_ticking(&self) -> Ticking<'_> {
-        let others = self.demand.users.fetch_add(1, Ordering::SeqCst);
-        if let (0, Some(thread)) = (others, &self.thread) {
-            thread.thread().unpark();
+    /// Ticks at `due`, and then again and again, until the returned value is dropped or has another time.
+    pub(super) fn watch(&self, due: Instant) -> Watched {
+        let mut state = self.calls.state.lock();
+        let key = state.due.insert(due);
+        let wakes = state.sleeps_until.is_none_or(|until| due < until);
+        drop(state);
+        if wakes {
+            self.calls.changed.notify_one();
         }
-        Ticking {
-            users: &self.demand.users,
+        Watched {
+            calls: Arc::clone(&self.calls),
+            key,
         }
     }
 }
 
-/// A user of the ticks.
-#[must_use = "the ticks end with it"]
-pub(super) struct Ticking<'a> {
-    users: &'a AtomicUsize,
+impl Calls {
+    fn serve(&self, on_tick: impl Fn()) {
+        let mut state = self.state.lock();
+        while !state.stopped {
+            state.sleeps_until = state.due.iter().map(|(_, due)| *due).min();
+            match state.sleeps_until {
+                None => self.changed.wait(&mut state),
+                Some(due) if due > Instant::now() => {
+                    self.changed.wait_until(&mut state, due);
+                }
+                Some(_) => MutexGuard::unlocked(&mut state, || {
+                    on_tick();
+                    thread::sleep(PAUSE);
+                }),
+            }
+        }
+    }
 }
 
-impl Drop for Ticking<'_> {
+/// A call that is interrupted by a tick at its time.
+#[must_use = "no tick comes after it is dropped"]
+pub(super) struct Watched {
+    calls: Arc<Calls>,
+    key: usize,
+}
+
+impl Watched {
+    /// Sets a later time.
+    pub(super) fn postpone(&self, due: Instant) {
+        // The thread sleeps at most until the old time, so that it need not be woken.
+        self.calls.state.lock().due[self.key] = due;
+    }
+}
+
+impl Drop for Watched {
     fn drop(&mut self) {
-        self.users.fetch_sub(1, Ordering::SeqCst);
+        self.calls.state.lock().due.remove(self.key);
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.demand.stopped.store(true, Ordering::SeqCst);
+        self.calls.state.lock().stopped = true;
+        self.calls.changed.notify_one();
         let Some(thread) = self.thread.take() else {
             return;
         };
-        thread.thread().unpark();
         if thread.join().is_err() {
             tracing::error!("the thread that ticks the epochs panicked");
         }
@@ -101,16 +123,17 @@ impl Drop for Ticker {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicU32, time::Instant};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
-    const TICK: Duration = Duration::from_millis(1);
+    const SOON: Duration = Duration::from_millis(20);
+    const LATE: Duration = Duration::from_mins(10);
 
     fn counted() -> (Ticker, impl Fn() -> u32) {
         let ticks = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&ticks);
-        let ticker = Ticker::start(TICK, move || {
+        let ticker = Ticker::start(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         (ticker.unwrap(), move || ticks.load(Ordering::SeqCst))
@@ -120,36 +143,57 @@ mod tests {
         let start = Instant::now();
         while !reached() {
             assert!(start.elapsed() < Duration::from_secs(10), "no tick came");
-            thread::sleep(TICK);
+            thread::sleep(PAUSE);
         }
     }
 
     #[test]
-    fn ticks_only_while_there_is_a_user() {
+    fn ticks_from_the_first_time_of_a_call_until_it_ends() {
         let (ticker, ticks) = counted();
-        thread::sleep(20 * TICK);
-        assert_eq!(ticks(), 0);
         for _ in 0..3 {
             let before = ticks();
-            let ticking = (ticker.keep_ticking(), ticker.keep_ticking());
-            drop(ticking.0);
-            wait_until(|| ticks() >= before + 3);
-            drop(ticking.1);
+            let now = Instant::now();
+            let late = ticker.watch(now + LATE);
+            let soon = ticker.watch(now + SOON);
+            wait_until(|| ticks() > before);
+            assert!(now.elapsed() >= SOON);
+            // Nobody has answered the first tick.
+            wait_until(|| ticks() > before + 2);
+            drop(soon);
             // A tick may still be on its way.
-            thread::sleep(20 * TICK);
+            thread::sleep(SOON);
             let after = ticks();
-            thread::sleep(20 * TICK);
+            thread::sleep(SOON);
             assert_eq!(ticks(), after);
+            drop(late);
         }
     }
 
     #[test]
-    fn ends_while_it_waits_and_while_it_ticks() {
-        drop(counted());
+    fn a_call_with_more_time_is_interrupted_later() {
         let (ticker, ticks) = counted();
-        let ticking = ticker.keep_ticking();
+        let now = Instant::now();
+        let call = ticker.watch(now);
         wait_until(|| ticks() > 0);
-        drop(ticking);
-        drop(ticker);
+        call.postpone(now + LATE);
+        thread::sleep(SOON);
+        let after = ticks();
+        let next = Instant::now() + 2 * SOON;
+        call.postpone(next);
+        // As a call that begins meanwhile wakes the thread.
+        drop(ticker.watch(Instant::now()));
+        wait_until(|| ticks() > after + 1);
+        assert!(Instant::now() >= next);
+    }
+
+    #[test]
+    fn ends_while_it_waits_sleeps_and_ticks() {
+        drop(counted());
+        for due in [Instant::now(), Instant::now() + LATE] {
+            let (ticker, _) = counted();
+            let call = ticker.watch(due);
+            drop(ticker);
+            drop(call);
+        }
     }
 }

@@ -171,10 +171,13 @@ fn an_endless_loop_ends_at_its_deadline() {
             limit: limits.deadline
         })
     );
-    // Not before it has had its CPU time, and long before the machine's load could explain it.
-    assert!(called.cpu >= limits.deadline, "{:?}", called.cpu);
+    // Not before it has had its CPU time, or ten times as much wall time: a busy machine may give it less than a tenth of a
+    // processor.
+    let wall = started.elapsed();
+    let had_its_time = called.cpu >= limits.deadline || wall >= limits.deadline * 10;
+    assert!(had_its_time, "{:?} in {wall:?}", called.cpu);
     assert!(called.cpu < limits.deadline * 5, "{:?}", called.cpu);
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(wall < Duration::from_secs(20));
 }
 
 #[test]
