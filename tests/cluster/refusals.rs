@@ -147,9 +147,9 @@ refused! {
         "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 250 ms";
     f16_refuses_a_guest_that_traps_in_describe:
         "breaks", handmade::breaks_down_in_describe(), "Described=False/CannotDescribe", "unreachable";
-    f16_refuses_a_guest_that_imports_sockets:
-        "sockets", handmade::imports("wasi:sockets/tcp@0.2.3"), "Compiled=False/CannotCompile",
-        "wasi:sockets/tcp@0.2.3 (plugins have no network";
+    f16_refuses_a_guest_that_imports_a_network:
+        "network", handmade::imports("wasi:http/types@0.2.3"), "Compiled=False/CannotCompile",
+        "wasi:http/types@0.2.3 (plugins have no network";
     f16_refuses_a_guest_that_imports_a_file_system:
         "files", handmade::imports("wasi:filesystem/types@0.3.0"), "Compiled=False/CannotCompile",
         "wasi:filesystem/types@0.3.0 (plugins have no files";

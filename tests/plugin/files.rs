@@ -209,9 +209,9 @@ fn refuses_an_unknown_contract_version() {
 #[test]
 fn refuses_an_import_outside_of_the_contract() {
     let text = r#"(component
-        (import "wasi:sockets/tcp@0.2.0" (instance))
+        (import "wasi:sockets/tcp@0.3.0" (instance))
         (instance $r) (export "innkeeper:plugin/reconciler@0.1.0" (instance $r)))"#;
-    Case::of_text(text).refused(Some("what          plugin"), "wasi:sockets/tcp@0.2.0");
+    Case::of_text(text).refused(Some("what          plugin"), "wasi:sockets/tcp@0.3.0");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn the_standard_library_sees_the_pass_and_nothing_else() {
     let mut without_order = data.clone();
     without_order["order"] = Value::Null;
     let expected = json!({
-        "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "0", "input": "",
+        "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "1", "input": "",
         "files": "false",
     });
     assert_eq!(without_order, expected);
@@ -77,6 +77,11 @@ fn the_standard_library_sees_the_pass_and_nothing_else() {
 #[test]
 fn a_panic_of_the_standard_library_is_told() {
     check_fault("panics", "no answer");
+}
+
+#[test]
+fn a_wait_of_the_standard_library_is_a_fault() {
+    check_fault("waits", "nothing in a pass can be waited for");
 }
 
 #[test]

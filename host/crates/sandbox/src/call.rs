@@ -184,6 +184,23 @@ pub enum CallFault {
         /// The amount that the limit allows.
         allowed: usize,
     },
+    /// It waited for a time.
+    ///
+    /// Remedy: Remove the wait from the plugin, and have it ask for a later pass.
+    #[error(
+        "the plugin waits, and nothing in a pass can be waited for: answer now, and ask for a later pass by requeue-after-ms"
+    )]
+    Waited,
+    /// It called a function of sockets.
+    ///
+    /// Remedy: Remove the call from the plugin: read objects of the cluster, and let a Job do the rest.
+    #[error(
+        "the plugin calls {function}, and plugins have no network: read objects with cluster.get and cluster.list, let a Job do the rest"
+    )]
+    NoNetwork {
+        /// Interface and function.
+        function: String,
+    },
     /// It asked for something that cannot be read.
     ///
     /// Remedy: Correct the read in the plugin.
@@ -198,7 +215,10 @@ impl CallFault {
     /// The reason of the condition, and the label of the metric.
     pub const fn category(&self) -> &'static str {
         match self {
-            Self::Trapped { .. } | Self::ReadRejected { .. } => reason::GUEST_TRAPPED,
+            Self::Trapped { .. }
+            | Self::ReadRejected { .. }
+            | Self::Waited
+            | Self::NoNetwork { .. } => reason::GUEST_TRAPPED,
             Self::DeadlineExceeded { .. } => reason::DEADLINE_EXCEEDED,
             Self::MemoryExceeded { .. } => reason::MEMORY_EXCEEDED,
             Self::OutputRejected { .. } => reason::OUTPUT_REJECTED,

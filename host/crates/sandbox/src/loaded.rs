@@ -15,7 +15,7 @@ use crate::{
     convert, description,
     log::LogRate,
     sandbox,
-    state::Ending,
+    state::{Ending, STARTUP_MS},
 };
 
 /// Problems of a configuration that are listed: as many as a user mends at once.
@@ -44,7 +44,7 @@ impl Described {
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
         let adapter = convert::adapter(artifact.contract(), &artifact.code.component)?;
         let context = Context {
-            now_ms: 0,
+            now_ms: STARTUP_MS,
             seed: [0; 32],
         };
         let limits = Limits {
@@ -52,9 +52,13 @@ impl Described {
             ..limits.clone()
         };
         let turn = engine.describing();
-        let (ended, _) = sandbox::run(engine, Box::new(NoReads), &context, &limits, |store| {
-            adapter.describe(store)
-        });
+        let (ended, _) = sandbox::run(
+            (engine, artifact.digest()),
+            Box::new(NoReads),
+            &context,
+            &limits,
+            |store| adapter.describe(store),
+        );
         drop(turn);
         let manifest = match ended {
             Ok(manifest) => manifest?,
@@ -183,7 +187,7 @@ impl Plugin {
         // failure to map the code again is the host's.
         let adapter = component.code.adapter(&component.engine)?;
         let (ended, ran) = sandbox::run(
-            &component.engine,
+            (&component.engine, &component.digest),
             Box::new(reads),
             context,
             limits,

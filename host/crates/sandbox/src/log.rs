@@ -64,6 +64,9 @@ const LINE_BYTES_MAX: usize = 4096;
 /// message on two lines, and advice on a third.
 const LAST_LINES: usize = 3;
 
+/// The words in the first line of a panic: of Rust, whose message follows, and of Go, whose stack follows.
+const PANIC_WORDS: [&str; 3] = [" panicked at ", "panic: ", "fatal error: "];
+
 /// The log of one pass.
 #[derive(Debug)]
 pub(super) struct LogBuffer {
@@ -72,8 +75,9 @@ pub(super) struct LogBuffer {
     bytes_left: usize,
     /// The unfinished line of each standard stream, by the level of its lines.
     unfinished: BTreeMap<LogLevel, Vec<u8>>,
-    /// The last lines of the error stream.
+    /// The last lines of the error stream; from the first line of a panic on, the first ones.
     last_lines: VecDeque<String>,
+    panics: bool,
     /// The line at level error that came last: a guest's panic hook writes its message before the trap, and it has to
     /// reach the parent's condition even when the log is full.
     last_error: Option<String>,
@@ -87,6 +91,7 @@ impl LogBuffer {
             bytes_left: bytes_max,
             unfinished: BTreeMap::new(),
             last_lines: VecDeque::new(),
+            panics: false,
             last_error: None,
         }
     }
@@ -143,9 +148,15 @@ impl LogBuffer {
         }
         self.push(level, line.clone());
         if level == LogLevel::Error {
-            self.last_lines.push_back(line);
-            if self.last_lines.len() > LAST_LINES {
+            if PANIC_WORDS.iter().any(|words| line.contains(words)) {
+                self.panics = true;
+                self.last_lines.clear();
+            }
+            if !self.panics && self.last_lines.len() == LAST_LINES {
                 self.last_lines.pop_front();
+            }
+            if self.last_lines.len() < LAST_LINES {
+                self.last_lines.push_back(line);
             }
             let words = self.last_lines.make_contiguous().join(" ");
             self.last_error = Some(cut(&words, LAST_ERROR_BYTES_MAX).to_owned());
@@ -284,6 +295,16 @@ mod tests {
             b"early\nthread 'main' panicked at src/lib.rs:3:5:\nboom\nnote: run with a backtrace\n",
         )]);
         let expected = "thread 'main' panicked at src/lib.rs:3:5: boom note: run with a backtrace";
+        assert_eq!(last.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_panic_is_told_without_its_stack() {
+        let (_, last) = written(&[(
+            LogLevel::Error,
+            b"early\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/main.go:7 +0x2\nexit status 2\n",
+        )]);
+        let expected = "panic: boom goroutine 1 [running]: main.main()";
         assert_eq!(last.as_deref(), Some(expected));
     }
 

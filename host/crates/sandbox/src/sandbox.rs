@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use innkeeper_model::{Limits, Reads};
+use innkeeper_model::{Digest, Limits, Reads};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
+use wasmtime_wasi::I32Exit;
 
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Pace, Timing,
@@ -29,10 +30,10 @@ pub(super) struct Ran {
     waited_for_memory: bool,
 }
 
-/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are gone
+/// Runs code of a component, and returns its result or the reason for the missing one. The instance and all that it holds are gone
 /// afterwards.
 pub(super) fn run<T>(
-    engine: &Engine,
+    (engine, component): (&Engine, &Digest),
     reads: Box<dyn AnyReads>,
     context: &Context,
     limits: &Limits,
@@ -45,7 +46,7 @@ pub(super) fn run<T>(
     let _slot = engine.slot();
     let settings = engine.settings();
     let watch = Stopwatch::start();
-    let state = StoreState::new(reads, context, limits, memory_bytes_max);
+    let state = StoreState::new(reads, context, limits, memory_bytes_max, component);
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
@@ -154,9 +155,12 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
         };
     }
     let last_error = state.log.lock().take_last_error();
+    let exited = error.is::<I32Exit>();
     let message = match (trap, last_error) {
         // A panic of a Rust guest ends in this instruction, after its hook wrote the message.
         (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
+        // A panic of a Go guest ends in an exit.
+        (None, Some(last_words)) if exited => last_words,
         (Some(trap), _) => trap.to_string(),
         (None, _) => error.root_cause().to_string(),
     };

@@ -6,7 +6,7 @@
 
 use std::{any::Any, sync::Arc, time::Instant};
 
-use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads, ZoneTime};
+use innkeeper_model::{Digest, Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads, ZoneTime};
 use parking_lot::Mutex;
 
 use crate::{
@@ -19,7 +19,10 @@ use crate::{
 
 /// Random bytes in one call of `random`; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
-/// Random bytes in one pass; the contract states this limit.
+/// The time until the instance is complete, in milliseconds since the epoch: not zero, at which Go's runtime gives up, and
+/// earlier than each pass, so that no clock goes back.
+pub(super) const STARTUP_MS: u64 = 1_000;
+/// Random bytes in one pass, and as many before it; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads that can be handed back to the caller in their own type.
@@ -68,6 +71,9 @@ pub(crate) struct StoreState {
     read_bytes_max: usize,
     now_ms: u64,
     random: RandomStream,
+    /// The random bytes until the instance is complete: the same in each pass of a component.
+    startup: RandomStream,
+    startup_bytes: usize,
 }
 
 impl StoreState {
@@ -76,6 +82,7 @@ impl StoreState {
         context: &Context,
         limits: &Limits,
         memory_bytes_max: usize,
+        component: &Digest,
     ) -> Self {
         Self {
             meter: MemoryMeter::new(memory_bytes_max),
@@ -93,7 +100,14 @@ impl StoreState {
             read_bytes_max: limits.host_call_bytes_max,
             now_ms: context.now_ms,
             random: RandomStream::new(context.seed),
+            startup: RandomStream::new(*component.as_bytes()),
+            startup_bytes: 0,
         }
+    }
+
+    /// Returns true until the export is entered. What a runtime asks for then is no part of the pass.
+    const fn is_starting(&self) -> bool {
+        self.instantiated_at.is_none()
     }
 
     /// Ends the call.
@@ -120,13 +134,22 @@ impl StoreState {
     }
 
     pub(super) fn now(&mut self) -> u64 {
+        if self.is_starting() {
+            return STARTUP_MS;
+        }
         self.used_now = true;
         self.now_ms
     }
 
     pub(super) fn random(&mut self, len: u32) -> wasmtime::Result<Vec<u8>> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let used = self.random_bytes.unwrap_or(0).saturating_add(len);
+        let is_starting = self.is_starting();
+        let before = if is_starting {
+            self.startup_bytes
+        } else {
+            self.random_bytes.unwrap_or(0)
+        };
+        let used = before.saturating_add(len);
         let exceeded = match () {
             () if len > RANDOM_BYTES_PER_CALL_MAX => {
                 Some((CallLimit::RandomBytesPerCall, RANDOM_BYTES_PER_CALL_MAX))
@@ -136,6 +159,10 @@ impl StoreState {
         };
         if let Some((limit, allowed)) = exceeded {
             return Err(self.fault(CallFault::LimitExceeded { limit, allowed }));
+        }
+        if is_starting {
+            self.startup_bytes = used;
+            return Ok(self.startup.take(len));
         }
         self.random_bytes = Some(used);
         Ok(self.random.take(len))

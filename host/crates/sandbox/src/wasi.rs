@@ -1,9 +1,10 @@
 //! An empty WASI for plugins: some toolchains always import it.
 //!
-//! `wasmtime-wasi` without files, sockets, environment, arguments and input.
+//! `wasmtime-wasi` without files, sockets, environment and input, and with one argument: klog stops without any.
 //! The clock, the random bytes and the output are those of the pass, with its limits, and are answered here: the clock
 //! stands still, the random bytes follow from the seed of the pass, and the output goes into the log of the plugin.
-//! Every pollable is ready, so that no call waits.
+//! Every stream is ready. The clock stands still, so that a wait for a later time would never end: it ends the call.
+//! Each call of a function of sockets ends it too.
 //!
 //! NB: `wasmtime-wasi` answers some calls in a runtime of tokio that it starts at the first of them, although nothing waits
 //! there. It would panic on a thread that drives a runtime already: guests run on plain and on blocking threads only.
@@ -11,11 +12,21 @@
 //! Only the interfaces that a component imports are linked, and the state of a call is made by its first use of WASI: a
 //! guest without WASI pays for none of it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::{
+    Engine,
+    component::{
+        Component, HasSelf, Linker, Resource, ResourceTable, ResourceType,
+        types::{self, ComponentItem},
+    },
+};
 use wasmtime_wasi::{
     async_trait,
     cli::{WasiCli, WasiCliCtx, WasiCliCtxView},
@@ -35,7 +46,7 @@ use wasmtime_wasi::{
             io::error,
             random::{insecure, insecure_seed, random},
             sync::{
-                filesystem::types,
+                filesystem::types as files_types,
                 io::{poll, streams},
             },
         },
@@ -44,6 +55,7 @@ use wasmtime_wasi::{
 };
 
 use crate::{
+    call::CallFault,
     log::{LogBuffer, LogLevel},
     state::StoreState,
 };
@@ -64,7 +76,7 @@ macro_rules! interfaces {
 
 /// The supported interfaces.
 const INTERFACES: [(&str, Link); 20] = interfaces! {
-    "wasi:cli/environment": environment, WasiCli, cli;
+    "wasi:cli/environment": environment, Pass, pass;
     "wasi:cli/exit": exit, WasiCli, cli;
     "wasi:cli/stdin": stdin, WasiCli, cli;
     "wasi:cli/stdout": stdout, Pass, pass;
@@ -77,14 +89,25 @@ const INTERFACES: [(&str, Link); 20] = interfaces! {
     "wasi:clocks/monotonic-clock": monotonic_clock, Pass, pass;
     "wasi:clocks/wall-clock": wall_clock, Pass, pass;
     "wasi:filesystem/preopens": preopens, WasiFilesystem, files;
-    "wasi:filesystem/types": types, WasiFilesystem, files;
+    "wasi:filesystem/types": files_types, WasiFilesystem, files;
     "wasi:io/error": error, Handles, handles;
-    "wasi:io/poll": poll, Handles, handles;
+    "wasi:io/poll": poll, Pass, pass;
     "wasi:io/streams": streams, Handles, handles;
     "wasi:random/insecure": insecure, Pass, pass;
     "wasi:random/insecure-seed": insecure_seed, Pass, pass;
     "wasi:random/random": random, Pass, pass;
 };
+
+/// The interfaces of sockets.
+const SOCKETS: [&str; 7] = [
+    "wasi:sockets/instance-network",
+    "wasi:sockets/ip-name-lookup",
+    "wasi:sockets/network",
+    "wasi:sockets/tcp",
+    "wasi:sockets/tcp-create-socket",
+    "wasi:sockets/udp",
+    "wasi:sockets/udp-create-socket",
+];
 
 /// The prefix of the supported versions: later versions of this line only add to the interfaces.
 const VERSIONS: &str = "0.2.";
@@ -99,11 +122,16 @@ const WRITE_BYTES_TOLD: usize = 64 * 1024;
 
 const NANOS_PER_MILLI: u32 = 1_000_000;
 
+/// The only argument of the guest, in the place of the name of a program.
+const PROGRAM: &str = "plugin";
+
 /// The state of a guest that uses WASI.
 pub(super) struct Wasi {
     cli: WasiCliCtx,
     files: WasiFilesystemCtx,
     handles: ResourceTable,
+    /// The handles of waits that never end.
+    waits: BTreeSet<u32>,
 }
 
 impl Default for Wasi {
@@ -114,21 +142,31 @@ impl Default for Wasi {
             cli: WasiCliCtx::default(),
             files: WasiFilesystemCtx::default(),
             handles,
+            waits: BTreeSet::new(),
         }
     }
 }
 
 /// Returns true if an import is supported.
 pub(super) fn is_known(import: &str) -> bool {
-    interface(import).is_some()
+    interface(import).is_some() || is_of_sockets(import)
 }
 
 fn interface(import: &str) -> Option<(&'static str, Link)> {
+    let name = supported_name(import)?;
+    INTERFACES.into_iter().find(|(known, _)| *known == name)
+}
+
+fn is_of_sockets(import: &str) -> bool {
+    supported_name(import).is_some_and(|name| SOCKETS.contains(&name))
+}
+
+/// Returns the name of an interface without its version, if the version is supported.
+fn supported_name(import: &str) -> Option<&str> {
     let (name, version) = import.split_once('@')?;
     // Versions such as 0.2.0-rc-2023-11-10 are older than the line.
     let supported = version.starts_with(VERSIONS) && !version.contains('-');
-    let known = INTERFACES.into_iter().find(|(known, _)| *known == name);
-    known.filter(|_| supported)
+    supported.then_some(name)
 }
 
 /// Adds the WASI imports of a component to a linker.
@@ -140,8 +178,49 @@ pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wa
         .imports(&engine)
         .filter_map(|(import, _)| interface(import))
         .collect();
-    interfaces.into_values().try_for_each(|link| link(linker))
+    interfaces.into_values().try_for_each(|link| link(linker))?;
+    link_sockets(linker, &world, &engine)
 }
+
+/// Adds the functions of sockets, whatever their types are: each ends the call.
+fn link_sockets(
+    linker: &mut Linker<StoreState>,
+    world: &types::Component,
+    engine: &Engine,
+) -> wasmtime::Result<()> {
+    // The resources that an earlier import has made: the later ones, which use them, name them again.
+    let mut made = Vec::new();
+    for (import, item) in world.imports(engine) {
+        let ComponentItem::ComponentInstance(interface) = item.ty else {
+            continue;
+        };
+        let mut sockets = is_of_sockets(import)
+            .then(|| linker.instance(import))
+            .transpose()?;
+        for (name, item) in interface.exports(engine) {
+            match (&mut sockets, item.ty) {
+                (Some(sockets), ComponentItem::ComponentFunc(_)) => {
+                    let function = format!("{import}#{name}");
+                    sockets.func_new(name, move |mut store, _, _, _| {
+                        let function = function.clone();
+                        Err(store.data_mut().fault(CallFault::NoNetwork { function }))
+                    })?;
+                }
+                (_, ComponentItem::Resource(resource)) if !made.contains(&resource) => {
+                    made.push(resource);
+                    if let Some(sockets) = &mut sockets {
+                        sockets.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A resource of sockets. No guest gets one.
+struct Socket;
 
 fn pass(state: &mut StoreState) -> &mut StoreState {
     state
@@ -239,7 +318,21 @@ impl wall_clock::Host for StoreState {
     }
 }
 
-/// The end of a wait. The clock stands still, so that no wait would ever end: it is over at once.
+impl environment::Host for StoreState {
+    fn get_environment(&mut self) -> wasmtime::Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+
+    fn get_arguments(&mut self) -> wasmtime::Result<Vec<String>> {
+        Ok(vec![PROGRAM.to_owned()])
+    }
+
+    fn initial_cwd(&mut self) -> wasmtime::Result<Option<String>> {
+        Ok(None)
+    }
+}
+
+/// A wait that is over. One that is not is never asked: it is in the list of waits.
 struct WaitOver;
 
 #[async_trait]
@@ -256,14 +349,59 @@ impl monotonic_clock::Host for StoreState {
         Ok(NANOS_PER_MILLI.into())
     }
 
-    fn subscribe_instant(&mut self, _: u64) -> wasmtime::Result<Resource<DynPollable>> {
-        let handles = handles(self);
-        let wait = handles.push(WaitOver)?;
-        subscribe(handles, wait)
+    fn subscribe_instant(&mut self, when: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let now = monotonic_clock::Host::now(self)?;
+        monotonic_clock::Host::subscribe_duration(self, when.saturating_sub(now))
     }
 
-    fn subscribe_duration(&mut self, _: u64) -> wasmtime::Result<Resource<DynPollable>> {
-        monotonic_clock::Host::subscribe_instant(self, 0)
+    fn subscribe_duration(&mut self, duration: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let wasi = wasi(self);
+        let wait = wasi.handles.push(WaitOver)?;
+        let pollable = subscribe(&mut wasi.handles, wait)?;
+        if duration > 0 {
+            wasi.waits.insert(pollable.rep());
+        }
+        Ok(pollable)
+    }
+}
+
+impl poll::Host for StoreState {
+    fn poll(&mut self, asked: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
+        let Wasi { handles, waits, .. } = wasi(self);
+        let is_empty = asked.is_empty();
+        let over = (0..).zip(asked);
+        let over = over.filter(|(_, pollable)| !waits.contains(&pollable.rep()));
+        let (places, over): (Vec<u32>, Vec<_>) = over.unzip();
+        if over.is_empty() && !is_empty {
+            return Err(self.fault(CallFault::Waited));
+        }
+        let ready = poll::Host::poll(handles, over)?.into_iter();
+        let place = |at: u32| places.get(usize::try_from(at).ok()?).copied();
+        Ok(ready.filter_map(place).collect())
+    }
+}
+
+impl poll::HostPollable for StoreState {
+    fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {
+        let Wasi { handles, waits, .. } = wasi(self);
+        if waits.contains(&pollable.rep()) {
+            return Ok(false);
+        }
+        poll::HostPollable::ready(handles, pollable)
+    }
+
+    fn block(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        let Wasi { handles, waits, .. } = wasi(self);
+        if waits.contains(&pollable.rep()) {
+            return Err(self.fault(CallFault::Waited));
+        }
+        poll::HostPollable::block(handles, pollable)
+    }
+
+    fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        let Wasi { handles, waits, .. } = wasi(self);
+        waits.remove(&pollable.rep());
+        poll::HostPollable::drop(handles, pollable)
     }
 }
 

@@ -176,16 +176,16 @@ fn rejects_other_contract_versions() {
 
 #[test]
 fn rejects_imports_by_name() {
-    let sockets = "package wasi:sockets@0.2.0 { interface tcp { connect: func(); } }
+    let sockets = "package wasi:sockets@0.3.0 { interface tcp { connect: func(); } }
         package wasi:http@0.2.0 { interface handler { get: func(); } }";
     let wit = format!(
         "{}\n{sockets}",
         contract().replace(
             "  import host;",
-            "  import host; import wasi:sockets/tcp@0.2.0; import wasi:http/handler@0.2.0;"
+            "  import host; import wasi:sockets/tcp@0.3.0; import wasi:http/handler@0.2.0;"
         )
     );
-    let imports = r#"(import "wasi:sockets/tcp@0.2.0" "connect" (func))
+    let imports = r#"(import "wasi:sockets/tcp@0.3.0" "connect" (func))
         (import "wasi:http/handler@0.2.0" "get" (func))"#;
     let error = refusal(&component(&wit, &module(imports)));
     let artifact::Error::ForbiddenImports { imports } = &error else {
@@ -193,7 +193,7 @@ fn rejects_imports_by_name() {
     };
     assert_eq!(imports.len(), 2);
     assert!(
-        imports[0].starts_with("wasi:sockets/tcp@0.2.0 (plugins have no network"),
+        imports[0].starts_with("wasi:sockets/tcp@0.3.0 (plugins have no network"),
         "{error}"
     );
     assert!(

@@ -115,6 +115,19 @@ fn f16_cannot_describe_itself() {
     );
 }
 
+/// The fault of a `describe` quotes the words of the panic, as that of a call does.
+#[test]
+fn f16_panics_in_describe() {
+    let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 8))
+        (call $log (i32.const 0) (i32.const 131072) (i32.const 8))
+        (unreachable)";
+    check_describes_nothing(
+        guest().with_pages(20).doing_on_describe(panicking),
+        reason::GUEST_TRAPPED,
+        "xxxxxxxx",
+    );
+}
+
 #[test]
 fn f16_allocates_in_describe() {
     check_describes_nothing(

@@ -1,10 +1,15 @@
 //! Components whose toolchain imports WASI: time that stands still, random bytes from the seed, and nothing else.
 
+use std::time::Instant;
+
+use innkeeper_model::Digest;
+
 use super::*;
 use crate::{
     convert,
     random::RandomStream,
     sandbox,
+    state::StoreState,
     testing::{Foreign, guest},
     wasi::is_known,
 };
@@ -66,6 +71,27 @@ package wasi:clocks@0.2.3 {
 package wasi:random@0.2.3 {
   interface random { get-random-bytes: func(len: u64) -> list<u8>; get-random-u64: func() -> u64; }
   interface insecure-seed { insecure-seed: func() -> tuple<u64, u64>; }
+}
+package wasi:sockets@0.2.3 {
+  interface network { resource network; enum error-code { unknown, access-denied } }
+  interface instance-network {
+    use network.{network};
+    instance-network: func() -> network;
+  }
+  interface tcp {
+    use wasi:io/streams@0.2.3.{input-stream, output-stream};
+    use wasi:io/poll@0.2.3.{pollable};
+    use network.{error-code};
+    resource tcp-socket {
+      subscribe: func() -> pollable;
+      finish-connect: func() -> result<tuple<input-stream, output-stream>, error-code>;
+    }
+  }
+  interface tcp-create-socket {
+    use network.{error-code};
+    use tcp.{tcp-socket};
+    create-tcp-socket: func() -> result<tcp-socket, error-code>;
+  }
 }
 package wasi:filesystem@0.2.3 {
   interface types {
@@ -144,24 +170,63 @@ fn clocks_stand_still_at_the_time_of_the_pass() {
 }
 
 #[test]
-fn waiting_takes_no_time() {
+fn a_runtime_starts_with_constants_that_are_no_part_of_the_pass() {
     let functions = [
-        (
-            "clocks/monotonic-clock",
-            "subscribe-duration",
-            "(param i64) (result i32)",
-        ),
-        ("io/poll", "[method]pollable.block", "(param i32)"),
-        (
-            "io/poll",
-            "[method]pollable.ready",
-            "(param i32) (result i32)",
-        ),
-        ("io/poll", "poll", "(param i32 i32 i32)"),
-        ("io/poll", "[resource-drop]pollable", "(param i32)"),
+        ("clocks/monotonic-clock", "now", "(result i64)"),
+        ("random/random", "get-random-u64", "(result i64)"),
     ];
-    // A year, in nanoseconds.
-    let waiting = "(local.set $i (call $subscribe-duration (i64.const 31536000000000000)))
+    let start = "(if (i64.ne (call $clock) (i64.const 1000000000)) (then (unreachable)))
+        (global.set $first (call $get-random-u64))";
+    let importing = |doing: &str| {
+        importing(&["clocks/monotonic-clock", "random/random"], &functions)
+            .with_fields("(global $first (mut i64) (i64.const 0))")
+            .doing_at_start(start)
+            .doing(doing, &[])
+    };
+    let called = check_answers(importing(""));
+    assert!(!called.used_now && !called.used_random);
+    // In the pass, both are those of the pass.
+    let now = same("i64", "(call $clock)", "(i64.const 1700000000123000000)");
+    let called = check_answers(importing(&now));
+    assert!(called.used_now && !called.used_random);
+    let asking = "(if (i64.eq (call $get-random-u64) (global.get $first)) (then (unreachable)))";
+    let called = check_answers(importing(asking));
+    assert!(!called.used_now && called.used_random);
+}
+
+#[test]
+fn the_random_bytes_of_a_start_follow_from_the_component() {
+    let component = Digest::of(b"component");
+    let reads = Box::new(FakeReads::default());
+    let mut state = StoreState::new(reads, &CONTEXT, &Limits::default(), 0, &component);
+    let expected = RandomStream::new(*component.as_bytes()).take(8);
+    assert_eq!(state.random(8).unwrap(), expected);
+    assert_eq!(state.random_bytes, None);
+    state.instantiated_at = Some(Instant::now());
+    let expected = RandomStream::new(CONTEXT.seed).take(8);
+    assert_eq!(state.random(8).unwrap(), expected);
+    assert_eq!(state.random_bytes, Some(8));
+}
+
+const POLLING: [(&str, &str, &str); 5] = [
+    (
+        "clocks/monotonic-clock",
+        "subscribe-duration",
+        "(param i64) (result i32)",
+    ),
+    ("io/poll", "[method]pollable.block", "(param i32)"),
+    (
+        "io/poll",
+        "[method]pollable.ready",
+        "(param i32) (result i32)",
+    ),
+    ("io/poll", "poll", "(param i32 i32 i32)"),
+    ("io/poll", "[resource-drop]pollable", "(param i32)"),
+];
+
+#[test]
+fn a_wait_that_is_over_takes_no_time() {
+    let waiting = "(local.set $i (call $subscribe-duration (i64.const 0)))
         (if (i32.eqz (call $pollable.ready (local.get $i))) (then (unreachable)))
         (call $pollable.block (local.get $i))
         (i32.store (i32.const 16) (local.get $i))
@@ -169,13 +234,152 @@ fn waiting_takes_no_time() {
         (if (i32.ne (i32.load (i32.const 36)) (i32.const 1)) (then (unreachable)))
         (if (i32.load (i32.load (i32.const 32))) (then (unreachable)))
         (call $pollable (local.get $i))";
-    let guest = importing(&["io/poll", "clocks/monotonic-clock"], &functions);
-    check_answers(guest.doing(waiting, &[]));
+    let guest = || importing(&["io/poll", "clocks/monotonic-clock"], &POLLING);
+    check_answers(guest().doing(waiting, &[]));
+    // Of two, the one that is over is told.
+    let two = "(i32.store (i32.const 16) (call $subscribe-duration (i64.const 1)))
+        (i32.store (i32.const 20) (call $subscribe-duration (i64.const 0)))
+        (call $poll (i32.const 16) (i32.const 2) (i32.const 32))
+        (if (i32.ne (i32.load (i32.const 36)) (i32.const 1)) (then (unreachable)))
+        (if (i32.ne (i32.load (i32.load (i32.const 32))) (i32.const 1)) (then (unreachable)))";
+    check_answers(guest().doing(two, &[]));
 
     let functions = [("io/poll", "poll", "(param i32 i32 i32)")];
     let nothing = "(call $poll (i32.const 16) (i32.const 0) (i32.const 32))";
     let guest = importing(&["io/poll"], &functions).doing(nothing, &[]);
     check_faults(guest, "GuestTrapped", "empty poll list");
+}
+
+#[test]
+fn f16_a_wait_for_a_later_time_ends_the_call() {
+    const TOLD: &str = "nothing in a pass can be waited for";
+    let guest = || importing(&["io/poll", "clocks/monotonic-clock"], &POLLING);
+    // A year, in nanoseconds.
+    let waiting = "(local.set $i (call $subscribe-duration (i64.const 31536000000000000)))
+        (if (call $pollable.ready (local.get $i)) (then (unreachable)))";
+    check_answers(guest().doing(waiting, &[]));
+    let blocking = format!("{waiting} (call $pollable.block (local.get $i))");
+    check_faults(guest().doing(&blocking, &[]), "GuestTrapped", TOLD);
+    let polling = format!(
+        "{waiting} (i32.store (i32.const 16) (local.get $i))
+        (call $poll (i32.const 16) (i32.const 1) (i32.const 32))"
+    );
+    check_faults(guest().doing(&polling, &[]), "GuestTrapped", TOLD);
+}
+
+#[test]
+fn f16_a_call_of_sockets_ends_the_call() {
+    let interfaces = [
+        "io/streams",
+        "sockets/network",
+        "sockets/instance-network",
+        "sockets/tcp",
+        "sockets/tcp-create-socket",
+    ];
+    let functions = [
+        (
+            "sockets/instance-network",
+            "instance-network",
+            "(result i32)",
+        ),
+        (
+            "sockets/tcp-create-socket",
+            "create-tcp-socket",
+            "(param i32)",
+        ),
+        (
+            "sockets/tcp",
+            "[method]tcp-socket.subscribe",
+            "(param i32) (result i32)",
+        ),
+        (
+            "sockets/tcp",
+            "[method]tcp-socket.finish-connect",
+            "(param i32 i32)",
+        ),
+        ("sockets/tcp", "[resource-drop]tcp-socket", "(param i32)"),
+        ("io/streams", "[resource-drop]input-stream", "(param i32)"),
+    ];
+    let guest = || importing(&interfaces, &functions);
+    // A toolchain may import all of them, and a plugin need not call any.
+    check_answers(guest());
+    for (doing, told) in [
+        (
+            "(drop (call $instance-network))",
+            "wasi:sockets/instance-network@0.2.3#instance-network",
+        ),
+        (
+            "(call $create-tcp-socket (i32.const 16))",
+            "wasi:sockets/tcp-create-socket@0.2.3#create-tcp-socket",
+        ),
+    ] {
+        check_faults(guest().doing(doing, &[]), "GuestTrapped", told);
+        check_faults(
+            guest().doing(doing, &[]),
+            "GuestTrapped",
+            "plugins have no network",
+        );
+        let starting = Described::load(
+            &ENGINE,
+            &compiled(guest().with_fields(&initializing(doing))),
+            &Limits::default(),
+        );
+        let error = format!("{:#}", anyhow::Error::new(starting.err().unwrap()));
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+/// The function that a component calls when its instance is complete: the start function of a core module may not yet call
+/// imports that answer into its memory.
+fn initializing(instructions: &str) -> String {
+    format!(r#"(func (export "_initialize") {instructions})"#)
+}
+
+/// What the runtime of Go does before the first function of a guest is called, and klog after it.
+#[test]
+fn a_guest_may_start_as_the_runtime_of_go_does() {
+    let interfaces = [
+        "io/streams",
+        "cli/environment",
+        "cli/stderr",
+        "clocks/wall-clock",
+        "clocks/monotonic-clock",
+        "random/random",
+        "sockets/network",
+        "sockets/tcp",
+    ];
+    let functions = [
+        ("cli/environment", "get-environment", "(param i32)"),
+        ("cli/environment", "get-arguments", "(param i32)"),
+        ("cli/stderr", "get-stderr", "(result i32)"),
+        ("clocks/monotonic-clock", "now", "(result i64)"),
+        ("random/random", "get-random-bytes", "(param i64 i32)"),
+        ("random/random", "get-random-u64", "(result i64)"),
+        ("sockets/tcp", "[resource-drop]tcp-socket", "(param i32)"),
+    ];
+    let starting = "(call $get-arguments (i32.const 16))
+        (if (i32.eqz (i32.load (i32.const 20))) (then (unreachable)))
+        (if (i32.eqz (i32.load (i32.add (i32.load (i32.const 16)) (i32.const 4)))) (then (unreachable)))
+        (call $get-environment (i32.const 16))
+        (if (i64.eqz (call $clock)) (then (unreachable)))
+        (global.set $started (call $clock))
+        (call $get-random-bytes (i64.const 32) (i32.const 16))
+        (global.set $hash (i64.load (i32.load (i32.const 16))))
+        (drop (call $get-stderr))";
+    let guest = |doing: &str| {
+        importing(&interfaces, &functions)
+            .with_fields(
+                "(global $started (mut i64) (i64.const 0)) (global $hash (mut i64) (i64.const 0))",
+            )
+            .with_fields(&initializing(starting))
+            .doing(doing, &[])
+    };
+    let called = check_answers(guest(""));
+    // Such a pass is remembered, and its recording is not secret.
+    assert!(!called.used_now && !called.used_random);
+    // No clock goes back.
+    let later = "(if (i64.le_u (call $clock) (global.get $started)) (then (unreachable)))";
+    assert!(check_answers(guest(later)).used_now);
 }
 
 #[test]
@@ -228,7 +432,7 @@ fn f16_random_of_four_gigabytes_is_refused() {
 }
 
 #[test]
-fn there_are_no_variables_arguments_directories_and_terminals() {
+fn there_are_one_argument_and_no_variables_directories_and_terminals() {
     let interfaces = [
         "cli/environment",
         "cli/terminal-output",
@@ -244,9 +448,15 @@ fn there_are_no_variables_arguments_directories_and_terminals() {
         ("filesystem/preopens", "get-directories", "(param i32)"),
     ];
     // Each writes a length behind an address, or the case of an option.
-    let lists = ["get-environment", "get-arguments", "get-directories"].map(|name| {
+    let lists = [
+        ("get-environment", 0),
+        ("get-arguments", 1),
+        ("get-directories", 0),
+    ];
+    let lists = lists.map(|(name, length)| {
+        let length = format!("(i32.const {length})");
         format!("(i64.store (i32.const 16) (i64.const -1)) (call ${name} (i32.const 16))")
-            + &same("i32", "(i32.load (i32.const 20))", "(i32.const 0)")
+            + &same("i32", "(i32.load (i32.const 20))", &length)
     });
     let options = ["initial-cwd", "get-terminal-stdout"].map(|name| {
         format!("(i64.store (i32.const 16) (i64.const -1)) (call ${name} (i32.const 16))")
@@ -344,6 +554,16 @@ fn a_panic_that_is_written_is_told() {
 }
 
 #[test]
+fn a_panic_that_ends_in_an_exit_is_told() {
+    let functions = [&OUTPUT[..], &[("cli/exit", "exit", "(param i32)")]].concat();
+    let interfaces = ["io/streams", "cli/stdout", "cli/stderr", "cli/exit"];
+    let panicking = write("stderr", "{0}") + "(call $exit (i32.const 1))";
+    let guest = importing(&interfaces, &functions)
+        .doing(&panicking, &["panic: boom\n\ngoroutine 1 [running]:\n"]);
+    check_faults(guest, "GuestTrapped", "panic: boom goroutine 1");
+}
+
+#[test]
 fn f16_a_flood_of_written_lines_is_cut_off_and_counted() {
     for stream in ["stdout", "stderr"] {
         // The same handle every time.
@@ -430,7 +650,7 @@ fn only_a_guest_that_uses_wasi_has_its_state() {
         let adapter = convert::adapter(artifact.contract(), &artifact.code.component).unwrap();
         let limits = Limits::default();
         let (end, _) = sandbox::run(
-            &ENGINE,
+            (&ENGINE, artifact.digest()),
             Box::new(FakeReads::default()),
             &CONTEXT,
             &limits,
@@ -497,8 +717,8 @@ fn interfaces_that_lie_about_their_types_are_refused() {
 fn what_is_not_empty_is_refused_by_name() {
     for (package, interface, advice) in [
         (
-            "wasi:sockets@0.2.3",
-            "wasi:sockets/tcp@0.2.3",
+            "wasi:sockets@0.3.0",
+            "wasi:sockets/tcp@0.3.0",
             "plugins have no network",
         ),
         (
