@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{
     Grants, Rejection, Rules, depth, names,
     pod_security::pod_violations,
-    privilege::{is_credential, is_secret, reach},
+    privilege::{directs_to_api_server, is_credential, is_secret, reach},
 };
 
 /// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
@@ -63,7 +63,8 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_object(&child.object)?;
     check_generate(&child)?;
     let kind = child.kind.group_kind();
-    check_powers(&kind, &child.object, rules.grants)?;
+    let place = (child.namespace.as_deref(), &*child.name);
+    check_powers(&kind, place, &child.object, rules.grants)?;
     let removal = if rules.manifest.never_deletes(&kind) {
         RemovalPolicy::Retain
     } else {
@@ -83,36 +84,47 @@ pub fn check_adoption(object: &Object, grants: &Grants) -> Result<(), Rejection>
     let fields = whole
         .and_then(|json| serde_json::from_str(json).ok())
         .ok_or_else(|| Rejection::forbidden("its fields are not known"))?;
-    check_powers(&object.kind.group_kind(), &fields, grants)
+    let place = (object.namespace.as_deref(), &*object.name);
+    check_powers(&object.kind.group_kind(), place, &fields, grants)
 }
 
 /// Checks that an object has no more power than the grants give.
 fn check_powers(
     kind: &GroupKind,
+    place: (Option<&str>, &str),
     object: &Map<String, Value>,
     grants: &Grants,
 ) -> Result<(), Rejection> {
-    check_credential(kind, object, grants)?;
+    check_confirmed(kind, place, object, grants)?;
     check_reach(kind, object, grants)?;
     check_pods(kind, object, grants)
 }
 
-/// Checks that a Secret is no credential of the cluster, unless the grant confirms it.
-fn check_credential(
+/// Checks that an object is no credential of the cluster and directs no traffic for the API server, unless the grant
+/// confirms it.
+fn check_confirmed(
     kind: &GroupKind,
+    (namespace, name): (Option<&str>, &str),
     object: &Map<String, Value>,
     grants: &Grants,
 ) -> Result<(), Rejection> {
-    let secret_type = object.get("type").and_then(Value::as_str);
-    let grant = grants.children.get(kind);
-    match secret_type.filter(|it| is_secret(kind) && is_credential(it)) {
-        Some(secret_type) if !grant.is_some_and(|grant| grant.privileged) => {
-            Err(Rejection::forbidden(format!(
-                "a Secret of type {secret_type} is a credential of the cluster: the grant for children of kind Secret would need `privileged: true`"
-            )))
-        }
-        _ => Ok(()),
+    if grants.children.get(kind).is_some_and(|it| it.privileged) {
+        return Ok(());
     }
+    let secret_type = object.get("type").and_then(Value::as_str);
+    let power = match secret_type.filter(|it| is_secret(kind) && is_credential(it)) {
+        Some(secret_type) => {
+            format!("a Secret of type {secret_type} is a credential of the cluster")
+        }
+        None if directs_to_api_server(kind, namespace, name, object) => {
+            "it directs the traffic for the API server".to_owned()
+        }
+        None => return Ok(()),
+    };
+    Err(Rejection::forbidden(format!(
+        "{power}: the grant for children of kind {} would need `privileged: true`",
+        kind.kind
+    )))
 }
 
 /// Checks that a child of a plugin without grants takes nothing from outside its namespace.

@@ -202,3 +202,23 @@ fn first_set(spec: &Value, fields: &[&'static str]) -> Option<&'static str> {
 pub(super) fn is_credential(secret_type: &str) -> bool {
     CREDENTIAL_TYPES.contains(&secret_type)
 }
+
+/// Returns true if an object is the Service by which Pods reach the API server, or tells where its servers are.
+///
+/// Source: the controller of this Service in the API server owns the slice of its own name, but clients use all slices with
+/// the label.
+pub(super) fn directs_to_api_server(
+    kind: &GroupKind,
+    namespace: Option<&str>,
+    name: &str,
+    object: &Map<String, Value>,
+) -> bool {
+    const SERVICE: &str = "kubernetes";
+    let service = || object.get("metadata")?["labels"]["kubernetes.io/service-name"].as_str();
+    namespace == Some("default")
+        && match (&*kind.group, &*kind.kind) {
+            ("", "Service" | "Endpoints") => name == SERVICE,
+            ("discovery.k8s.io", "EndpointSlice") => service() == Some(SERVICE),
+            _ => false,
+        }
+}
