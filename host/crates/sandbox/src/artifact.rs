@@ -44,7 +44,7 @@ use crate::{Engine, convert, wasi};
 const PACKAGE: &str = "innkeeper:plugin/";
 /// The interface that every plugin exports.
 const RECONCILER: &str = "innkeeper:plugin/reconciler@";
-/// The interfaces that a plugin may import, beside an empty WASI.
+/// The interfaces that a plugin may import, beside the confined WASI.
 const IMPORTS: [&str; 3] = [
     "innkeeper:plugin/types@",
     "innkeeper:plugin/host@",

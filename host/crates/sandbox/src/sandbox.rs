@@ -30,7 +30,7 @@ pub(super) struct Ran {
     waited_for_memory: bool,
 }
 
-/// Runs code of a component, and returns its result or the reason for the missing one. The instance and all that it holds are gone
+/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are gone
 /// afterwards.
 pub(super) fn run<T>(
     (engine, component): (&Engine, &Digest),

@@ -1,4 +1,4 @@
-//! An empty WASI for plugins: some toolchains always import it.
+//! A confined WASI for plugins: some toolchains always import it.
 //!
 //! `wasmtime-wasi` without files, sockets, environment and input, and with one argument: klog stops without any.
 //! The clock, the random bytes and the output are those of the pass, with its limits, and are answered here: the clock
