@@ -76,8 +76,9 @@ pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, names: &Nam
             if let watcher::Event::Apply(parent) | watcher::Event::InitApply(parent) = change {
                 let name = parent.name_any();
                 let synced = parent.status.as_ref().and_then(|it| it.condition("Synced"));
-                if let Some(synced) = synced.filter(|synced| synced.reason == reason::THROTTLED) {
-                    bail!("{name} is throttled: {}", synced.message);
+                let bounds = [reason::THROTTLED, reason::QUOTA_EXCEEDED];
+                if let Some(synced) = synced.filter(|it| bounds.contains(&&*it.reason)) {
+                    bail!("{name}: {}: {}", synced.reason, synced.message);
                 }
                 if is_final(&parent, contender) {
                     left.remove(&(parent.namespace().unwrap_or_default(), name));
