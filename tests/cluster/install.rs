@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use innkeeper_tests::{
     ControlPlane,
     admin::{self, ask_secure},
     eventually, eventually_for,
     helm::{self, IMAGE, NAMESPACE, RELEASE},
-    manifest::{self, condition, condition_status, root},
+    manifest::{self, condition, root},
     pod::{Image, Pod},
-    process::path_from_env,
+    process::{is_full, path_from_env},
     registry::{Client, Registry},
     user::Kind,
 };
@@ -28,13 +27,12 @@ use tempfile::TempDir;
 
 use crate::{
     callers::token,
-    compiled::CacheDirectory,
-    plugins::{PLUGIN, marked},
-    registries::{key_file, public_key},
+    plugins::PLUGIN,
     stage::Stage,
     suite::{GUESTS, Target, is_ready},
-    web::Web,
 };
+
+mod variants;
 
 /// The first version of the chart, packed by `helm package`.
 const FIRST_CHART: &str = "tests/cluster/install/innkeeper-0.1.0.tgz";
@@ -43,8 +41,6 @@ const CHART: &str = "deploy/chart";
 const CHANGED: &str =
     "replicas=3,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=default";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
-/// The digest in the examples.
-const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 /// The largest allowed size of the unpacked image with the host of the tests. A release has at most 60 MB: the host of the
 /// profile `dist` has a third less text.
 const IMAGE_BYTES_MAX: u64 = 66 << 20;
@@ -132,7 +128,12 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let stage = Stage::full(Vec::new());
+        Self::on(&[])
+    }
+
+    /// A cluster of a control plane with these arguments.
+    fn on(arguments: &[&str]) -> Self {
+        let stage = Stage::with(Vec::new(), arguments);
         let namespace = stage.namespace("installed");
         Self { stage, namespace }
     }
@@ -150,6 +151,31 @@ impl Site {
             kubeconfig.to_str().unwrap(),
         ];
         helm::run(&[arguments, &target].concat()).unwrap()
+    }
+
+    /// Installs a chart, its Plugins and one example of each.
+    fn install(&self, chart: &str) -> Pod {
+        let create = ["--create-namespace"];
+        self.helm(&[&["install", RELEASE, chart][..], &IMAGE, &create].concat());
+        let mut pod = self.pod();
+        for guest in GUESTS {
+            for object in manifest::load(&format!("examples/plugins/{guest}.yaml")).unwrap() {
+                self.stage.apply_new("", &object);
+            }
+        }
+        for guest in GUESTS {
+            self.wait_serving(&mut pod, guest);
+        }
+        self.stage.restart_collector();
+        for guest in GUESTS {
+            let example = format!("examples/{guest}/01-article.yaml");
+            self.stage.apply_example(&self.namespace, &example);
+        }
+        for parent in PARENTS {
+            self.wait_ready(&pod, parent, |_| true);
+        }
+        self.check_allowed();
+        pod
     }
 
     /// Starts the Pod of the installed Deployment.
@@ -253,26 +279,7 @@ fn stop(mut pod: Pod) {
 #[test]
 fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     let site = Site::new();
-    let create = ["--create-namespace"];
-    site.helm(&[&["install", RELEASE, FIRST_CHART][..], &IMAGE, &create].concat());
-    let mut pod = site.pod();
-    for guest in GUESTS {
-        for object in manifest::load(&format!("examples/plugins/{guest}.yaml")).unwrap() {
-            site.stage.apply_new("", &object);
-        }
-    }
-    for guest in GUESTS {
-        site.wait_serving(&mut pod, guest);
-    }
-    site.stage.restart_collector();
-    for guest in GUESTS {
-        let example = format!("examples/{guest}/01-article.yaml");
-        site.stage.apply_example(&site.namespace, &example);
-    }
-    for parent in PARENTS {
-        site.wait_ready(&pod, parent, |_| true);
-    }
-    site.check_allowed();
+    let pod = site.install(FIRST_CHART);
     let before = site.uids();
     assert!(before.len() > 16, "{before:#?}");
 
@@ -324,172 +331,24 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     stop(pod);
 }
 
-/// The variants of the Plugin memcached; the cluster and the servers that they name.
-struct Variants {
-    site: Site,
-    pod: Pod,
-    registry: Registry,
-    web: Web,
-    /// The digest of the component in the registry, and that of the one on the web server.
-    digest: String,
-    other_digest: String,
-}
-
-impl Variants {
-    fn new() -> Self {
-        let site = Site::new();
-        let sources = [
-            "--create-namespace",
-            "--set",
-            "sourceConfigMaps={memcached},extraArgs={--allow-local-sources}",
-        ];
-        site.helm(&[&["install", RELEASE, CHART][..], &IMAGE, &sources].concat());
-        let pod = site.pod();
-        for object in manifest::load("examples/plugins/memcached.yaml").unwrap() {
-            site.stage.apply_new("", &object);
-        }
-        let component = path_from_env("INNKEEPER_GUESTS").unwrap();
-        let component = component.join("memcached.wasm");
-        let file = component.to_str().unwrap();
-        let mut gzip = Command::new("gzip");
-        let packed = gzip.args(["--best", "--stdout", file]).output().unwrap();
-        let packed = STANDARD.encode(packed.stdout);
-        let config_map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "memcached"},
-            "binaryData": {"plugin.wasm": packed},
-        });
-        site.stage.apply_new(NAMESPACE, &config_map);
-
-        let registry = Registry::start().unwrap();
-        let cache = CacheDirectory::warm();
-        let cache = cache.path().to_str().unwrap();
-        let client = Client::innkeeper().unwrap();
-        let client = client.with("INNKEEPER_CACHE_DIR", cache);
-        let reference = format!("{}/plugins/memcached", registry.address());
-        let run = |command: &[&str], tag: &str, more: &[&str]| {
-            let reference = format!("{reference}:{tag}");
-            let common = [&*reference, "--insecure", "--output", "json"];
-            let printed = client.run(&[command, &common, more].concat()).unwrap();
-            serde_json::from_str::<Value>(&printed).unwrap()
-        };
-        let push = |file: &str, tag| {
-            let pushed = run(&["push", file], tag, &[]);
-            pushed["digest"].as_str().unwrap().to_owned()
-        };
-        let digest = push(file, "0.1.0");
-        run(&["sign"], "0.1.0", &["--key", &key_file("p256.key")]);
-        // Bytes that the host does not have yet, or it would not ask the server.
-        let other = marked(&fs::read(file).unwrap());
-        let other_digest = push(&client.put("other.wasm", &other).unwrap(), "other");
-        Self {
-            site,
-            pod,
-            web: Web::start(other),
-            registry,
-            digest,
-            other_digest,
-        }
-    }
-
-    /// Applies an example, and waits until the Plugin serves it.
-    #[track_caller]
-    fn serve(&self, name: &str) {
-        let path = root().join(format!("examples/plugins/variants/{name}.yaml"));
-        let mut text = fs::read_to_string(path).unwrap();
-        let digest = match name {
-            "web-server" => &self.other_digest,
-            _ => &self.digest,
-        };
-        for (place, here) in [
-            (NO_DIGEST, &**digest),
-            ("registry.example", self.registry.address()),
-            ("https://plugins.example/memcached.wasm", &self.web.url()),
-        ] {
-            text = text.replace(place, here);
-        }
-        for mut object in manifest::parse(&text).unwrap() {
-            if let Some(oci) = object.pointer_mut("/spec/source/oci") {
-                oci["insecure"] = json!(true);
-                object["spec"]["verify"]["keys"] = json!([public_key("p256.pub")]);
-            }
-            self.site.stage.apply_new("", &object);
-        }
-        eventually(&format!("{name} is served"), || {
-            let plugin = self.site.plane().user().get(PLUGIN, "memcached").unwrap();
-            let plugin = plugin.unwrap_or_default();
-            let is_seen =
-                plugin["status"]["observedGeneration"] == plugin["metadata"]["generation"];
-            if is_seen && condition_status(&plugin, "Ready") == "True" {
-                return Ok(());
-            }
-            Err(format!(
-                "{:#}\n{}",
-                plugin["status"],
-                self.pod.log().unwrap()
-            ))
-        });
-    }
-
-    /// Changes the parent, and waits until the change has arrived.
-    #[track_caller]
-    fn check_reconciles(&self, processes: u32) {
-        let (site, parent) = (&self.site, PARENTS[0]);
-        site.stage.merge(
-            &site.namespace,
-            parent,
-            &json!({"spec": {"size": processes}}),
-        );
-        let is_resized = |parent: &Value| parent["status"]["readyReplicas"] == processes;
-        site.wait_ready(&self.pod, parent, is_resized);
-    }
-}
-
-/// Each variant of a Plugin in `examples/plugins/variants`, one after another.
+/// On the oldest Kubernetes that the chart allows, and with a host that watches, applies and prunes there. Only in `tests/full`,
+/// which builds it.
 #[test]
-fn every_variant_of_a_plugin_serves_with_the_roles_of_the_chart() {
-    let variants = Variants::new();
-    let site = &variants.site;
-    variants.serve("registry");
-    assert!(!variants.registry.asked().unwrap().is_empty());
-    let example = "examples/memcached/01-article.yaml";
-    site.stage.apply_example(&site.namespace, example);
-    variants.check_reconciles(1);
-    variants.serve("web-server");
-    assert!(variants.web.asked() > 0);
-    variants.check_reconciles(2);
-    variants.serve("config-map");
-    variants.check_reconciles(1);
-    variants.serve("gated");
-    variants.check_reconciles(2);
-
-    variants.serve("namespaces");
-    let parent = PARENTS[0];
-    eventually("the parent is not selected", || {
-        let found = site.stage.get(&site.namespace, parent);
-        match condition(&found, "Synced") {
-            Some(text) if text.starts_with("Unknown/NotSelected") => Ok(()),
-            _ => Err(format!(
-                "{:#}\n{}",
-                found["status"],
-                variants.pod.log().unwrap()
-            )),
-        }
-    });
-    let namespaces = ("v1", "Namespace", &*site.namespace);
-    let label = json!({"metadata": {"labels": {"team": "cache"}}});
-    site.stage.merge("", namespaces, &label);
-    variants.check_reconciles(2);
-
-    let writer = "system:serviceaccount:innkeeper-system:memcached-writer";
-    let mark = site.plane().audit().mark().unwrap();
-    variants.serve("account");
-    variants.check_reconciles(1);
-    let requests = site.plane().audit().all_requests_since(mark).unwrap();
-    let mut writers = requests
-        .iter()
-        .filter(|request| request.user == ACCOUNT && request.resource == "deployments.apps")
-        .filter(|request| request.verb == "patch");
-    assert!(writers.any(|request| request.impersonated.as_deref() == Some(writer)));
+fn the_oldest_kubernetes_serves_the_newest_chart() {
+    if !is_full() {
+        return;
+    }
+    let oldest = path_from_env("INNKEEPER_OLDEST_KUBERNETES").unwrap();
+    let site = Site::on(&["--kubernetes", oldest.to_str().unwrap()]);
+    let user = site.plane().user();
+    let version = user.block_on(user.client().apiserver_version()).unwrap();
+    assert_eq!(version.minor, "30", "{version:?}");
+    let pod = site.install(CHART);
+    let memcached = PARENTS[0];
+    let larger = json!({"spec": {"size": 5}});
+    site.stage.merge(&site.namespace, memcached, &larger);
+    let is_resized = |parent: &Value| parent["status"]["readyReplicas"] == 5;
+    site.wait_ready(&pod, memcached, is_resized);
     site.check_allowed();
-    stop(variants.pod);
+    stop(pod);
 }

@@ -28,6 +28,7 @@ type clusterOptions struct {
 	secondAPIServer bool
 	audit           auditOptions
 	apiserverArgs   []string
+	kubernetes      string // empty: this program
 	nodes           int
 }
 
@@ -86,20 +87,26 @@ func (c *cluster) writeFiles() error {
 
 func (c *cluster) addProcesses() error {
 	spawner := newSpawner()
-	add := func(name string, command func() []string, health func(context.Context) error) {
-		c.processes = append(c.processes, newProcess(name, c.layout, spawner, command, health))
+	// The path of this program may by now name a newer build; /proc/self/exe does not.
+	const self = "/proc/self/exe"
+	kubernetes := self
+	if c.options.kubernetes != "" {
+		kubernetes = c.options.kubernetes
+	}
+	add := func(name, program string, command func() []string, health func(context.Context) error) {
+		c.processes = append(c.processes, newProcess(name, program, c.layout, spawner, command, health))
 	}
 	apiserver := func(name string, port, etcdPort int) error {
 		health, err := c.apiserverHealth(port)
 		if err != nil {
 			return err
 		}
-		add(name, func() []string {
+		add(name, kubernetes, func() []string {
 			return apiserverCommand(c.layout, name, port, etcdPort, c.options.audit, c.options.apiserverArgs)
 		}, health)
 		return nil
 	}
-	add(etcdName, func() []string { return etcdCommand(c.layout, c.ports) }, c.etcdHealth)
+	add(etcdName, self, func() []string { return etcdCommand(c.layout, c.ports) }, c.etcdHealth)
 	if err := apiserver(apiserver1, c.ports.APIServer, c.ports.Etcd); err != nil {
 		return err
 	}
@@ -107,9 +114,9 @@ func (c *cluster) addProcesses() error {
 		return err
 	}
 	if !c.options.apiOnly {
-		add(controllerManager, func() []string { return controllerManagerCommand(c.layout) }, nil)
-		add(schedulerName, func() []string { return schedulerCommand(c.layout) }, nil)
-		add(kwokName, func() []string { return kwokCommand(c.layout) }, nil)
+		add(controllerManager, kubernetes, func() []string { return controllerManagerCommand(c.layout) }, nil)
+		add(schedulerName, kubernetes, func() []string { return schedulerCommand(c.layout) }, nil)
+		add(kwokName, self, func() []string { return kwokCommand(c.layout) }, nil)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ const (
 // wanted and not running; the verbs only set wanted, or send signals.
 type process struct {
 	name    string
+	program string
 	command func() []string
 	health  func(context.Context) error // nil: healthy when it runs
 	layout  layout
@@ -47,8 +48,8 @@ type process struct {
 	lastExit string
 }
 
-func newProcess(name string, l layout, s spawner, command func() []string, health func(context.Context) error) *process {
-	p := &process{name: name, layout: l, spawner: s, command: command, health: health, changed: make(chan struct{})}
+func newProcess(name, program string, l layout, s spawner, command func() []string, health func(context.Context) error) *process {
+	p := &process{name: name, program: program, layout: l, spawner: s, command: command, health: health, changed: make(chan struct{})}
 	if info, err := os.Stat(l.log(name)); err == nil {
 		p.logFrom = info.Size()
 	}
@@ -111,8 +112,7 @@ func (p *process) startOnce() (chan struct{}, error) {
 		return nil, err
 	}
 	defer log.Close()
-	// The path of the binary may by now name a newer build; /proc/self/exe does not.
-	command := exec.Command("/proc/self/exe", p.command()...)
+	command := exec.Command(p.program, p.command()...)
 	command.Stdout, command.Stderr = log, log
 	command.Dir = p.layout.dir
 

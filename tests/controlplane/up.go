@@ -50,6 +50,7 @@ func upCommand() *cobra.Command {
 	flags.StringVar(&options.audit.level, "audit", "request", "audit log: off, metadata, or request (metadata, and the bodies of writes)")
 	flags.StringVar(&options.audit.mode, "audit-mode", "blocking", "audit log: blocking, blocking-strict or batch")
 	flags.StringArrayVar(&options.apiserverArgs, "apiserver-arg", nil, "additional argument for the API servers; repeatable")
+	flags.StringVar(&options.kubernetes, "kubernetes", "", "program with the API server, the controller manager and the scheduler of another version")
 	flags.IntVar(&options.nodes, "nodes", 2, "number of Nodes")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "longest time until the cluster is ready")
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "also end when standard input closes, so that the cluster cannot outlive its test")

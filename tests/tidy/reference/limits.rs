@@ -69,8 +69,8 @@ fn value_after<'a>(text: &'a str, start: &str) -> &'a str {
     line.trim_matches([' ', '=', '"'])
 }
 
-#[test]
-fn the_page_of_versions_is_up_to_date() {
+/// The rows of the versions: part, version and remark.
+fn versions() -> [(&'static str, String, &'static str); 10] {
     let workspace = read("Cargo.toml");
     let crate_version = |name: &str| {
         let line = value_after(&workspace, &format!("{name} ="));
@@ -85,8 +85,10 @@ fn the_page_of_versions_is_up_to_date() {
         .trim_end_matches(';')
         .to_owned();
     let kubernetes = chart["kubeVersion"].as_str().unwrap_or_default().to_owned();
-    let tested = value_after(&control_plane, "k8s.io/kubernetes").to_owned();
-    let rows = [
+    let oldest = read("tests/kubernetes/v130/go.mod");
+    let [tested, oldest] =
+        [&control_plane, &oldest].map(|module| value_after(module, "k8s.io/kubernetes").to_owned());
+    [
         (
             "Host, image and command line",
             env!("CARGO_PKG_VERSION").to_owned(),
@@ -114,6 +116,11 @@ fn the_page_of_versions_is_up_to_date() {
             "The control plane that the suites run against.",
         ),
         (
+            "Oldest Kubernetes in the tests",
+            oldest,
+            "`tests/full` installs the chart, the four plugins and an example of each there.",
+        ),
+        (
             "`k8s-openapi` and `kube` in the SDK",
             format!(
                 "{} and {}",
@@ -132,7 +139,12 @@ fn the_page_of_versions_is_up_to_date() {
             crate_version("wasmtime"),
             "The sandbox; a host compiles its plugins again after a change.",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn the_page_of_versions_is_up_to_date() {
+    let rows = versions();
     let rows = rows.map(|(part, version, remark)| [part.to_owned(), version, remark.to_owned()]);
     let body = format!(
         "{}\nThere is no release yet: the definition of Plugins and the contract may change until the first one.\nA released version of the contract never changes; the host has one adapter for each.",
