@@ -196,7 +196,7 @@ fn origin(
     let name = &spec.backup_ref.name;
     let (storage, storage_key) = storage(backup, spec)?;
     let mut parent = effective(backup, spec, &chosen, storage);
-    files(&parent, spec)?;
+    files(spec)?;
     if let Some(image) = &spec.transfer_image {
         let listed = &config.tenants.images;
         let field = match backup.kind {
@@ -208,6 +208,7 @@ fn origin(
     let mut related = references::read(request, host, &parent)?;
     mount_archives(&mut parent, backup, name, &related.storages[0]);
     // After the last change of the parent. The stored backup may be one that the plugin refuses.
+    validate::mounts(&parent)?;
     tenants::check_parent(&parent, &config.tenants)?;
     let mut settings = parent.spec.settings.or(&related.model);
     // The arguments of openssl may load code.
@@ -386,8 +387,7 @@ fn confirmed(chosen: &[(String, Reference)], spec: &RestoreSpec) -> Result<(), S
 }
 
 /// Checks the directory of restored files.
-fn files(parent: &Parent, spec: &RestoreSpec) -> Result<(), Stop> {
-    validate::mounts(parent)?;
+fn files(spec: &RestoreSpec) -> Result<(), Stop> {
     let Some(files) = &spec.archive else {
         return Ok(());
     };
