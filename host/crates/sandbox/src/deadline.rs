@@ -56,18 +56,24 @@ pub(super) fn arm(
 ) {
     // Before the ticker knows of the call: a tick in between interrupts it too early, and never too late.
     store.set_epoch_deadline(NEXT_TICK);
-    // The time since the start is never less than the CPU time: so the tick comes no later than the deadline, and the
-    // remaining CPU time is watched again.
+    // The time since the start is never less than the CPU time: so the tick is due no later than the deadline, and the
+    // remaining time is watched again.
     let call = ticker.watch(watch.started_at() + limit);
     store.epoch_deadline_callback(move |mut context| {
-        let left = limit.saturating_sub(watch.cpu());
-        if left.is_zero() || watch.wall.elapsed() >= limit * WALL_FACTOR {
+        let left = left(limit, watch.cpu(), watch.wall.elapsed());
+        if left.is_zero() {
             let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
             return Err(context.data_mut().end(ending));
         }
         call.postpone(Instant::now() + left);
         Ok(UpdateDeadline::Continue(NEXT_TICK))
     });
+}
+
+/// Returns the time for which a call cannot be over its deadline.
+fn left(limit: Duration, cpu: Duration, wall: Duration) -> Duration {
+    let wall_left = (limit * WALL_FACTOR).saturating_sub(wall);
+    limit.saturating_sub(cpu).min(wall_left)
 }
 
 fn thread_cpu_time() -> Duration {
@@ -78,6 +84,23 @@ fn thread_cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_time_counts_until_the_wall_time_is_over() {
+        let limit = Duration::from_millis(10);
+        for (cpu, wall, expected) in [
+            (0, 0, 10),
+            (4, 50, 6),
+            (10, 10, 0),
+            (11, 12, 0),
+            (4, 97, 3),
+            (0, 100, 0),
+            (1, 200, 0),
+        ] {
+            let of = Duration::from_millis;
+            assert_eq!(left(limit, of(cpu), of(wall)), of(expected), "{cpu} {wall}");
+        }
+    }
 
     #[test]
     fn cpu_time_grows_with_work_only() {

@@ -14,7 +14,8 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use slab::Slab;
 
-/// The time between two ticks for calls that are not interrupted at once, because they wait for a processor or for the host.
+/// The time between two ticks for calls that a tick has not interrupted yet: they wait for a processor or for the host, or
+/// the tick came while they set a later time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Ticks when the time of a [`Watched`] call has come; dropping it waits for its thread.
@@ -97,7 +98,7 @@ pub(super) struct Watched {
 impl Watched {
     /// Sets a later time.
     pub(super) fn postpone(&self, due: Instant) {
-        // The thread sleeps at most until the old time, so that it need not be woken.
+        // The thread sleeps at most until the old time: it need not be woken.
         self.calls.state.lock().due[self.key] = due;
     }
 }
@@ -123,7 +124,10 @@ impl Drop for Ticker {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    };
 
     use super::*;
 
@@ -160,30 +164,34 @@ mod tests {
             // Nobody has answered the first tick.
             wait_until(|| ticks() > before + 2);
             drop(soon);
-            // A tick may still be on its way.
-            thread::sleep(SOON);
-            let after = ticks();
-            thread::sleep(SOON);
-            assert_eq!(ticks(), after);
+            wait_until(|| ticker.calls.state.lock().sleeps_until == Some(now + LATE));
             drop(late);
         }
     }
 
     #[test]
     fn a_call_with_more_time_is_interrupted_later() {
-        let (ticker, ticks) = counted();
-        let now = Instant::now();
-        let call = ticker.watch(now);
-        wait_until(|| ticks() > 0);
-        call.postpone(now + LATE);
-        thread::sleep(SOON);
-        let after = ticks();
-        let next = Instant::now() + 2 * SOON;
-        call.postpone(next);
-        // As a call that begins meanwhile wakes the thread.
-        drop(ticker.watch(Instant::now()));
-        wait_until(|| ticks() > after + 1);
-        assert!(Instant::now() >= next);
+        let call = Arc::new(Mutex::new(None::<Watched>));
+        let (sender, times) = mpsc::channel();
+        let theirs = Arc::clone(&call);
+        let ticker = Ticker::start(move || {
+            let now = Instant::now();
+            if let Some(call) = &*theirs.lock() {
+                call.postpone(now + SOON);
+            }
+            _ = sender.send(now);
+        })
+        .unwrap();
+        let mut call = call.lock();
+        *call = Some(ticker.watch(Instant::now()));
+        drop(call);
+        let next = || times.recv_timeout(Duration::from_secs(10)).unwrap();
+        let mut last = next();
+        for _ in 0..3 {
+            let now = next();
+            assert!(now >= last + SOON);
+            last = now;
+        }
     }
 
     #[test]
