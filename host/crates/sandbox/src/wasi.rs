@@ -98,15 +98,22 @@ const INTERFACES: [(&str, Link); 20] = interfaces! {
     "wasi:random/random": random, Pass, pass;
 };
 
-/// The interfaces of sockets.
-const SOCKETS: [&str; 7] = [
-    "wasi:sockets/instance-network",
-    "wasi:sockets/ip-name-lookup",
-    "wasi:sockets/network",
-    "wasi:sockets/tcp",
-    "wasi:sockets/tcp-create-socket",
-    "wasi:sockets/udp",
-    "wasi:sockets/udp-create-socket",
+/// The interfaces of sockets, each with the resources that it makes. The other interfaces use these.
+const SOCKETS: [(&str, &[&str]); 7] = [
+    ("wasi:sockets/instance-network", &[]),
+    ("wasi:sockets/ip-name-lookup", &["resolve-address-stream"]),
+    ("wasi:sockets/network", &["network"]),
+    ("wasi:sockets/tcp", &["tcp-socket"]),
+    ("wasi:sockets/tcp-create-socket", &[]),
+    (
+        "wasi:sockets/udp",
+        &[
+            "udp-socket",
+            "incoming-datagram-stream",
+            "outgoing-datagram-stream",
+        ],
+    ),
+    ("wasi:sockets/udp-create-socket", &[]),
 ];
 
 /// The prefix of the supported versions: later versions of this line only add to the interfaces.
@@ -149,7 +156,7 @@ impl Default for Wasi {
 
 /// Returns true if an import is supported.
 pub(super) fn is_known(import: &str) -> bool {
-    interface(import).is_some() || is_of_sockets(import)
+    interface(import).is_some() || sockets(import).is_some()
 }
 
 fn interface(import: &str) -> Option<(&'static str, Link)> {
@@ -157,8 +164,9 @@ fn interface(import: &str) -> Option<(&'static str, Link)> {
     INTERFACES.into_iter().find(|(known, _)| *known == name)
 }
 
-fn is_of_sockets(import: &str) -> bool {
-    supported_name(import).is_some_and(|name| SOCKETS.contains(&name))
+fn sockets(import: &str) -> Option<(&'static str, &'static [&'static str])> {
+    let name = supported_name(import)?;
+    SOCKETS.into_iter().find(|(known, _)| *known == name)
 }
 
 /// Returns the name of an interface without its version, if the version is supported.
@@ -183,34 +191,33 @@ pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wa
 }
 
 /// Adds the functions of sockets, whatever their types are: each ends the call.
+///
+/// This runs outside the limits of calls, for every import that a component names: so it compares names with the table alone,
+/// and makes no text before a call.
 fn link_sockets(
     linker: &mut Linker<StoreState>,
     world: &types::Component,
     engine: &Engine,
 ) -> wasmtime::Result<()> {
-    // The resources that an earlier import has made: the later ones, which use them, name them again.
-    let mut made = Vec::new();
     for (import, item) in world.imports(engine) {
-        let ComponentItem::ComponentInstance(interface) = item.ty else {
+        let ComponentItem::ComponentInstance(members) = item.ty else {
             continue;
         };
-        let mut sockets = is_of_sockets(import)
-            .then(|| linker.instance(import))
-            .transpose()?;
-        for (name, item) in interface.exports(engine) {
-            match (&mut sockets, item.ty) {
-                (Some(sockets), ComponentItem::ComponentFunc(_)) => {
-                    let function = format!("{import}#{name}");
-                    sockets.func_new(name, move |mut store, _, _, _| {
-                        let function = function.clone();
+        let Some((interface, resources)) = sockets(import) else {
+            continue;
+        };
+        let mut linked = linker.instance(import)?;
+        for (name, item) in members.exports(engine) {
+            match item.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    let member: Box<str> = name.into();
+                    linked.func_new(name, move |mut store, _, _, _| {
+                        let function = format!("{interface}#{member}");
                         Err(store.data_mut().fault(CallFault::NoNetwork { function }))
                     })?;
                 }
-                (_, ComponentItem::Resource(resource)) if !made.contains(&resource) => {
-                    made.push(resource);
-                    if let Some(sockets) = &mut sockets {
-                        sockets.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
-                    }
+                ComponentItem::Resource(_) if resources.contains(&name) => {
+                    linked.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
                 }
                 _ => {}
             }

@@ -306,11 +306,11 @@ fn f16_a_call_of_sockets_ends_the_call() {
     for (doing, told) in [
         (
             "(drop (call $instance-network))",
-            "wasi:sockets/instance-network@0.2.3#instance-network",
+            "wasi:sockets/instance-network#instance-network",
         ),
         (
             "(call $create-tcp-socket (i32.const 16))",
-            "wasi:sockets/tcp-create-socket@0.2.3#create-tcp-socket",
+            "wasi:sockets/tcp-create-socket#create-tcp-socket",
         ),
     ] {
         check_faults(guest().doing(doing, &[]), "GuestTrapped", told);
