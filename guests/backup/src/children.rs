@@ -57,7 +57,7 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
     });
     let schedule = cron_job(plan).map(|schedule| Child::new("schedule", &schedule));
     std::iter::once(Child::new("config", &secret(plan)))
-        .chain(schedule.map(|schedule| schedule.after(["config"])))
+        .chain(schedule.map(|schedule| schedule.after(needed.iter().copied())))
         .chain(jobs)
         .chain(claims)
         .collect()

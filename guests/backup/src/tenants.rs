@@ -276,6 +276,23 @@ fn check_claims(
     })
 }
 
+/// Checks the claims that the plugin makes for a parent, where they exist. Their names follow from that of the parent, so
+/// another kind of parent of the same name, or a user, may have such a claim.
+pub(crate) fn check_made(
+    request: &Request,
+    host: &dyn Host,
+    names: impl IntoIterator<Item = String>,
+    limits: &Tenants,
+) -> Result<(), Stop> {
+    for name in names {
+        if let Some(claim) = claim::find(request, host, &name)? {
+            let checked = check_reference(request, limits.references, "claim", &claim.metadata);
+            checked.map_err(refused)?;
+        }
+    }
+    Ok(())
+}
+
 /// The claims that a parent names.
 fn claims(parent: &Parent) -> impl Iterator<Item = &str> {
     let spec = &parent.spec;

@@ -556,3 +556,24 @@ fn nothing_runs_before_the_objects_exist() {
         assert_eq!(outcome.children(), []);
     }
 }
+
+/// A Backup and a CronBackup of one name have the same claims, and a retained one outlives its parent.
+#[test]
+fn claims_of_another_kind_of_parent_with_the_same_name() {
+    let local = json!({ "type": "local", "config": { "path": "/x" } });
+    let spec = json!({ "schedule": { "cron": "0 2 * * *" }, "state": { "mode": "Volume" } });
+    for name in ["nightly-gobackup-local", "nightly-gobackup-state"] {
+        for (kind, is_own) in [("Backup", true), ("CronBackup", false)] {
+            let mut retained = of_another(claim(name));
+            let parent = format!("gobackup.io/{kind}/default/nightly u");
+            retained["metadata"]["annotations"] = json!({ "innkeeper.dev/retained-for": parent });
+            let mut objects = around();
+            objects[1] = related("Storage", "s", local.clone());
+            objects.push(retained);
+            let outcome = reconcile(&backup(spec.clone()), &objects).unwrap();
+            let ready = condition(outcome.report(), "Ready");
+            assert_eq!(outcome.child("schedule").is_some(), is_own, "{ready}");
+            assert_eq!(ready.contains("ReferenceNotAllowed"), !is_own, "{ready}");
+        }
+    }
+}
