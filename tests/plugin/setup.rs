@@ -2,18 +2,13 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use innkeeper_tests::{manifest::root, process::path_from_env};
+use innkeeper_tests::manifest::root;
 
 /// Runs two parts of the script in a copy of it, whose compilers do nothing, and returns the lines with estimates.
 fn estimates(copy: &Path) -> Vec<String> {
-    let mut setup = Command::new(copy.join("tests/setup"));
-    setup.args(["--only", "host", "--only", "controlplane"]);
-    let path = path_from_env("PATH").unwrap();
-    setup.env(
-        "PATH",
-        format!("{}:{}", copy.join("bin").display(), path.display()),
-    );
-    let output = setup.output().unwrap();
+    let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only host --only controlplane"#;
+    let mut setup = Command::new("sh");
+    let output = setup.args(["-c", script]).arg(copy).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     text.lines()
