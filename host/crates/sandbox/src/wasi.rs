@@ -206,18 +206,18 @@ fn link_sockets(
         let Some((interface, resources)) = sockets(import) else {
             continue;
         };
-        let mut linked = linker.instance(import)?;
+        let mut instance = linker.instance(import)?;
         for (name, item) in members.exports(engine) {
             match item.ty {
                 ComponentItem::ComponentFunc(_) => {
                     let member: Box<str> = name.into();
-                    linked.func_new(name, move |mut store, _, _, _| {
+                    instance.func_new(name, move |mut store, _, _, _| {
                         let function = format!("{interface}#{member}");
                         Err(store.data_mut().fault(CallFault::NoNetwork { function }))
                     })?;
                 }
                 ComponentItem::Resource(_) if resources.contains(&name) => {
-                    linked.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
+                    instance.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
                 }
                 _ => {}
             }
