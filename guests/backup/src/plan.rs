@@ -108,8 +108,7 @@ impl<'a> Plan<'a> {
         };
         validate::locals(plan.claimed_locals())?;
         tenants::check_local(plan.claimed_locals(), limits)?;
-        let claims = plan.state_claim().into_iter().chain(plan.local_claim());
-        tenants::check_made(request, host, claims, limits)?;
+        tenants::check_made(request, host, children::claim_names(&plan), limits)?;
         plan.warn_about_retention();
         plan.warn_about_groups();
         let problems = children::claim_problems(&plan).into_iter();

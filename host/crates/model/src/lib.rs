@@ -44,7 +44,7 @@ pub use names::{
     ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE,
     LABEL_PLUGIN, PluginName, is_dns_label,
 };
-pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
+pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
 pub use operation::{Operation, Ownership};
 pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
 pub use resource::{HashKey, Resource, Resources};

@@ -1,6 +1,8 @@
 //! An object as the cache holds it.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, sync::Arc};
+
+use serde_json::{Map, Value};
 
 use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
 
@@ -116,5 +118,30 @@ impl Object {
     /// Returns true if the object has the finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| &**finalizer == name)
+    }
+}
+
+/// Returns the number of bytes of an object's JSON, without making it.
+///
+/// # Errors
+///
+/// If it cannot be written as JSON.
+pub fn json_length(object: &Map<String, Value>) -> serde_json::Result<usize> {
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, object)?;
+    Ok(length.0)
+}
+
+/// A writer that counts the bytes and stores none of them.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! The rules for one child.
 
-use std::{collections::BTreeSet, io};
+use std::collections::BTreeSet;
 
 use innkeeper_model::{
     Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, RemovalPolicy, Scope, is_dns_label,
+    json_length,
 };
 use serde_json::{Map, Value};
 
@@ -277,30 +278,14 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
 
 fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let max = rules.limits.object_bytes_max;
-    let mut size = Size(0);
-    serde_json::to_writer(&mut size, &child.object)
+    let size = json_length(&child.object)
         .map_err(|source| Rejection::output(format!("it cannot be written as JSON: {source}")))?;
-    let Size(size) = size;
     if size <= max {
         return Ok(());
     }
     Err(Rejection::output(format!(
         "it is {size} bytes of JSON, {max} are allowed"
     )))
-}
-
-/// A writer that counts the bytes and stores none of them.
-struct Size(usize);
-
-impl io::Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     sync::Arc,
     time::Duration,
 };
@@ -14,6 +13,7 @@ use std::{
 use innkeeper_cluster::CacheSize;
 use innkeeper_model::{
     ANNOTATION_RETAINED_FOR, GroupKind, Limits, Object, ObjectId, Operation, Ownership, PluginName,
+    json_length,
 };
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
@@ -151,23 +151,8 @@ impl Quota<'_> {
     }
 }
 
-/// Returns the length of an object's JSON, without making it.
 fn length(body: &Map<String, Value>) -> usize {
-    struct Count(usize);
-
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, body).map_or(0, |()| count.0)
+    json_length(body).unwrap_or_default()
 }
 
 #[cfg(test)]
