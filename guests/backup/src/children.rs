@@ -250,6 +250,11 @@ fn claims(plan: &Plan<'_>) -> impl Iterator<Item = Claim> {
     state.into_iter().chain(local)
 }
 
+/// The names of the claims that the plugin makes for the parent.
+pub(crate) fn claim_names(plan: &Plan<'_>) -> impl Iterator<Item = String> {
+    claims(plan).map(|it| it.name)
+}
+
 /// The differences between the parent and its existing claims that Kubernetes does not let the plugin mend.
 pub(crate) fn claim_problems(plan: &Plan<'_>) -> Vec<String> {
     let problem = |it: Claim| {
