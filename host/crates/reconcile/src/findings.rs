@@ -335,12 +335,12 @@ impl<'a> Findings<'a> {
 }
 
 impl<'a> Conclusion<'a> {
-    /// Returns the outlook of a parent with this condition `Synced`. One that only waits, as for a rate limit, is not
-    /// failed.
-    pub(crate) fn outlook(&self, synced: &Condition) -> Outlook {
-        match (synced.status, &self.next) {
-            (ConditionStatus::False, Next::UntilChanged) => Outlook::Stalled,
-            (ConditionStatus::False, Next::Backoff | Next::BackoffAtLeast(_)) => {
+    /// Returns the outlook of the parent. One that only waits, as for a rate limit, is not failed.
+    pub(crate) fn outlook(&self) -> Outlook {
+        let synced = self.status.as_ref().map(|status| status.synced.status);
+        match (synced, &self.next) {
+            (Some(ConditionStatus::False), Next::UntilChanged) => Outlook::Stalled,
+            (Some(ConditionStatus::False), Next::Backoff | Next::BackoffAtLeast(_)) => {
                 Outlook::Reconciling
             }
             _ => Outlook::Usual,

@@ -261,7 +261,7 @@ pub(super) async fn write(
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
         let (guest, ready) = (status.guest, status.ready.clone());
-        let (plugin, outlook) = (&context.plugin, conclusion.outlook(&status.synced));
+        let (plugin, outlook) = (&context.plugin, conclusion.outlook());
         let synced = &status.synced;
         let due = plan::status(plugin, parent, guest, synced, ready, outlook, now);
         let Some(due) = due else { break };
