@@ -335,7 +335,7 @@ fn initializing(instructions: &str) -> String {
     format!(r#"(func (export "_initialize") {instructions})"#)
 }
 
-/// What the runtime of Go does before the first function of a guest is called, and klog after it.
+/// The calls of the runtime of Go before the first function of a guest, and those of klog after it.
 #[test]
 fn a_guest_may_start_as_the_runtime_of_go_does() {
     let interfaces = [
