@@ -184,6 +184,27 @@ impl Running {
         Usage::of(self.id())
     }
 
+    /// Returns the resident part of the program's own file, in bytes.
+    pub fn program_bytes(&self) -> Result<u64> {
+        let id = self.id();
+        let program = fs::read_link(format!("/proc/{id}/exe"))?;
+        let maps = fs::read_to_string(format!("/proc/{id}/smaps"))?;
+        let mut is_of_program = false;
+        let mut kib = 0;
+        for line in maps.lines() {
+            if let Some(resident) = line.strip_prefix("Rss:") {
+                if is_of_program {
+                    let size = resident.trim().strip_suffix(" kB");
+                    kib += size.context("no size in smaps")?.parse::<u64>()?;
+                }
+            } else if line.split(' ').next().is_some_and(|it| it.contains('-')) {
+                // The first line of a mapping: its addresses first, and its file last.
+                is_of_program = line.ends_with(&*program.to_string_lossy());
+            }
+        }
+        Ok(1024 * kib)
+    }
+
     /// Waits until the process has ended; fails after the deadline.
     pub fn wait_for(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let start = Instant::now();

@@ -1,6 +1,7 @@
 // Command controller-runtime is a peer in benchmarks: an operator that does the
 // job of the memcached plugin with the usual means of controller-runtime. It
 // reads from the cache, uses CreateOrUpdate, and updates a changed status once.
+// With --apply it writes by server-side apply instead, under the same conditions.
 //
 // It prints the number of its reconciles when it ends.
 package main
@@ -37,15 +38,17 @@ import (
 
 type reconciler struct {
 	client.Client
+	byApply    bool
 	events     events.EventRecorder
 	reconciles atomic.Int64
 }
 
 func main() {
+	r := &reconciler{}
 	concurrency := flag.Int("concurrency", 1, "number of concurrent reconciles")
+	flag.BoolVar(&r.byApply, "apply", false, "write by server-side apply")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	r := &reconciler{}
 	if err := run(r, *concurrency); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -65,6 +68,9 @@ func run(r *reconciler, concurrency int) error {
 		return err
 	}
 	config.UserAgent = "bench-controller-runtime"
+	if r.byApply {
+		config.UserAgent += "-apply"
+	}
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": managedBy})}
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  scheme,
@@ -116,12 +122,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	p := newPool(parent)
 	name := metav1.ObjectMeta{Namespace: parent.Namespace, Name: parent.Name}
 	deployment := &appsv1.Deployment{ObjectMeta: name}
-	err := r.keep(ctx, parent, deployment, func() { p.setDeployment(deployment) })
+	err := keep(ctx, r, parent, deployment, p.setDeployment)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	service := &corev1.Service{ObjectMeta: name}
-	if err := r.keep(ctx, parent, service, func() { p.setService(service) }); err != nil {
+	if err := keep(ctx, r, parent, service, p.setService); err != nil {
 		return ctrl.Result{}, err
 	}
 	nodes, err := r.nodes(ctx, p)
@@ -131,12 +137,49 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.report(ctx, p, deployment, nodes)
 }
 
-func (r *reconciler) keep(ctx context.Context, parent *Memcached, child client.Object, set func()) error {
-	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, child, func() error {
-		set()
-		return controllerutil.SetControllerReference(parent, child, r.Scheme())
-	})
-	return err
+// child is a pointer to T.
+type child[T any] interface {
+	*T
+	client.Object
+}
+
+// keep creates a child, or changes it if set changes a field of the stored one.
+func keep[T any, C child[T]](ctx context.Context, r *reconciler, parent *Memcached, object C, set func(C)) error {
+	want := func() error {
+		set(object)
+		return controllerutil.SetControllerReference(parent, object, r.Scheme())
+	}
+	if !r.byApply {
+		_, err := controllerutil.CreateOrUpdate(ctx, r.Client, object, want)
+		return err
+	}
+	name := client.ObjectKeyFromObject(object)
+	err := r.Get(ctx, name, object)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err == nil {
+		stored := object.DeepCopyObject()
+		if err := want(); err != nil {
+			return err
+		}
+		if equality.Semantic.DeepEqual(stored, client.Object(object)) {
+			return nil
+		}
+	}
+	// The wanted fields alone.
+	*object = *new(T)
+	object.SetNamespace(name.Namespace)
+	object.SetName(name.Name)
+	if err := want(); err != nil {
+		return err
+	}
+	kind, err := r.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind)
+	return r.Patch(ctx, object, client.Apply, client.FieldOwner(managedBy), client.ForceOwnership)
 }
 
 // nodes returns the names of the Pods that are not being deleted.
@@ -162,11 +205,23 @@ func (r *reconciler) report(ctx context.Context, p *pool, deployment *appsv1.Dep
 	if equality.Semantic.DeepEqual(before.Status, p.parent.Status) {
 		return nil
 	}
-	if err := r.Status().Update(ctx, p.parent); err != nil {
+	if err := r.writeStatus(ctx, p.parent); err != nil {
 		return err
 	}
 	if p.size == 0 && readyMessage(before) != zeroRequested {
 		r.events.Eventf(p.parent, nil, corev1.EventTypeNormal, "ScaledToZero", "Reconcile", zeroRequested)
 	}
 	return nil
+}
+
+func (r *reconciler) writeStatus(ctx context.Context, parent *Memcached) error {
+	if !r.byApply {
+		return r.Status().Update(ctx, parent)
+	}
+	applied := &Memcached{
+		TypeMeta:   metav1.TypeMeta{APIVersion: groupVersion.String(), Kind: "Memcached"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: parent.Name},
+		Status:     parent.Status,
+	}
+	return r.Status().Patch(ctx, applied, client.Apply, client.FieldOwner(managedBy), client.ForceOwnership)
 }

@@ -1,19 +1,74 @@
 //! The parent as Rust types, with the fields that the kube-rs peer and the wait for the status need.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::CustomResource;
+use std::{borrow::Cow, sync::OnceLock};
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+};
+use kube::{
+    Resource,
+    api::{ApiResource, GroupVersionKind},
+};
 use serde::{Deserialize, Serialize};
 
+/// The API group of the parents of the shipped plugin.
+pub(crate) const GROUP: &str = "cache.example.com";
+const VERSION: &str = "v1";
+const KIND: &str = "Memcached";
+const PLURAL: &str = "memcacheds";
+
+/// The API group of the parents of this process, if it is not the usual one: several operators need a kind each.
+pub(crate) static GROUP_OF_PROCESS: OnceLock<String> = OnceLock::new();
+
+/// The kind of the parents in an API group.
+pub(crate) fn parents_in(group: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, VERSION, KIND), PLURAL)
+}
+
+/// The parent.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Memcached {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: MemcachedSpec,
+    pub(crate) status: Option<MemcachedStatus>,
+}
+
+// By hand, because the derived one has a constant group.
+impl Resource for Memcached {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP_OF_PROCESS
+            .get()
+            .map_or(GROUP, |group| group.as_str())
+            .into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 /// The spec of a parent; the API server has filled in the defaults.
-#[derive(CustomResource, Clone, Debug, Deserialize, Serialize)]
-#[kube(
-    group = "cache.example.com",
-    version = "v1",
-    kind = "Memcached",
-    namespaced,
-    status = "MemcachedStatus",
-    schema = "disabled"
-)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
     pub(crate) size: Option<i32>,
@@ -23,7 +78,7 @@ pub(crate) struct MemcachedSpec {
 }
 
 /// Options that become command-line arguments of memcached.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedOptions {
     #[serde(rename = "maxMemoryMB")]

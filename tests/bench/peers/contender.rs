@@ -1,8 +1,9 @@
-//! The contenders: the host and its two peers, each a process with a user agent of its own in the audit log and a count
-//! of its passes.
+//! The contenders: the host and its peers, each a process with a user agent of its own in the audit log and a count of its
+//! passes.
 
 use std::{
     env,
+    ffi::OsStr,
     fs::{self, File},
     path::Path,
     time::Duration,
@@ -27,16 +28,24 @@ pub(crate) const CONCURRENCY: u16 = 4;
 pub(crate) enum Contender {
     Innkeeper,
     KubeRs,
+    /// With the usual means of controller-runtime: creates and updates.
     ControllerRuntime,
+    /// With server-side apply, as the first two.
+    ControllerRuntimeApply,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 3] = [Self::Innkeeper, Self::KubeRs, Self::ControllerRuntime];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Innkeeper,
+        Self::KubeRs,
+        Self::ControllerRuntime,
+        Self::ControllerRuntimeApply,
+    ];
 
     /// All contenders; each round starts with another one, so that no contender always has the first turn.
-    pub(crate) fn in_order(round: usize) -> [Self; 3] {
+    pub(crate) fn in_order(round: usize) -> [Self; 4] {
         let mut order = Self::ALL;
-        order.rotate_left(round % 3);
+        order.rotate_left(round % Self::ALL.len());
         order
     }
 
@@ -45,6 +54,7 @@ impl Contender {
             Self::Innkeeper => "innkeeper",
             Self::KubeRs => "kube-rs",
             Self::ControllerRuntime => "controller-runtime",
+            Self::ControllerRuntimeApply => "c.-r. with apply",
         }
     }
 
@@ -54,6 +64,7 @@ impl Contender {
             Self::Innkeeper => return request.is_by_host(),
             Self::KubeRs => kube_rs::AGENT,
             Self::ControllerRuntime => "bench-controller-runtime",
+            Self::ControllerRuntimeApply => "bench-controller-runtime-apply",
         };
         request.user_agent == agent
     }
@@ -62,33 +73,60 @@ impl Contender {
     pub(crate) fn start(self, plane: &ControlPlane, cache: &Path) -> Result<Started> {
         let kubeconfig = plane.kubeconfig();
         let concurrency = CONCURRENCY.to_string();
-        let program = match self {
-            Self::Innkeeper => {
-                let options = HostOptions {
+        let runtime = || path_from_env("INNKEEPER_BENCH_CONTROLLER_RUNTIME");
+        let kubeconfig = kubeconfig.as_os_str();
+        let arguments = [
+            OsStr::new("--concurrency"),
+            OsStr::new(&concurrency),
+            OsStr::new("--kubeconfig"),
+            kubeconfig,
+        ];
+        match self {
+            Self::Innkeeper => start_host(
+                plane,
+                &HostOptions {
                     cache: Some(cache.to_owned()),
-                    arguments: admin::ARGUMENTS.map(str::to_owned).to_vec(),
                     ..HostOptions::with_guests(&["memcached"])?
-                };
-                return Ok(Started::Host(Host::start(&kubeconfig, &options)?));
+                },
+            ),
+            Self::KubeRs => start_kube_rs(plane, &[]),
+            Self::ControllerRuntime => start_peer(&runtime()?, &arguments),
+            Self::ControllerRuntimeApply => {
+                let apply = [&[OsStr::new("--apply")], &arguments[..]].concat();
+                start_peer(&runtime()?, &apply)
             }
-            Self::KubeRs => env::current_exe()?,
-            Self::ControllerRuntime => path_from_env("INNKEEPER_BENCH_CONTROLLER_RUNTIME")?,
-        };
-        let directory = tempfile::tempdir()?;
-        let log = File::create(directory.path().join("log"))?;
-        let mut command = bound(&program);
-        command.stdout(log.try_clone()?).stderr(log);
-        if self == Self::KubeRs {
-            command.arg(self.name()).arg(&kubeconfig);
-        } else {
-            command.args(["--concurrency", &concurrency, "--kubeconfig"]);
-            command.arg(&kubeconfig);
         }
-        Ok(Started::Peer {
-            process: spawn_bound(command)?,
-            directory,
-        })
     }
+}
+
+/// Starts the host with its metrics.
+pub(crate) fn start_host(plane: &ControlPlane, options: &HostOptions) -> Result<Started> {
+    let mut options = options.clone();
+    options
+        .arguments
+        .extend(admin::ARGUMENTS.map(str::to_owned));
+    Ok(Started::Host(Host::start(&plane.kubeconfig(), &options)?))
+}
+
+/// Starts the kube-rs operator, which is this program, with further arguments.
+pub(crate) fn start_kube_rs(plane: &ControlPlane, arguments: &[&str]) -> Result<Started> {
+    let kubeconfig = plane.kubeconfig();
+    let name = OsStr::new(Contender::KubeRs.name());
+    let mut all = vec![name, kubeconfig.as_os_str()];
+    all.extend(arguments.iter().map(OsStr::new));
+    start_peer(&env::current_exe()?, &all)
+}
+
+fn start_peer(program: &Path, arguments: &[&OsStr]) -> Result<Started> {
+    let directory = tempfile::tempdir()?;
+    let log = File::create(directory.path().join("log"))?;
+    let mut command = bound(program);
+    command.stdout(log.try_clone()?).stderr(log);
+    command.args(arguments);
+    Ok(Started::Peer {
+        process: spawn_bound(command)?,
+        directory,
+    })
 }
 
 /// A running contender; dropping the value ends it.
@@ -101,6 +139,15 @@ pub(crate) enum Started {
     },
 }
 
+/// What a contender counted until its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Passes or reconciles.
+    pub(crate) passes: u64,
+    /// The mean CPU time of a call of the guest; of the host only.
+    pub(crate) call_us: Option<f64>,
+}
+
 impl Started {
     /// Returns CPU time and memory so far.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
@@ -109,6 +156,14 @@ impl Started {
             Self::Peer { process, .. } => process.usage(),
         };
         usage.with_context(|| self.log())
+    }
+
+    /// Returns the resident part of the program's own file.
+    pub(crate) fn program_bytes(&mut self) -> Result<u64> {
+        match self {
+            Self::Host(host) => host.process().program_bytes(),
+            Self::Peer { process, .. } => process.program_bytes(),
+        }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -121,10 +176,10 @@ impl Started {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Ends the contender; returns the number of its passes or reconciles.
-    pub(crate) fn stop(mut self) -> Result<u64> {
+    /// Ends the contender; returns what it counted.
+    pub(crate) fn stop(mut self) -> Result<Counted> {
         let counted = match &self {
-            Self::Host(host) => Some(passes(host)?),
+            Self::Host(host) => Some(counted(host)?),
             Self::Peer { .. } => None,
         };
         let status = match &mut self {
@@ -143,18 +198,29 @@ impl Started {
             .lines()
             .find_map(|line| line.strip_prefix("reconciles "))
             .with_context(|| format!("it does not say how many reconciles it has run: {log}"))?;
-        Ok(count.parse()?)
+        Ok(Counted {
+            passes: count.parse()?,
+            call_us: None,
+        })
     }
 }
 
-/// Reads the number of passes from the host's metrics.
-fn passes(host: &Host) -> Result<u64> {
+/// Reads the counts of all plugins from the host's metrics.
+fn counted(host: &Host) -> Result<Counted> {
     let metrics = admin::scrape(&admin::address(host))?;
     let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix("controller_runtime_reconcile_total{")?;
         let (labels, value) = labels.split_once("} ")?;
-        let is_ours = labels.contains("controller=\"memcached/memcached\"");
+        let is_ours = labels.contains("controller=\"memcached");
         is_ours.then(|| value.parse::<u64>().ok())?
     });
-    Ok(samples.sum())
+    let of_calls = |what: &str| {
+        let name = format!("innkeeper_plugin_call_cpu_seconds_{what}");
+        admin::sum(&metrics, &name, "plugin=\"memcached")
+    };
+    let mean_us = 1e6 * of_calls("sum") / of_calls("count");
+    Ok(Counted {
+        passes: samples.sum(),
+        call_us: mean_us.is_finite().then_some(mean_us),
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     contender::{Contender, Started},
-    parents,
+    parents::{self, Batch},
 };
 
 /// A contender that sends no request for this long has finished its work.
@@ -29,6 +30,8 @@ pub(crate) struct Run {
     pub(crate) round: usize,
     pub(crate) from_empty: FromEmpty,
     pub(crate) restart: Restart,
+    /// A restart of the host with its compiled plugin but without its memory of passes, so that every parent gets a call.
+    pub(crate) restart_without_memory: Option<Restart>,
 }
 
 /// The measurements of a start with parents that have no children yet.
@@ -44,6 +47,8 @@ pub(crate) struct FromEmpty {
     pub(crate) resident_max_bytes: u64,
     /// Passes or reconciles, as the contender counts them.
     pub(crate) passes: u64,
+    /// The mean CPU time of a call of the guest.
+    pub(crate) call_us: Option<f64>,
     /// Number of requests by verb and kind, without watches.
     pub(crate) requests: BTreeMap<String, usize>,
     /// Number of writes that were answered with an error.
@@ -59,41 +64,64 @@ pub(crate) struct Restart {
     pub(crate) listed_s: Option<f64>,
     pub(crate) cpu_s: f64,
     pub(crate) resident_max_bytes: u64,
+    /// The resident part of the program's own file at the end, when it is idle.
+    pub(crate) program_bytes: u64,
     pub(crate) passes: u64,
+    pub(crate) call_us: Option<f64>,
     pub(crate) writes: usize,
 }
 
 /// Measures a contender with this number of parents.
 pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usize) -> Result<Run> {
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
-    let names = parents::make(&plane, parents)?;
-    let from_empty = from_empty(contender, cache, &plane, &names)?;
-    let restart = restart(contender, cache, &plane, parents)?;
+    let batch = parents::make(&plane, parents)?;
+    let from_empty = from_empty(contender, cache, &plane, &batch)?;
+    let again = restart(contender, cache, &plane, parents)?;
+    let restart_without_memory = if contender == Contender::Innkeeper {
+        let code = tempfile::tempdir()?;
+        copy_code(cache, code.path())?;
+        Some(restart(contender, code.path(), &plane, parents)?)
+    } else {
+        None
+    };
     Ok(Run {
         contender,
         parents,
         round,
         from_empty,
-        restart,
+        restart: again,
+        restart_without_memory,
     })
+}
+
+/// Copies the compiled code of a cache directory, and nothing else.
+fn copy_code(from: &Path, to: &Path) -> Result<()> {
+    for file in fs::read_dir(from)? {
+        let path = file?.path();
+        let extension = path.extension().and_then(|it| it.to_str());
+        if let (Some("cwasm" | "sum"), Some(name)) = (extension, path.file_name()) {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn from_empty(
     contender: Contender,
     cache: &Path,
     plane: &ControlPlane,
-    names: &parents::Names,
+    batch: &Batch,
 ) -> Result<FromEmpty> {
     let mark = plane.audit().mark()?;
     let start = Instant::now();
     let before = plane.usage("apiserver")?.cpu;
     let mut started = contender.start(plane, cache)?;
-    parents::wait_final(plane, contender, names)?;
+    parents::wait_final(plane, contender, batch)?;
     let wall = start.elapsed();
     settle(plane, contender)?;
     let usage = started.usage()?;
     let api_server = plane.usage("apiserver")?.cpu.saturating_sub(before);
-    let passes = started.stop()?;
+    let counted = started.stop()?;
     let requests = requests(plane, contender, mark)?;
     let refused = requests
         .iter()
@@ -109,7 +137,8 @@ fn from_empty(
         cpu_s: usage.cpu.as_secs_f64(),
         api_server_cpu_s: api_server.as_secs_f64(),
         resident_max_bytes: usage.resident_max_bytes,
-        passes,
+        passes: counted.passes,
+        call_us: counted.call_us,
         requests: counts,
         refused,
     })
@@ -126,7 +155,9 @@ fn restart(
     let mut started = contender.start(plane, cache)?;
     let steady = wait_steady(&mut started)?;
     let usage = started.usage()?;
-    let passes = started.stop()?;
+    let program_bytes = started.program_bytes()?;
+    let counted = started.stop()?;
+    let passes = counted.passes;
     ensure!(
         passes >= u64::try_from(parents)?,
         "{}: {passes} passes after a restart with {parents} parents: it was idle too early",
@@ -141,7 +172,9 @@ fn restart(
         listed_s: listed.map(|listed| listed.duration_since(began).as_secs_f64()),
         cpu_s: usage.cpu.as_secs_f64(),
         resident_max_bytes: usage.resident_max_bytes,
+        program_bytes,
         passes,
+        call_us: counted.call_us,
         writes: writes.count(),
     })
 }

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use innkeeper_tests::{Audit, ControlPlane, Write, eventually_for};
 use jiff::Timestamp;
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams},
 };
 use serde::Serialize;
@@ -18,10 +18,9 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    api::Memcached,
     contender::Contender,
     converge::settle,
-    parents::{self, Names},
+    parents::{self, Batch},
     report::count,
 };
 
@@ -55,9 +54,9 @@ pub(crate) struct Edits {
 /// Measures a contender at all rates.
 pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
     let plane = ControlPlane::start_with(&["--api-only"])?;
-    let names = parents::make(&plane, PARENTS)?;
+    let batch = parents::make(&plane, PARENTS)?;
     let started = contender.start(&plane, cache)?;
-    parents::wait_final(&plane, contender, &names)?;
+    parents::wait_final(&plane, contender, &batch)?;
     let mut measured = Vec::new();
     let mut value = FIRST_VALUE;
     for (per_second, edits) in RATES {
@@ -66,7 +65,7 @@ pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
         let values = value..value + edits;
         value = values.end;
         let user = plane.user();
-        user.block_on(edit(user.client(), &names, values, per_second))?;
+        user.block_on(edit(user.client(), &batch, values, per_second))?;
         measured.push(follow(&plane.audit(), contender, mark, per_second, edits));
     }
     started.stop()?;
@@ -77,7 +76,7 @@ pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
 #[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
 async fn edit(
     client: Client,
-    names: &Names,
+    batch: &Batch,
     values: std::ops::Range<usize>,
     per_second: u32,
 ) -> Result<()> {
@@ -92,10 +91,10 @@ async fn edit(
         clock.tick().await;
         Some((value, (clock, values)))
     });
-    let edits = due.zip(futures::stream::iter(names.iter().cycle()));
+    let edits = due.zip(futures::stream::iter(batch.names.iter().cycle()));
     let answers = edits
-        .map(async |(value, (namespace, name))| {
-            let api = Api::<Memcached>::namespaced(client.clone(), namespace);
+        .map(async |(value, name)| {
+            let api = batch.api(client.clone());
             let patch = json!({ "spec": { "memcached": { "maxMemoryMB": value } } });
             api.patch(name, &params, &Patch::Merge(patch))
                 .await

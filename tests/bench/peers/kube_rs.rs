@@ -89,13 +89,13 @@ struct Context {
     reconciles: AtomicU64,
 }
 
-/// Runs until SIGTERM.
+/// Runs until SIGTERM. With a namespace, it watches only that one: one of several operators, each with objects of its own.
 #[expect(clippy::print_stdout, reason = "the bench reads the count")]
-pub(crate) fn main(kubeconfig: &Path, concurrency: u16) -> Result<()> {
+pub(crate) fn main(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let reconciles = runtime.block_on(run(kubeconfig, concurrency))?;
+    let reconciles = runtime.block_on(run(kubeconfig, concurrency, namespace))?;
     println!("reconciles {reconciles}");
     Ok(())
 }
@@ -105,7 +105,7 @@ pub(crate) fn main(kubeconfig: &Path, concurrency: u16) -> Result<()> {
     clippy::print_stderr,
     reason = "the peer is no part of the product"
 )]
-async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
+async fn run(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Result<u64> {
     let mut ended = signal(SignalKind::terminate())?;
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config =
@@ -119,10 +119,10 @@ async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
     let (services, services_writer) = reflector::store();
     let (pods, pods_writer) = reflector::store();
     let queue = stream::select_all([
-        declared(&client, parents_writer),
-        owned::<Deployment>(&client, deployments_writer),
-        owned::<Service>(&client, services_writer),
-        observed(&client, pods_writer),
+        declared(api(&client, namespace), parents_writer),
+        owned::<Deployment>(api(&client, namespace), deployments_writer),
+        owned::<Service>(api(&client, namespace), services_writer),
+        observed(api(&client, namespace), pods_writer),
     ]);
     let context = Arc::new(Context {
         events: Recorder::new(client.clone(), MANAGER.into()),
@@ -163,9 +163,19 @@ async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
 
 type Requests = BoxStream<'static, Result<ReconcileRequest<Memcached>, watcher::Error>>;
 
+/// The objects of a kind, of one namespace or of all.
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
 /// Requests for parents whose generation or annotations changed.
-fn declared(client: &Client, writer: Writer<Memcached>) -> Requests {
-    let api = Api::<Memcached>::all(client.clone());
+fn declared(api: Api<Memcached>, writer: Writer<Memcached>) -> Requests {
     let changed = watcher(api, watcher::Config::default())
         .default_backoff()
         .modify(|parent| parent.managed_fields_mut().clear())
@@ -179,7 +189,7 @@ fn declared(client: &Client, writer: Writer<Memcached>) -> Requests {
 }
 
 /// Requests for the owners of changed children of a kind.
-fn owned<K>(client: &Client, writer: Writer<K>) -> Requests
+fn owned<K>(api: Api<K>, writer: Writer<K>) -> Requests
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -189,7 +199,6 @@ where
         + Sync
         + 'static,
 {
-    let api = Api::<K>::all(client.clone());
     let changed = watcher(api, watcher::Config::default().labels(OURS))
         .default_backoff()
         .modify(|child| child.managed_fields_mut().clear())
@@ -199,8 +208,7 @@ where
 }
 
 /// Requests for the parents of changed Pods.
-fn observed(client: &Client, writer: Writer<PartialObjectMeta<Pod>>) -> Requests {
-    let api = Api::<PartialObjectMeta<Pod>>::all(client.clone());
+fn observed(api: Api<PartialObjectMeta<Pod>>, writer: Writer<PartialObjectMeta<Pod>>) -> Requests {
     let changed = watcher(api, watcher::Config::default().labels(OURS))
         .default_backoff()
         .modify(|pod| pod.managed_fields_mut().clear())

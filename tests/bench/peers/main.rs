@@ -1,9 +1,10 @@
-//! The host and two peers with the same job: a kube-rs and a controller-runtime operator for memcached.
+//! The host and its peers with the same job: a kube-rs operator for memcached, and two of controller-runtime.
 //!
 //! Each contender runs as a process on its own control plane (an API server and etcd only), with four concurrent passes
 //! or reconciles. The order changes from round to round.
 //! `tests/bench/run` builds everything and starts the bench. The argument `PARENTS` or `PARENTSxROUNDS` measures a start
-//! with parents without children and a restart; `edits` measures the time from an edit to the write for it.
+//! with parents without children and a restart; `edits` measures the time from an edit to the write for it; `plugins`
+//! measures ten plugins in one host beside ten kube-rs operators.
 //! The figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
 
 mod api;
@@ -12,25 +13,29 @@ mod converge;
 mod edits;
 mod kube_rs;
 mod parents;
+mod plugins;
 mod report;
+mod targets;
 
 use std::{env, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
+    api::GROUP_OF_PROCESS,
     contender::{CONCURRENCY, Contender},
     report::Report,
 };
 
 /// The measurements without arguments: those of host/docs/performance.md.
-const USUAL: [&str; 4] = ["1000x3", "5000", "10000", "edits"];
+const USUAL: [&str; 5] = ["100x3", "1000x3", "10000", "edits", "plugins"];
 /// Parents of a run before the measurements. It compiles the plugin and shows that all contenders do the job.
 const WARM_UP: usize = 20;
 
 enum Task {
     Converge { parents: usize, rounds: usize },
     Edits,
+    Plugins,
 }
 
 fn main() -> Result<()> {
@@ -39,10 +44,15 @@ fn main() -> Result<()> {
         // `cargo bench` adds this argument.
         .filter(|argument| argument != "--bench")
         .collect();
-    if let [word, kubeconfig] = &arguments[..]
+    if let [word, kubeconfig, own @ ..] = &arguments[..]
         && word == Contender::KubeRs.name()
     {
-        return kube_rs::main(&PathBuf::from(kubeconfig), CONCURRENCY);
+        let mut namespace = None;
+        if let [group, its_namespace] = own {
+            GROUP_OF_PROCESS.get_or_init(|| group.clone());
+            namespace = Some(&**its_namespace);
+        }
+        return kube_rs::main(&PathBuf::from(kubeconfig), CONCURRENCY, namespace);
     }
     let asked = arguments.iter().map(String::as_str);
     let tasks: Vec<Task> = if arguments.is_empty() {
@@ -54,13 +64,15 @@ fn main() -> Result<()> {
 }
 
 fn task(word: &str) -> Result<Task> {
-    if word == "edits" {
-        return Ok(Task::Edits);
+    match word {
+        "edits" => return Ok(Task::Edits),
+        "plugins" => return Ok(Task::Plugins),
+        _ => {}
     }
     let (parents, rounds) = word.split_once('x').unwrap_or((word, "1"));
     let number = |text: &str| -> Result<usize> {
         let number = text.parse().with_context(|| {
-            format!("unknown argument {word:?}: use PARENTS, PARENTSxROUNDS or edits")
+            format!("unknown argument {word:?}: use PARENTS, PARENTSxROUNDS, edits or plugins")
         })?;
         ensure!(number > 0, "{word:?} has the number 0: use 1 or more");
         Ok(number)
@@ -90,6 +102,17 @@ fn measure(tasks: &[Task]) -> Result<()> {
             Task::Edits => {
                 for contender in Contender::ALL {
                     report.add_edits(edits::run(contender, cache.path())?)?;
+                }
+            }
+            Task::Plugins => {
+                for round in 0..plugins::ROUNDS {
+                    let mut pair = [Contender::Innkeeper, Contender::KubeRs];
+                    if round % 2 == 1 {
+                        pair.reverse();
+                    }
+                    for contender in pair {
+                        report.add_plugins(plugins::run(contender, cache.path(), round)?)?;
+                    }
                 }
             }
         }

@@ -1,87 +1,113 @@
 //! The parents: created before a contender starts, and watched until all of them have the final status.
 
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, pin::pin, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use innkeeper_model::reason;
 use innkeeper_tests::{ControlPlane, HostOptions, eventually, host, user::Kind};
 use kube::{
-    Api, ResourceExt as _,
+    Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, PostParams},
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::{api::Memcached, contender::Contender};
+use crate::{
+    api::{GROUP, Memcached, parents_in},
+    contender::Contender,
+};
 
 /// Concurrent requests while parents are created.
 const MAKERS: usize = 16;
 /// The longest time without a change of any parent.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Namespace and name of each created parent.
-pub(crate) type Names = BTreeSet<(String, String)>;
+/// Parents in one namespace, which the limits of the host are for.
+pub(crate) struct Batch {
+    resource: ApiResource,
+    pub(crate) namespace: String,
+    pub(crate) names: BTreeSet<String>,
+}
 
-/// Creates parents of size 0, which need no Pods. All are in one namespace, which the limits of the host are for.
-#[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
-pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Names> {
-    let user = plane.user();
+impl Batch {
+    pub(crate) fn api(&self, client: Client) -> Api<DynamicObject> {
+        Api::namespaced_with(client, &self.namespace, &self.resource)
+    }
+}
+
+/// Creates parents of the shipped plugin.
+pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Batch> {
     let plugins = HostOptions::with_guests(&["memcached"])?.plugins;
-    for object in host::manifests(&plugins, &[])? {
+    make_in(plane, &plugins, GROUP, count)
+}
+
+/// Creates parents of size 0, which need no Pods, in an API group that these plugin files define.
+#[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
+pub(crate) fn make_in(
+    plane: &ControlPlane,
+    plugins: &[PathBuf],
+    group: &str,
+    count: usize,
+) -> Result<Batch> {
+    let user = plane.user();
+    for object in host::manifests(plugins, &[])? {
         if object["kind"] == "CustomResourceDefinition" {
             user.apply(&object)?;
         }
     }
-    let kind = Kind::cluster("cache.example.com/v1", "Memcached");
+    let resource = parents_in(group);
+    let kind = Kind::cluster(&resource.api_version, &resource.kind);
     eventually("parents are served", || user.list(kind, ""));
-    let namespace = plane.namespace("bench")?;
-    let names: Names = (0..count)
-        .map(|number| (namespace.clone(), format!("cache-{number:05}")))
-        .collect();
-    let resource = ApiResource::erase::<Memcached>(&());
+    let batch = Batch {
+        namespace: plane.namespace("bench")?,
+        names: (0..count)
+            .map(|number| format!("cache-{number:05}"))
+            .collect(),
+        resource,
+    };
     user.block_on(
-        stream::iter(&names)
-            .map(async |(namespace, name)| {
-                let api =
-                    Api::<DynamicObject>::namespaced_with(user.client(), namespace, &resource);
-                let parent =
-                    DynamicObject::new(name, &resource).data(json!({ "spec": { "size": 0 } }));
+        stream::iter(&batch.names)
+            .map(async |name| {
+                let parent = DynamicObject::new(name, &batch.resource)
+                    .data(json!({ "spec": { "size": 0 } }));
+                let api = batch.api(user.client());
                 api.create(&PostParams::default(), &parent).await.map(drop)
             })
             .buffer_unordered(MAKERS)
             .try_collect::<()>(),
     )?;
-    Ok(names)
+    Ok(batch)
 }
 
 /// Waits until all parents have their final status. Fails if the host holds a write back: its default limits must not
 /// bind here.
-pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, names: &Names) -> Result<()> {
+pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Batch) -> Result<()> {
     let user = plane.user();
-    let mut left = names.clone();
+    let mut left = batch.names.clone();
     user.block_on(async {
-        let api = Api::<Memcached>::all(user.client());
-        let mut changes = pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let config = watcher::Config::default();
+        let mut changes = pin!(watcher(batch.api(user.client()), config).default_backoff());
         while !left.is_empty() {
             let Ok(change) = timeout(PATIENCE, changes.try_next()).await else {
                 bail!(
                     "{} of {} parents have no final status",
                     left.len(),
-                    names.len()
+                    batch.names.len()
                 );
             };
             let change = change?.context("the watch has ended")?;
             if let watcher::Event::Apply(parent) | watcher::Event::InitApply(parent) = change {
                 let name = parent.name_any();
+                let parent: Memcached = serde_json::from_value(serde_json::to_value(parent)?)?;
                 let synced = parent.status.as_ref().and_then(|it| it.condition("Synced"));
                 let bounds = [reason::THROTTLED, reason::QUOTA_EXCEEDED];
                 if let Some(synced) = synced.filter(|it| bounds.contains(&&*it.reason)) {
                     bail!("{name}: {}: {}", synced.reason, synced.message);
                 }
                 if is_final(&parent, contender) {
-                    left.remove(&(parent.namespace().unwrap_or_default(), name));
+                    left.remove(&name);
                 }
             }
         }

@@ -4,34 +4,44 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::manifest::root;
-use serde::Serialize;
 
-use crate::{contender::Contender, converge::Run, edits::Edits};
+use crate::{
+    contender::Contender,
+    converge::Run,
+    edits::Edits,
+    plugins::{PARENTS, PLUGINS, Plugins},
+    targets::{
+        all_requests, cpu_per_parent, mib, passes_per_parent, peak_rss, requests,
+        restart_cpu_per_parent, verdicts,
+    },
+};
 
 /// The file of the figures, below the root of the checkout.
 const OUT: &str = "target/bench-peers.json";
 /// The promise: a host with nothing to do is idle this long after its last list.
 const STEADY_AFTER_LISTS_S: f64 = 2.0;
-/// The promise: the median time that the host adds to the API server's own time for a write.
-const OVER_WRITE_MS: f64 = 2.0;
 
 /// All measurements.
 #[derive(Default)]
 pub(crate) struct Report {
     runs: Vec<Run>,
-    edits: Vec<Edits>,
+    pub(crate) edits: Vec<Edits>,
+    plugins: Vec<Plugins>,
 }
 
 /// The name of a table line, and its figure of a run.
-type Line = (&'static str, fn(&Run) -> f64);
+type Line<T> = (&'static str, fn(&T) -> f64);
 
-const LINES: [Line; 14] = [
-    ("wall, s", wall),
+const LINES: [Line<Run>; 17] = [
+    ("wall, s", |run| run.from_empty.wall_s),
     ("CPU per parent, ms", cpu_per_parent),
     ("API server: CPU per parent, ms", |run| {
         run.from_empty.api_server_cpu_s * 1000.0 / count(run.parents)
     }),
     ("passes per parent", passes_per_parent),
+    ("a call of the guest, us", |run| {
+        run.from_empty.call_us.unwrap_or(f64::NAN)
+    }),
     ("requests per parent", all_requests),
     ("  for children", |run| requests(run, is_of_child)),
     ("  for the status", |run| {
@@ -48,95 +58,23 @@ const LINES: [Line; 14] = [
     }),
     ("restart: steady after, s", |run| run.restart.steady_s),
     ("restart: CPU per parent, ms", restart_cpu_per_parent),
+    ("  without the memory of passes", |run| {
+        let restart = run.restart_without_memory.as_ref();
+        restart.map_or(f64::NAN, |it| it.cpu_s * 1000.0 / count(run.parents))
+    }),
+    ("restart: resident program, MiB", |run| {
+        mib(run.restart.program_bytes)
+    }),
 ];
 
-/// A figure of the host that should be at most so many times that of a peer, in the same round, or at most so much if there
-/// is no peer.
-struct Target {
-    name: &'static str,
-    figure: fn(&Run) -> f64,
-    peer: Option<Contender>,
-    most: f64,
-}
-
-const TARGETS: [Target; 7] = [
-    target(
-        "CPU per parent",
-        cpu_per_parent,
-        Some(Contender::KubeRs),
-        0.85,
-    ),
-    target(
-        "CPU per parent",
-        cpu_per_parent,
-        Some(Contender::ControllerRuntime),
-        0.6,
-    ),
-    target("passes per parent", passes_per_parent, None, 1.1),
-    target("requests per parent", all_requests, None, 4.05),
-    target("wall", wall, Some(Contender::KubeRs), 0.9),
-    target("peak RSS", peak_rss, Some(Contender::KubeRs), 1.0),
-    target(
-        "restart: CPU per parent, ms",
-        restart_cpu_per_parent,
-        None,
-        0.25,
-    ),
+const PLUGIN_LINES: [Line<Plugins>; 6] = [
+    ("wall, s", |it| it.wall_s),
+    ("CPU, s", |it| it.cpu_s),
+    ("API server: CPU, s", |it| it.api_server_cpu_s),
+    ("peak RSS, MiB", |it| mib(it.resident_max_bytes)),
+    ("requests", |it| count(it.requests)),
+    ("watches", |it| count(it.watches)),
 ];
-
-const fn target(
-    name: &'static str,
-    figure: fn(&Run) -> f64,
-    peer: Option<Contender>,
-    most: f64,
-) -> Target {
-    Target {
-        name,
-        figure,
-        peer,
-        most,
-    }
-}
-
-/// A target with the figures of all rounds, for the file.
-#[derive(Serialize)]
-struct Verdict {
-    target: &'static str,
-    of: Option<Contender>,
-    most: f64,
-    rounds: Vec<f64>,
-    met: bool,
-}
-
-fn wall(run: &Run) -> f64 {
-    run.from_empty.wall_s
-}
-
-fn cpu_per_parent(run: &Run) -> f64 {
-    run.from_empty.cpu_s * 1000.0 / count(run.parents)
-}
-
-fn passes_per_parent(run: &Run) -> f64 {
-    of(run.from_empty.passes) / count(run.parents)
-}
-
-fn all_requests(run: &Run) -> f64 {
-    requests(run, |_| true)
-}
-
-fn peak_rss(run: &Run) -> f64 {
-    let peaks = [
-        &run.from_empty.resident_max_bytes,
-        &run.restart.resident_max_bytes,
-    ];
-    of(*peaks.into_iter().max().unwrap_or(&0)) / MIB
-}
-
-fn restart_cpu_per_parent(run: &Run) -> f64 {
-    run.restart.cpu_s * 1000.0 / count(run.parents)
-}
-
-const MIB: f64 = 1024.0 * 1024.0;
 
 impl Report {
     pub(crate) fn add_run(&mut self, run: Run) -> Result<()> {
@@ -165,12 +103,27 @@ impl Report {
         self.save()
     }
 
+    pub(crate) fn add_plugins(&mut self, plugins: Plugins) -> Result<()> {
+        say(&format!(
+            "{}, {PLUGINS} plugins, round {}: {:.1} s, {:.2} s of CPU",
+            plugins.contender.name(),
+            plugins.round + 1,
+            plugins.wall_s,
+            plugins.cpu_s,
+        ));
+        self.plugins.push(plugins);
+        self.save()
+    }
+
     /// Writes the figures. Called after every run, so that an interrupted bench leaves the figures so far.
     fn save(&self) -> Result<()> {
         let path = root().join(OUT);
         fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
         let figures = serde_json::json!({
-            "runs": self.runs, "edits": self.edits, "targets": self.verdicts(),
+            "runs": self.runs,
+            "edits": self.edits,
+            "plugins": self.plugins,
+            "targets": verdicts(self),
         });
         fs::write(&path, serde_json::to_string_pretty(&figures)?)
             .with_context(|| format!("failed to write {}", path.display()))
@@ -180,9 +133,24 @@ impl Report {
     pub(crate) fn print(&self) {
         let sizes: BTreeSet<usize> = self.runs.iter().map(|run| run.parents).collect();
         for parents in sizes {
-            let rounds = self.of(Contender::Innkeeper, parents).count();
+            let rounds = self.runs_of(Contender::Innkeeper, parents).count();
             say(&format!("\n{parents} parents, rounds: {rounds}"));
-            self.print_runs(parents);
+            let runs: Vec<_> = self
+                .runs
+                .iter()
+                .filter(|it| it.parents == parents)
+                .collect();
+            print_table(&LINES, &Contender::ALL, &runs, |it| {
+                (it.contender, it.round)
+            });
+        }
+        if !self.plugins.is_empty() {
+            say(&format!(
+                "\n{PLUGINS} plugins or operators, {PARENTS} parents each"
+            ));
+            let runs: Vec<_> = self.plugins.iter().collect();
+            let pair = [Contender::Innkeeper, Contender::KubeRs];
+            print_table(&PLUGIN_LINES, &pair, &runs, |it| (it.contender, it.round));
         }
         if !self.edits.is_empty() {
             say("\nfrom the answer to an edit to the answer to the write for it, 500 parents");
@@ -200,86 +168,37 @@ impl Report {
                 edits.p50_ms - edits.write_p50_ms,
             ));
         }
-        for verdict in self.verdicts() {
+        say("");
+        for verdict in verdicts(self) {
+            let of = verdict.of.map(|peer| format!(" of {}", peer.name()));
+            let result = match (verdict.met, verdict.missed) {
+                (true, _) => "met",
+                (false, true) => "missed",
+                (false, false) => "missed within the noise",
+            };
             say(&format!(
-                "target: {} at most {}{}: {}, median {}",
+                "target: {} at most {}{}: {result}, median {}",
                 verdict.target,
                 verdict.most,
-                verdict
-                    .of
-                    .map_or_else(String::new, |peer| format!(" of {}", peer.name())),
-                if verdict.met { "met" } else { "missed" },
+                of.unwrap_or_default(),
                 shown(median(verdict.rounds)),
             ));
         }
         say(&format!("\nall figures are in {OUT}"));
     }
 
-    fn print_runs(&self, parents: usize) {
-        let [host, kube_rs, runtime] = Contender::ALL;
-        say(&format!(
-            "{:<34}{:>12}{:>12}{:>20}{:>12}{:>24}",
-            "",
-            host.name(),
-            kube_rs.name(),
-            runtime.name(),
-            "of kube-rs",
-            "of controller-runtime",
-        ));
-        for (name, value) in LINES {
-            let figure = |contender| median(self.of(contender, parents).map(value).collect());
-            let ratio = |peer| median(self.ratios(parents, value, peer));
-            say(&format!(
-                "{name:<34}{:>12}{:>12}{:>20}{:>12}{:>24}",
-                shown(figure(host)),
-                shown(figure(kube_rs)),
-                shown(figure(runtime)),
-                shown(ratio(kube_rs)),
-                shown(ratio(runtime)),
-            ));
-        }
-    }
-
-    /// Returns the ratio of the host's figure to that of a peer in each round.
-    fn ratios(&self, parents: usize, figure: fn(&Run) -> f64, peer: Contender) -> Vec<f64> {
-        let pairs = self.of(Contender::Innkeeper, parents).filter_map(|run| {
-            let mut others = self.of(peer, parents);
-            let other = others.find(|other| other.round == run.round)?;
-            Some(figure(run) / figure(other))
-        });
-        pairs.collect()
-    }
-
-    /// Judges the targets, which are for the start with 1,000 parents.
-    fn verdicts(&self) -> Vec<Verdict> {
-        const PARENTS: usize = 1000;
-        let judge = |target: &Target| {
-            let rounds = match target.peer {
-                Some(peer) => self.ratios(PARENTS, target.figure, peer),
-                None => self
-                    .of(Contender::Innkeeper, PARENTS)
-                    .map(target.figure)
-                    .collect(),
-            };
-            let met = !rounds.is_empty() && median(rounds.clone()) <= target.most;
-            Verdict {
-                target: target.name,
-                of: target.peer,
-                most: target.most,
-                rounds,
-                met,
-            }
-        };
-        TARGETS.iter().map(judge).collect()
-    }
-
-    fn of(&self, contender: Contender, parents: usize) -> impl Iterator<Item = &Run> {
+    /// Returns the runs of a contender with so many parents.
+    pub(crate) fn runs_of(
+        &self,
+        contender: Contender,
+        parents: usize,
+    ) -> impl Iterator<Item = &Run> {
         self.runs
             .iter()
             .filter(move |run| run.contender == contender && run.parents == parents)
     }
 
-    /// Fails if a promise that does not depend on the machine is broken; prints a verdict on the others.
+    /// Fails if a promise that does not depend on the machine is broken, or a target is missed by more than the noise.
     pub(crate) fn check(&self) -> Result<()> {
         let host = Contender::Innkeeper;
         for run in self.runs.iter().filter(|run| run.contender == host) {
@@ -295,30 +214,58 @@ impl Report {
                 restart.writes
             );
             if let Some(listed) = restart.listed_s {
-                verdict(
-                    &format!("restart with {parents} parents steady within 2 s after the lists"),
-                    restart.steady_s <= listed + STEADY_AFTER_LISTS_S,
-                );
+                let is_kept = restart.steady_s <= listed + STEADY_AFTER_LISTS_S;
+                say(&format!(
+                    "restart with {parents} parents steady within 2 s after the lists: {}",
+                    if is_kept { "kept" } else { "missed" }
+                ));
             }
         }
-        for edits in self.edits.iter().filter(|edits| edits.contender == host) {
-            verdict(
-                &format!(
-                    "{} edits/s at most 2 ms over the API server's own time at p50",
-                    edits.per_second
-                ),
-                edits.p50_ms - edits.write_p50_ms <= OVER_WRITE_MS,
-            );
-        }
+        let verdicts = verdicts(self);
+        let missed = verdicts.iter().filter(|it| it.missed);
+        let missed: Vec<&str> = missed.map(|it| it.target).collect();
+        ensure!(
+            missed.is_empty(),
+            "targets missed by more than the noise of their rounds: {}",
+            missed.join("; ")
+        );
         Ok(())
     }
 }
 
-fn verdict(promise: &str, kept: bool) {
-    say(&format!(
-        "{promise}: {}",
-        if kept { "kept" } else { "missed" }
-    ));
+/// Prints the medians of each contender, and the medians of the ratio of the first one to each other in the same round.
+fn print_table<T>(
+    lines: &[Line<T>],
+    contenders: &[Contender],
+    runs: &[&T],
+    key: fn(&T) -> (Contender, usize),
+) {
+    let (host, peers) = contenders.split_first().expect("there is a host");
+    let own = contenders.iter().map(|it| format!("{:>20}", it.name()));
+    let of_peers = peers
+        .iter()
+        .map(|it| format!("{:>24}", format!("of {}", it.name())));
+    let head: String = own.chain(of_peers).collect();
+    say(&format!("{:<34}{head}", ""));
+    for (name, figure) in lines {
+        let of = |contender| {
+            let of_it = runs.iter().filter(move |it| key(it).0 == contender);
+            of_it.map(|it| (key(it).1, figure(it)))
+        };
+        let medians = contenders.iter().map(|contender| {
+            let figures = of(*contender).map(|(_, figure)| figure);
+            format!("{:>20}", shown(median(figures.collect())))
+        });
+        let ratios = peers.iter().map(|peer| {
+            let ratios = of(*host).filter_map(|(round, own)| {
+                let (_, other) = of(*peer).find(|(other, _)| *other == round)?;
+                Some(own / other)
+            });
+            format!("{:>24}", shown(median(ratios.collect())))
+        });
+        let line: String = medians.chain(ratios).collect();
+        say(&format!("{name:<34}{line}"));
+    }
 }
 
 #[expect(
@@ -329,12 +276,6 @@ fn say(line: &str) {
     println!("{line}");
 }
 
-fn requests(run: &Run, wanted: impl Fn(&str) -> bool) -> f64 {
-    let requests = run.from_empty.requests.iter();
-    let wanted = requests.filter(|(request, _)| wanted(request));
-    count(wanted.map(|(_, times)| times).sum()) / count(run.parents)
-}
-
 fn is_of_child(request: &str) -> bool {
     request.ends_with(" deployments.apps") || request.ends_with(" services")
 }
@@ -343,7 +284,7 @@ fn is_of_event(request: &str) -> bool {
     request.ends_with(" events.events.k8s.io") || request.ends_with(" events")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.get(values.len() / 2);
@@ -364,7 +305,7 @@ pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::INFINITY, f64::from)
 }
 
-fn of(number: u64) -> f64 {
+pub(crate) fn of(number: u64) -> f64 {
     usize::try_from(number).map_or(f64::INFINITY, |number| {
         // More than 2^32 bytes would be a defect, which infinity shows.
         count(number)
