@@ -271,16 +271,18 @@ pub(crate) fn restart_collector(plane: &ControlPlane) {
 /// Waits until a text is in a host's log.
 #[track_caller]
 pub(crate) fn wait_logged(host: &Host, goal: &str, text: &str) {
-    wait_logged_for(Duration::from_mins(1), host, goal, text);
+    eventually(goal, || logged(host, text));
 }
 
 /// Waits until a text is in a host's log, with a deadline of the caller's.
 #[track_caller]
 pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text: &str) {
-    eventually_for(deadline, goal, || {
-        let log = host.log().unwrap();
-        if log.contains(text) { Ok(()) } else { Err(log) }
-    });
+    eventually_for(deadline, goal, || logged(host, text));
+}
+
+fn logged(host: &Host, text: &str) -> Result<(), String> {
+    let log = host.log().map_err(|error| error.to_string())?;
+    if log.contains(text) { Ok(()) } else { Err(log) }
 }
 
 /// The writes as short lines.

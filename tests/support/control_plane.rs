@@ -8,7 +8,6 @@ use std::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -18,7 +17,7 @@ use crate::{
     audit::Audit,
     process::{Running, Usage, bound, path_from_env, spawn_bound},
     user::User,
-    wait::eventually_for,
+    wait::eventually,
 };
 
 /// A running control plane; dropping the value ends it.
@@ -52,21 +51,17 @@ impl ControlPlane {
             .args(arguments);
         let mut supervisor = spawn_bound(command)?;
         let ready = directory.path().join("ready");
-        eventually_for(
-            Duration::from_secs(90),
-            "the control plane becomes ready",
-            || {
-                if let Ok(Some(status)) = supervisor.try_wait() {
-                    let log = fs::read_to_string(directory.path().join("supervisor.log"));
-                    panic!("the control plane ended with {status}: {log:?}");
-                }
-                if ready.exists() {
-                    Ok(())
-                } else {
-                    Err("no ready file")
-                }
-            },
-        );
+        eventually("the control plane becomes ready", || {
+            if let Ok(Some(status)) = supervisor.try_wait() {
+                let log = fs::read_to_string(directory.path().join("supervisor.log"));
+                panic!("the control plane ended with {status}: {log:?}");
+            }
+            if ready.exists() {
+                Ok(())
+            } else {
+                Err("no ready file")
+            }
+        });
         let user = User::connect(&directory.path().join("kubeconfig"))?;
         Ok(Self {
             _supervisor: supervisor,
