@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     moody::{MoodyFixture, NAME, guest},
     plugins::{HEALTHY, marked},
-    stage::Stage,
+    stage::{Stage, wait_logged},
     web::Web,
 };
 
@@ -225,10 +225,10 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     check_message(fixture, "Verified", &[reason]);
     check_message(fixture, "Degraded", &[reason]);
     let host = fixture.crash(host);
+    wait_logged(&host, "the new host has checked the signature", reason);
     publisher.check_kept(&host, &first, &bad);
 
-    // The right signature is added beside the wrong one; the edited Plugin makes the host check
-    // again.
+    // The right signature is added beside the wrong one; any edit of the Plugin makes the host check again.
     publisher.sign(&registry, ":2", "p256.key");
     let mut again = verify;
     again["limits"] = json!({"children": 3});

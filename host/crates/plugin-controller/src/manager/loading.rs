@@ -33,6 +33,8 @@ pub(super) struct Loading {
     /// The bytes to take from the cache directory; none: those that are declared.
     kept: Option<Digest>,
     progress: watch::Receiver<LoadProgress>,
+    /// True if the Plugin has changed since the work began.
+    has_changed: bool,
     /// The work, which ends when this is dropped.
     task: JoinSet<()>,
 }
@@ -84,7 +86,7 @@ impl Loading {
         declared: &Declared,
         kept: Option<&Digest>,
     ) -> Option<Result<VerifiedComponent, StageFailure>> {
-        slot.take_if(|loading| !loading.is_for(declared, kept));
+        slot.take_if(|loading| !loading.is_for(declared, kept) || loading.has_failed_before());
         let start = || Self::start(loader, registration, declared, kept);
         let ended = slot.get_or_insert_with(start).ended()?;
         *slot = None;
@@ -100,6 +102,17 @@ impl Loading {
     pub(super) fn is_outdated(&self, declared: &Declared) -> bool {
         !has_the_same_component(&self.declared, declared)
             || self.declared.terms.grants != declared.terms.grants
+    }
+
+    /// Notes that the Plugin has changed, in whatever field.
+    pub(super) fn note_change(&mut self) {
+        self.has_changed = true;
+    }
+
+    /// Returns true if the work has failed, and began before the Plugin changed: whoever changed it may have removed the
+    /// cause first, and after a failure that only a change mends nothing else would start the work again.
+    fn has_failed_before(&self) -> bool {
+        self.has_changed && matches!(self.ended(), Some(Err(_)))
     }
 
     /// Ends the work, and waits until it has ended: it states no needs any more. A compiler may still run, and its code is
@@ -162,6 +175,7 @@ impl Loading {
             declared: declared.clone(),
             kept: kept.cloned(),
             progress,
+            has_changed: false,
             task: JoinSet::new(),
         };
         (loading, reporter)
@@ -175,6 +189,18 @@ mod tests {
 
     use super::*;
     use crate::fixture::declared;
+
+    /// The failure shows the registry as it was before the change.
+    #[test]
+    fn a_failure_of_a_load_does_not_count_for_a_later_change() {
+        let (mut loading, reporter) = Loading::reported(|| {}, &declared(json!({})), None);
+        let (stage, retry) = (Stage::Verified, Retry::OnChange);
+        assert!(!loading.has_failed_before());
+        reporter.end(Err(StageFailure::new(stage, "BadSignature", "", retry)));
+        assert!(!loading.has_failed_before());
+        loading.note_change();
+        assert!(loading.has_failed_before());
+    }
 
     /// A load that still runs when its Plugin is forgotten would state needs that no other pass removes.
     #[tokio::test]

@@ -105,6 +105,13 @@ impl LoadAttempt {
         is_past(self.due())
     }
 
+    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one. A lack of
+    /// grants is mended by grants alone.
+    fn waits_for_change(&self) -> bool {
+        let has_failed = matches!(&self.result, Err(failure) if failure.reason != NOT_GRANTED);
+        has_failed && self.component.is_none() && self.retry_at.is_none()
+    }
+
     /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
     fn is_outgrown(&self, declared: &Declared) -> bool {
         let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
@@ -147,9 +154,13 @@ impl PluginState {
             return Ok(Arc::clone(declared));
         }
         self.read = None;
-        // Another declaration may be accepted.
+        // Another declaration may be accepted, and with any change a user may ask for another attempt.
         self.refused.clear();
         self.lost.clear();
+        self.attempt.take_if(|attempt| attempt.waits_for_change());
+        if let Some(loading) = &mut self.loading {
+            loading.note_change();
+        }
         let declared = Arc::new(super::declared(object)?);
         let read = |generation| (generation, Arc::clone(&declared));
         self.read = object.generation.map(read);

@@ -632,6 +632,30 @@ fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() 
     assert_eq!(status(Stage::Granted), granted);
 }
 
+/// A wrong signature, for example, is mended in the registry: an edit of any field asks for another attempt.
+#[test]
+fn an_edit_repeats_a_failed_load_that_has_no_time_of_its_own() {
+    let edited = object("a", 2);
+    let later = Some(Instant::now() + Duration::from_mins(1));
+    for (reason, retry_at, is_repeated) in [
+        ("BadSignature", None, true),
+        ("Unreachable", later, false),
+        (NOT_GRANTED, None, false),
+    ] {
+        let declared = declare(json!({}));
+        let mut state = state(&declared, ["-", "-"]);
+        state.read = Some((1, Arc::new(declared)));
+        let attempt = state.attempt.as_mut().unwrap();
+        let failed = StageFailure::new(Stage::Verified, reason, "", Retry::OnChange);
+        attempt.result = Err(failed);
+        attempt.retry_at = retry_at;
+        state.declared(&object("a", 1)).unwrap();
+        assert!(state.attempt.is_some(), "{reason}: nothing has changed");
+        drop(state.declared(&edited));
+        assert_eq!(state.attempt.is_none(), is_repeated, "{reason}");
+    }
+}
+
 #[test]
 fn a_refused_revision_is_not_tried_again_before_its_time() {
     let declared = declare(json!({}));
