@@ -67,7 +67,8 @@ const UNPACK: &str = r#"unpack() {
 /// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql` alike.
 ///
 /// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing, and neither does a dump that
-/// creates its database, which a transaction cannot. mysqldump can write statements that choose another database
+/// creates its database, which a transaction cannot. pg_dump writes the data of large objects with a COMMIT of their own
+/// into a plain dump, which ends the transaction. mysqldump can write statements that choose another database
 /// than that of the command line; they begin a line, which no value does.
 const DATABASES: &str = r#"foreign='
 /^[ \t]*(\/\*!?[0-9]*)?[ \t]*[UuCcDd]/ {
@@ -95,7 +96,12 @@ postgresql() {
   case $file in
   *.sql) psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null ;;
   *) pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction "$@" "$file" ;;
-  esac || fail "$name: the dump cannot be restored, and nothing was changed"
+  esac && return 0
+  case $file in
+  *.sql) ! grep -q '^COMMIT;' "$file" ||
+    fail "$name: the dump cannot be restored; its large objects commit themselves, so a part of it may have been" ;;
+  esac
+  fail "$name: the dump cannot be restored, and nothing was changed"
 }
 mysql_() {
   dump "$1" "$2"

@@ -224,6 +224,41 @@ fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
     }
 }
 
+// pg_dump writes BEGIN and COMMIT around the data of each large object, also within the one transaction of psql.
+#[test]
+fn a_failed_dump_with_large_objects_does_not_claim_that_nothing_was_changed() {
+    let plain = "select 1;\n-- COMMIT;\n";
+    let large = "SELECT pg_catalog.lo_create('4711');\nBEGIN;\n\nSELECT pg_catalog.lo_close(0);\n\nCOMMIT;\n";
+    let unchanged = "Database a: the dump cannot be restored, and nothing was changed";
+    let partly = "Database a: the dump cannot be restored; its large objects commit themselves, so a part of it may have been";
+    for (name, compress, dump, expected) in [
+        ("shop.sql", "", plain, unchanged),
+        ("shop.sql", "", large, partly),
+        // pg_restore commits once.
+        ("shop.sql.gz", "gzip", large, unchanged),
+    ] {
+        let config = json!({ "database": "shop", "username": "u", "compress": compress });
+        let containers = containers(&[database("a", "postgresql", config)]);
+        for shell in Shell::all() {
+            let run = Run::new(shell, "");
+            archive(
+                &run,
+                &[(&format!("nightly/postgresql/a/{name}"), dump)],
+                PASSWORD,
+            );
+            run.program("rclone", COPYING);
+            for client in ["psql", "pg_restore"] {
+                run.program(client, "echo \"ERROR: it exists\" >&2; exit 3");
+            }
+            let secrets: [(&str, &[u8]); 2] =
+                [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
+            let ended = both(&run, &containers, &secrets);
+            assert_eq!(ended.code, Some(1), "{ended:?}");
+            assert_eq!(ended.message, format!("ERROR: it exists\n{expected}\n"));
+        }
+    }
+}
+
 // The filter of the log needs awk too, so this one fails for the check alone.
 #[test]
 fn a_dump_that_cannot_be_checked_is_not_restored() {
