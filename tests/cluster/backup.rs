@@ -12,6 +12,7 @@ use crate::{
     suite::{Site, Target, reason, retained_for},
 };
 
+mod probe;
 mod verification;
 
 const API: &str = "gobackup.io/v1";

@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use crate::suite::{GUESTS, Site, is_ready, reason};
 
 /// The kinds that are reconciled; the examples' other objects are referenced by these.
-const PARENTS: [&str; 6] = [
+const PARENTS: [&str; 7] = [
     "Memcached",
     "Wordpress",
     "EtcdCluster",
     "Backup",
     "CronBackup",
     "Restore",
+    "Storage",
 ];
 
 /// The parents that do not become Ready: kind, name and the reason that they report.

@@ -174,7 +174,7 @@ fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
     for alert in &manifest::load("guests/backup/monitoring/alerts.yaml").unwrap() {
         queries(alert, &mut found);
     }
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     for query in found {
         let missing = Query::parse(&query).missing(&exposed);
         assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");

@@ -23,11 +23,12 @@ const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
 const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const BACKUP: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
-const CRDS: [&str; 4] = [
+const CRDS: [&str; 5] = [
     "memcacheds.cache.example.com",
     "backups.gobackup.io",
     "cronbackups.gobackup.io",
     "restores.gobackup.io",
+    "storages.gobackup.io",
 ];
 
 const LIMITED: [&str; 2] = ["--namespaces", "a,b"];

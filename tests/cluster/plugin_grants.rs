@@ -173,8 +173,8 @@ fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
     let postgresql = json!({"group": "database.gobackup.io", "kind": "PostgreSQL"});
     let s3 = json!({"group": "storage.gobackup.io", "kind": "S3"});
     let grants = json!({
-        "parents": [own("Backup"), own("CronBackup"), own("Restore")],
-        "crds": [own("BackupModel"), own("Database"), own("Storage"), &postgresql, &s3],
+        "parents": [own("Backup"), own("CronBackup"), own("Restore"), own("Storage")],
+        "crds": [own("BackupModel"), own("Database"), &postgresql, &s3],
         "children": [
             {"kind": "Secret"},
             {"group": "batch", "kind": "CronJob"},

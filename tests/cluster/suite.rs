@@ -22,13 +22,14 @@ use crate::stage::{restart_collector, wait_served};
 pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
 
 /// The CRDs of their parents.
-pub(crate) const PARENT_CRDS: [&str; 6] = [
+pub(crate) const PARENT_CRDS: [&str; 7] = [
     "memcacheds.cache.example.com",
     "wordpresses.example.com",
     "etcdclusters.etcd.ydzs.io",
     "backups.gobackup.io",
     "cronbackups.gobackup.io",
     "restores.gobackup.io",
+    "storages.gobackup.io",
 ];
 
 /// After this long without a write, the host has finished: well above the time of a pass and its

@@ -320,4 +320,5 @@ fn backup_has_the_verdicts_of_the_api_server() {
     check_verdicts("backup", "backups.gobackup.io", 2, 13);
     check_verdicts("backup", "cronbackups.gobackup.io", 2, 14);
     check_verdicts("backup", "restores.gobackup.io", 1, 1);
+    check_verdicts("backup", "storages.gobackup.io", 2, 8);
 }

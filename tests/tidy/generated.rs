@@ -318,12 +318,13 @@ fn the_chart_passes_the_checks_of_helm() {
 }
 
 /// The definitions of the parents of the shipped plugins.
-const PARENTS: [&str; 6] = [
+const PARENTS: [&str; 7] = [
     "backups.gobackup.io",
     "cronbackups.gobackup.io",
     "etcdclusters.etcd.ydzs.io",
     "memcacheds.cache.example.com",
     "restores.gobackup.io",
+    "storages.gobackup.io",
     "wordpresses.example.com",
 ];
 

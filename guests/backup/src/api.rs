@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
+    related::{self, Storage},
     restore::{Restore, Verify},
     status::BackupStatus,
 };
@@ -230,6 +231,8 @@ pub(crate) enum Kind {
     Verification,
     /// The verification of a `CronBackup`.
     CronVerification,
+    /// The probe of a `Storage`.
+    Probe,
 }
 
 impl Kind {
@@ -370,7 +373,7 @@ fn reserved_variables() -> serde_json::Value {
     }])
 }
 
-/// Adds both kinds of parents to the manifest.
+/// Adds the kinds of parents to the manifest.
 pub(crate) fn parents(manifest: Manifest) -> Manifest {
     let cron_backup = both_generations(Crd::of::<Backup>())
         .edit(|crd| {
@@ -407,4 +410,5 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .parent_with::<Restore>(|crd| {
             own_namespace(crd.remove("spec.resources", "claims")).short_descriptions(12)
         })
+        .parent_with::<Storage>(related::storage)
 }

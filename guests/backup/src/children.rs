@@ -87,7 +87,8 @@ pub(crate) fn suspended(
     Some(Child::new(&held.key, &object))
 }
 
-fn secret(plan: &Plan<'_>) -> Secret {
+/// The Secret with the configuration.
+pub(crate) fn secret(plan: &Plan<'_>) -> Secret {
     let config = plan.rendered.text.clone().into_bytes();
     let mut data = BTreeMap::from([(CONFIG_FILE.to_owned(), ByteString(config))]);
     data.extend(plan.clear_credentials());
@@ -135,7 +136,7 @@ fn run_once(plan: &Plan<'_>, key: &str, name: &str) -> Child {
 }
 
 /// The spec of the Job, and of the Jobs that the CronJob creates.
-fn job_spec(plan: &Plan<'_>) -> JobSpec {
+pub(crate) fn job_spec(plan: &Plan<'_>) -> JobSpec {
     let spec = &plan.parent.spec;
     JobSpec {
         active_deadline_seconds: Some(spec.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS)),

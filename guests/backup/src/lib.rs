@@ -1,5 +1,5 @@
 //! The reconciler of `gobackup.io/v1` `Backup` and `CronBackup`: runs of gobackup, once or by a
-//! schedule.
+//! schedule. It also serves `Restore` and `Storage`.
 //!
 //! It renders the configuration of gobackup from the parent and the objects that it refers to, and
 //! reports the results of the runs. It sees no value of a Secret and deletes no archive.
@@ -11,6 +11,7 @@ mod config;
 mod config_schema;
 mod plan;
 mod pod;
+mod probe;
 mod references;
 mod related;
 mod render;
@@ -93,6 +94,9 @@ impl Reconciler for Plugin {
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
         if request.is_parent::<Restore>() {
             return restore::reconcile(request, host);
+        }
+        if request.is_parent::<Storage>() {
+            return probe::reconcile(request, host);
         }
         let parent = Parent::read(request)?;
         let config: Config = request.config()?;

@@ -40,6 +40,7 @@ pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap
         Kind::Backup | Kind::Verification => "backup",
         Kind::CronBackup | Kind::CronVerification => "cronbackup",
         Kind::Restore => "restore",
+        Kind::Probe => "storage",
     };
     labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
     labels
@@ -53,6 +54,7 @@ pub(crate) fn suffixed(request: &Request, kind: Kind) -> String {
         Kind::Restore => "-restore",
         Kind::Verification => "-verify",
         Kind::CronVerification => "-cron-verify",
+        Kind::Probe => "-probe",
     };
     format!("{}{suffix}", request.name())
 }

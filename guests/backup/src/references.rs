@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use crate::{
     api::{ArchiveSettings, Parent, Reference},
     catalog::{self, Type},
-    related::{BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage},
+    related::{
+        BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage, StorageSpec,
+    },
     status::Warning,
     stop::Stop,
 };
@@ -192,6 +194,21 @@ pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Resul
         databases,
         storages,
         warnings: reader.warnings,
+    })
+}
+
+/// The storage of a `Storage` that is itself the parent.
+pub(crate) fn own(name: &str, spec: &StorageSpec) -> Result<Source, Stop> {
+    let Some(type_) = catalog::find(catalog::STORAGES, &spec.type_) else {
+        let message = format!("type: {} is not known to gobackup", spec.type_);
+        return Err(Stop::Invalid(message));
+    };
+    Ok(Source {
+        kind: Target::Storage.kind(),
+        name: name.to_owned(),
+        type_,
+        config: spec.config.clone(),
+        is_scratch: false,
     })
 }
 

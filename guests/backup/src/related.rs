@@ -1,6 +1,7 @@
 //! The kinds that parents refer to: `BackupModel`, `Database`, `Storage`, `PostgreSQL`, `S3`.
 //!
-//! The plugin only reads them and they have no status: their errors appear on the parents.
+//! The plugin only reads them and they have no status: their errors appear on the parents. A `Storage` is a parent of its
+//! own besides, for its probe.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use crate::{
     api::{ArchiveSettings, SecretKey},
     catalog::{self, Type},
     config_schema,
+    probe::{Probe, StorageStatus},
 };
 
 /// Archive settings.
@@ -70,14 +72,40 @@ pub(crate) struct DatabaseSpec {
     version = "v1",
     kind = "Storage",
     plural = "storages",
+    category = "innkeeper",
     namespaced,
+    status = "StorageStatus",
     doc = "A storage to which Backups and CronBackups upload their archives.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(
-        name = "Age",
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+    ),
+    printcolumn(
+        name = "Probed",
         type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+        json_path = ".status.probe.completionTime",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    // `<name>-probe-gobackup` is the name of the Secret, and a label has at most 63 characters.
+    validation = Rule::new("!has(self.spec.probe) || self.metadata.name.size() <= 50")
+        .message("metadata.name must be at most 50 characters with spec.probe")
+)]
+#[x_kube(
+    validation = Rule::new("!has(self.probe) || self.type != 'local'")
+        .message("probe: a storage of type local is a volume of the Backups that use it; remove probe")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StorageSpec {
@@ -90,6 +118,9 @@ pub(crate) struct StorageSpec {
     #[schemars(schema_with = "storage_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
+    /// Probes by which the condition Available tells whether runs can store archives. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) probe: Option<Probe>,
 }
 
 /// Connection of a PostgreSQL database, in the form of the first generation.
@@ -286,13 +317,20 @@ fn exclusive_database_keys() -> impl Iterator<Item = (&'static str, Vec<&'static
     keys.map(|(key, types)| (*key, types.to_vec()))
 }
 
-/// The definitions of the five kinds.
-pub(crate) fn definitions() -> [Crd; 5] {
+/// The definitions of the kinds that are no parents.
+pub(crate) fn definitions() -> [Crd; 4] {
     [
         Crd::without_status::<BackupModel>(),
         with_exclusive_keys(Crd::without_status::<Database>(), exclusive_database_keys()),
-        with_exclusive_keys(Crd::without_status::<Storage>(), exclusive_storage_keys()),
         Crd::without_status::<PostgreSQL>(),
         Crd::without_status::<S3>(),
     ]
+}
+
+/// Completes the definition of a `Storage`.
+pub(crate) fn storage(crd: Crd) -> Crd {
+    // A probe uses no volume of an application, so no Pods matter for its node.
+    with_exclusive_keys(crd, exclusive_storage_keys())
+        .remove("spec.probe.podTemplate.spec", "affinity")
+        .short_descriptions(12)
 }

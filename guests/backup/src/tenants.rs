@@ -12,7 +12,7 @@ use crate::{
 use innkeeper_sdk::{
     claim,
     prelude::*,
-    references::References,
+    references::{Found, References},
     tenants::{
         Claimant, check_environment, check_image, check_listed, check_mount, check_reference,
         check_secrets,
@@ -192,7 +192,7 @@ pub(crate) fn remove_scripts(
     })
 }
 
-/// Checks that the Secrets and claims exist, have the keys, and are open to the parent. The claim with local archives may
+/// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The claim with local archives may
 /// instead be open to their `owner`, the backup whose archives are restored.
 ///
 /// A run that names a missing object would use the object of any later creator, so no run is made before.
@@ -204,7 +204,7 @@ pub(crate) fn check_references(
     rendered: &Rendered,
     owner: Option<Claimant<'_>>,
     limits: &Tenants,
-) -> Result<(), Stop> {
+) -> Result<Found, Stop> {
     let spec = &parent.spec;
     let mut wanted = References::new()
         .environment(&spec.env, &spec.env_from)
@@ -240,7 +240,8 @@ pub(crate) fn check_references(
             message: incomplete.join("; "),
         });
     }
-    check_claims(request, host, parent, owner, limits)
+    check_claims(request, host, parent, owner, limits)?;
+    Ok(found)
 }
 
 fn check_claims(

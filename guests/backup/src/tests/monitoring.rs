@@ -53,7 +53,7 @@ fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
             assert!(is_number || matches!(field, "status" | "size"), "{value}");
         }
     }
-    assert_eq!(kinds, ["Backup", "CronBackup", "Restore"]);
+    assert_eq!(kinds, ["Backup", "CronBackup", "Restore", "Storage"]);
 }
 
 // The texts of the alerts name conditions and reasons, which no definition lists.
@@ -80,6 +80,7 @@ fn the_alerts_select_the_conditions_of_a_report() {
         r#"{type="Scheduled", reason="Overdue"} == 0"#,
         r#"{type="Ready", reason=~"Invalid|InvalidReference|ReferenceNotAllowed|.*NotFound|SecretIncomplete"} == 0"#,
         r#"{type="Verified", reason=~"VerificationFailed|Invalid|InvalidReference|ReferenceNotAllowed|.*NotFound|SecretIncomplete"} == 0"#,
+        r#"{type="Available", reason!="NotProbedYet"} == 0"#,
         r#"{phase="Succeeded"}"#,
     ] {
         assert!(ALERTS.contains(text), "{text}");

@@ -109,9 +109,20 @@ fn every_example_makes_children() {
     const NOW: &str = include_str!("../../../../examples/backup/05-run-now.yaml");
     const NOTIFIERS: &str = include_str!("../../../../examples/backup/07-notifiers.yaml");
     const VERIFIED: &str = include_str!("../../../../examples/backup/08-verified.yaml");
+    const MANY: &str = include_str!("../../../../examples/backup/09-many-databases.yaml");
+    const ENCRYPTED: &str = include_str!("../../../../examples/backup/10-encrypted.yaml");
     let table = [
         (NOTIFIERS, &["Secret/orders-gobackup", "CronJob/orders"][..]),
         (VERIFIED, &["Secret/ledger-gobackup", "CronJob/ledger"]),
+        (MANY, &["Secret/platform-gobackup", "CronJob/platform"]),
+        (
+            ENCRYPTED,
+            &[
+                "Secret/vault-cron-gobackup",
+                "CronJob/vault",
+                "PersistentVolumeClaim/vault-gobackup-state",
+            ],
+        ),
         (
             CRON,
             &[

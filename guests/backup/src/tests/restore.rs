@@ -285,7 +285,7 @@ fn a_restore_waits_for_the_first_archive_of_the_parent() {
 }
 
 /// Storages by their types.
-fn storages() -> Vec<(&'static str, Value)> {
+pub(super) fn storages() -> Vec<(&'static str, Value)> {
     let key = |key: &str| json!({ "name": "keys", "key": key });
     let s3 = |further: Value| {
         let mut config = json!({ "bucket": "b", "path": "/p/", "access_key_id_ref": key("id"), "secret_access_key_ref": key("key") });

@@ -1,0 +1,451 @@
+//! The probe of a `Storage`: a Job that stores a small archive in it.
+//!
+//! It is a run of gobackup with one storage, and with its own configuration as the only file, so the image, the script,
+//! the credentials and the limits for tenants are those of a run. A probe begins when the `Storage` or a key of a Secret
+//! has changed since the last one, and after a period. Its last Job stays until the next one.
+
+use innkeeper_sdk::{
+    hash::{Hashed, hash_lines},
+    job::{self, JobPod, JobRun, ObservedJob},
+    labels,
+    placement::PodTemplate,
+    prelude::*,
+    references::Found,
+};
+use k8s_openapi::{
+    api::batch::v1::Job,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    jiff::{SignedDuration, Timestamp},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    api::{Archive, ArchiveSettings, BackupSpec, Compression, Kind, Parent, State, StateMode},
+    children::{self, CONFIG_HASH},
+    config::Config,
+    plan::{Plan, labels, suffixed},
+    pod::{CONFIG_PATH, CONTAINER},
+    references::{self, Related},
+    related::Storage,
+    render::{self, Origin, Rendered},
+    runs::JOB_LOST,
+    status::Phase,
+    stop::Stop,
+};
+
+/// The name of the archive, without its extension. Each probe replaces that of the last one.
+const ARCHIVE: &str = "gobackup-probe";
+
+/// The start of the model's name. No object has a name with two dots in a row, so no parent shares the list of archives.
+const MODEL: &str = "probe..";
+
+/// The maximum duration of a probe in seconds, with the time in which a node pulls the image.
+const DEADLINE_SECONDS: i64 = 600;
+
+/// The time after which a failed probe is made again.
+const AFTER_FAILURE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The maximum length of a message in characters.
+const MESSAGE_MAX: usize = 1024;
+
+/// Probes of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Probe {
+    /// Number of hours between probes. A failed probe is repeated after one hour, and each change of the Storage or of a
+    /// key of a Secret that it names causes a probe at once.
+    #[serde(default = "day")]
+    #[schemars(range(min = 1, max = 8760))]
+    pub(crate) every_hours: i64,
+    /// Additional labels and annotations of the probe's Pod, and its placement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_template: Option<PodTemplate>,
+}
+
+const fn day() -> i64 {
+    24
+}
+
+/// Observed state of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StorageStatus {
+    /// The newest probe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) probe: Option<Probed>,
+    /// Generation of the object that this status describes.
+    pub(crate) observed_generation: i64,
+}
+
+/// A probe of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Probed {
+    /// Phase of the probe. Succeeded and Failed are final.
+    pub(crate) phase: Phase,
+    /// UID of the Job.
+    #[serde(rename = "jobUID")]
+    pub(crate) job_uid: String,
+    /// SHA-256 of the generation of the Storage, the image and the hashes of its credentials, in hexadecimal digits.
+    pub(crate) config_hash: String,
+    /// Time of the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) completion_time: Option<String>,
+    /// End of the log of a failed probe; at most 1024 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+}
+
+/// The answer for a `Storage`.
+pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+    let storage: Storage = request.parent()?;
+    let config: Config = request.config()?;
+    let parent = parent(storage.spec.probe.as_ref());
+    let mut state = ProbeState::read(request, host, storage.spec.probe.as_ref())?;
+    let answer = rendered(request, &parent, &storage).and_then(|rendered| {
+        let Some(given) = &storage.spec.probe else {
+            return Ok(Vec::new());
+        };
+        let plan = Plan {
+            request,
+            parent: &parent,
+            config: &config,
+            schedule: None,
+            rendered,
+        };
+        let key = checked(&plan, host, given)?;
+        state.decide(host, given, &key);
+        Ok(state.children(&plan, &key))
+    });
+    match answer {
+        Ok(children) => Ok(Outcome::desired(children, state.report(None))),
+        // A missing Secret wakes the parent when it appears.
+        Err(Stop::Blocked { reason, message }) => {
+            Ok(Outcome::keep(state.report(Some((reason, &message)))))
+        }
+        Err(Stop::Invalid(problem)) => {
+            let report = state.report(Some(("Invalid", &problem)));
+            Err(Fault::invalid(problem).with_report(report))
+        }
+        Err(Stop::Fault(fault)) => Err(fault),
+    }
+}
+
+/// The parent of a run that stores the archive of the probe.
+fn parent(given: Option<&Probe>) -> Parent {
+    let spec = BackupSpec {
+        // The next probe needs no list of archives, because it replaces the archive of this one.
+        state: Some(State {
+            mode: StateMode::Ephemeral,
+            ..State::default()
+        }),
+        pod_template: given.and_then(|it| it.pod_template.clone()),
+        active_deadline_seconds: Some(DEADLINE_SECONDS),
+        backoff_limit: Some(0),
+        ..BackupSpec::default()
+    };
+    Parent {
+        kind: Kind::Probe,
+        spec,
+        schedule: None,
+    }
+}
+
+/// The configuration of the probe. An error lies in the `Storage`.
+fn rendered(request: &Request, parent: &Parent, storage: &Storage) -> Result<Rendered, Stop> {
+    let mut source = references::own(request.name(), &storage.spec)?;
+    source.config.remove("keep");
+    // gobackup replaces no object of gcs, so there each archive has a name of its own.
+    let is_replaced = source.type_.name != "gcs";
+    let settings = ArchiveSettings {
+        compress_with: Some(Compression {
+            filename_format: is_replaced.then(|| ARCHIVE.to_owned()),
+            ..Compression::default()
+        }),
+        // Each run has this file, and it has no credential.
+        archive: Some(Archive {
+            includes: vec![CONFIG_PATH.to_owned()],
+            ..Archive::default()
+        }),
+        ..ArchiveSettings::default()
+    };
+    let related = Related {
+        model: ArchiveSettings::default(),
+        databases: Vec::new(),
+        storages: vec![source],
+        warnings: Vec::new(),
+    };
+    let name = format!("{MODEL}{}", request.name());
+    let mut rendered = match render::render(&name, parent, &settings, &related) {
+        Err(Stop::Blocked { message, .. }) => return Err(Stop::Invalid(message)),
+        rendered => rendered?,
+    };
+    // The warning about shared storages is about archives of parents.
+    rendered.places.clear();
+    Ok(rendered)
+}
+
+/// Checks the limits for tenants as for a run, and returns the key of the probe, which changes with each setting.
+fn checked(plan: &Plan<'_>, host: &dyn Host, given: &Probe) -> Result<String, Stop> {
+    let (request, limits) = (plan.request, &plan.config.tenants);
+    if let Some(template) = &given.pod_template {
+        let checked = template.check("spec.probe.podTemplate", &limits.pod_template());
+        checked.map_err(Stop::Invalid)?;
+    }
+    crate::tenants::check_parent(plan.parent, limits)?;
+    let found =
+        crate::tenants::check_references(request, host, plan.parent, &plan.rendered, None, limits)?;
+    let own = [
+        format!("generation={}", request.generation()),
+        format!("image={}", plan.config.images.gobackup),
+    ];
+    Ok(hash_lines(
+        own.into_iter().chain(credentials(&plan.rendered, &found)),
+    ))
+}
+
+/// The hashes of the keys of Secrets that the storage names.
+fn credentials(rendered: &Rendered, found: &Found) -> Vec<String> {
+    let mut lines = Vec::new();
+    for credential in &rendered.credentials {
+        if let Origin::Secret(secret) = &credential.origin {
+            let named = found.objects().filter(|it| it.name() == secret.name);
+            lines.extend(named.flat_map(|it: &Hashed| it.lines_of(&[&secret.key])));
+        }
+    }
+    lines
+}
+
+/// The newest probe of a storage, and the time of the next one.
+struct ProbeState<'a> {
+    request: &'a Request,
+    is_wanted: bool,
+    newest: Option<Probed>,
+    is_observed: bool,
+    is_due: bool,
+    /// True if the settings have changed since the newest probe.
+    is_stale: bool,
+    /// The time until the next probe.
+    wait: Option<std::time::Duration>,
+}
+
+impl<'a> ProbeState<'a> {
+    /// Reads the Job.
+    fn read(request: &'a Request, host: &dyn Host, given: Option<&Probe>) -> Result<Self, Fault> {
+        let stored: StorageStatus = request.stored_status().unwrap_or_default();
+        let stored = stored.probe.filter(|_| given.is_some());
+        let name = suffixed(request, Kind::Probe);
+        let job: Option<ObservedJob> = match given {
+            Some(_) => request.children.get(&name)?,
+            None => None,
+        };
+        let newest = match &job {
+            Some(job) => Some(observed(request, host, job, stored.as_ref())?),
+            None => stored.map(lost),
+        };
+        Ok(Self {
+            request,
+            is_wanted: given.is_some(),
+            newest,
+            is_observed: job.is_some(),
+            is_due: false,
+            is_stale: false,
+            wait: None,
+        })
+    }
+
+    /// Decides on the next probe.
+    ///
+    /// The guest asks for the time only when nothing else makes a probe due, because the host remembers no pass that asks
+    /// for it.
+    fn decide(&mut self, host: &dyn Host, given: &Probe, key: &str) {
+        let newest = self.newest.as_ref();
+        self.is_stale = newest.is_some_and(|it| it.config_hash != key);
+        self.is_due = match newest {
+            None => true,
+            // The changes of a running probe are those of the next one.
+            Some(it) if !it.phase.is_terminal() => false,
+            Some(_) if self.is_stale => true,
+            Some(it) => {
+                let period = match it.phase {
+                    Phase::Succeeded => SignedDuration::from_hours(given.every_hours),
+                    _ => AFTER_FAILURE,
+                };
+                self.wait = left(host, it.completion_time.as_deref(), period);
+                self.wait.is_none()
+            }
+        };
+    }
+
+    fn children(&self, plan: &Plan<'_>, key: &str) -> Vec<Child> {
+        let config = Child::new("config", &children::secret(plan));
+        // The host deletes the last Job before the next one is made.
+        let job = (self.is_due != self.is_observed).then(|| {
+            let annotations = [(CONFIG_HASH.to_owned(), key.to_owned())].into();
+            let name = suffixed(plan.request, Kind::Probe);
+            let job = Job {
+                metadata: ObjectMeta {
+                    annotations: Some(annotations),
+                    ..metadata(name, &plan.labels("run"))
+                },
+                spec: Some(children::job_spec(plan)),
+                ..Default::default()
+            };
+            let job = job::once("probe", &job, &plan.request.children);
+            match job.apply {
+                ApplyPolicy::Hold => job,
+                _ => job.after(["config"]),
+            }
+        });
+        std::iter::once(config).chain(job).collect()
+    }
+
+    fn report(&self, blocked: Option<(&str, &str)>) -> Report {
+        let status = StorageStatus {
+            probe: self.newest.clone(),
+            observed_generation: self.request.generation(),
+        };
+        let available = self.is_wanted.then(|| self.available(blocked));
+        let ready = match (&available, blocked) {
+            (None, None) => {
+                let message = "the settings are valid; spec.probe tests the storage itself";
+                Condition::new("Ready", true, "Valid", message)
+            }
+            (None, Some((reason, message))) => Condition::new("Ready", false, reason, message),
+            (Some(it), _) if it.status == ConditionStatus::Unknown => {
+                Condition::new("Ready", false, "Pending", &it.message)
+            }
+            (Some(it), _) => {
+                let is_available = it.status == ConditionStatus::True;
+                let reason = if is_available {
+                    "Available"
+                } else {
+                    &it.reason
+                };
+                Condition::new("Ready", is_available, reason, &it.message)
+            }
+        };
+        let event = available.as_ref().and_then(|it| self.event(it));
+        let report = Report::new()
+            .status(&status)
+            .conditions(std::iter::once(ready).chain(available))
+            .events(event);
+        match self.wait {
+            Some(wait) => report.requeue(wait),
+            None => report,
+        }
+    }
+
+    /// The condition `Available`. It keeps the last result during the next probe.
+    fn available(&self, blocked: Option<(&str, &str)>) -> Condition {
+        if let Some((reason, message)) = blocked {
+            return Condition::new("Available", false, reason, message);
+        }
+        let unknown = ConditionStatus::Unknown;
+        match &self.newest {
+            Some(_) if self.is_stale => {
+                let message = "the settings have changed since the last probe";
+                Condition::new("Available", unknown, "NotProbedYet", message)
+            }
+            Some(it) if it.phase == Phase::Succeeded => Condition::new(
+                "Available",
+                true,
+                "Stored",
+                "the last probe stored its archive",
+            ),
+            Some(it) if it.phase == Phase::Failed => {
+                let message = it.message.as_deref().unwrap_or_default();
+                Condition::new("Available", false, "ProbeFailed", message)
+            }
+            _ => match self.request.stored_condition("Available") {
+                Some(it) if matches!(&*it.reason, "Stored" | "ProbeFailed") => {
+                    Condition::new("Available", it.status, it.reason, it.message)
+                }
+                _ => {
+                    let message = "the first probe has not ended yet";
+                    Condition::new("Available", unknown, "NotProbedYet", message)
+                }
+            },
+        }
+    }
+
+    fn event(&self, available: &Condition) -> Option<Event> {
+        if !self.request.is_transition(available) {
+            return None;
+        }
+        match available.status {
+            ConditionStatus::True => Some(Event::normal("StorageAvailable", &available.message)),
+            ConditionStatus::False => Some(Event::warning(&available.reason, &available.message)),
+            ConditionStatus::Unknown => None,
+        }
+    }
+}
+
+/// The time that is left of a period; none if it is over.
+fn left(
+    host: &dyn Host,
+    since: Option<&str>,
+    period: SignedDuration,
+) -> Option<std::time::Duration> {
+    let since: Timestamp = since?.parse().ok()?;
+    let now = i64::try_from(host.now_ms()).ok()?;
+    let now = Timestamp::from_millisecond(now).ok()?;
+    let left = since.checked_add(period).ok()?.duration_since(now);
+    // A time of zero would be none.
+    let left = std::time::Duration::try_from(left).ok()?;
+    (!left.is_zero()).then(|| left + std::time::Duration::from_millis(1))
+}
+
+/// The probe that a Job shows. An end that was recorded does not change.
+fn observed(
+    request: &Request,
+    host: &dyn Host,
+    job: &ObservedJob,
+    stored: Option<&Probed>,
+) -> Result<Probed, Fault> {
+    let shown = JobRun::of(job);
+    let uid = job.metadata.uid.clone().unwrap_or_default();
+    if let Some(stored) = stored.filter(|it| it.job_uid == uid && it.phase.is_terminal()) {
+        // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
+        let is_poor = stored.phase == Phase::Failed && stored.message == shown.message;
+        if !is_poor {
+            return Ok(stored.clone());
+        }
+    }
+    let phase: Phase = shown.phase.into();
+    let message = match phase {
+        Phase::Failed => {
+            let selector = labels::selector_text(&labels(request, Kind::Probe, "run"));
+            let pods = host.list::<JobPod>(request.namespace(), &selector)?;
+            let said = job::termination_message(&uid, &pods, CONTAINER);
+            let message = said
+                .or(shown.message.as_deref())
+                .unwrap_or("the Job failed");
+            Some(job::tail(message.trim(), MESSAGE_MAX).to_owned())
+        }
+        _ => None,
+    };
+    let annotations = job.metadata.annotations.as_ref();
+    let config_hash = annotations.and_then(|it| it.get(CONFIG_HASH));
+    Ok(Probed {
+        phase,
+        job_uid: uid,
+        config_hash: config_hash.cloned().unwrap_or_default(),
+        completion_time: shown.ended.as_ref().map(|it| it.0.to_string()),
+        message,
+    })
+}
+
+/// A stored probe whose Job does not exist. It is repeated at once, because it has no end.
+fn lost(stored: Probed) -> Probed {
+    if stored.phase.is_terminal() {
+        return stored;
+    }
+    Probed {
+        phase: Phase::Failed,
+        message: Some(JOB_LOST.to_owned()),
+        ..stored
+    }
+}
