@@ -460,6 +460,52 @@ fn a_restore_gives_back_the_data_of_postgresql() {
     assert_eq!(query("plain", "select count(*) from t"), "2\n");
 }
 
+// The index is created after the data of large objects, whose COMMIT ends the one transaction.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests/full sets it, and there is no configuration of unit tests"
+)]
+#[test]
+fn a_failed_dump_with_large_objects_leaves_what_its_message_says() {
+    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let server = Server::start(&run, PASSWORD);
+    let query =
+        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
+    for database in ["shop", "copy_2"] {
+        query("postgres", &format!("create database {database}"));
+    }
+    query(
+        "shop",
+        "create table t (v text); create index i on t (v); select lo_from_bytea(4711, 'x')",
+    );
+    query(
+        "copy_2",
+        "create table other (v text); create index i on other (v)",
+    );
+    let dump = server.output("pg_dump", &["shop"], PASSWORD);
+    archive(
+        &run,
+        &[("nightly/postgresql/copy_2/shop.sql", &dump)],
+        PASSWORD,
+    );
+    run.program("rclone", COPYING);
+    let config = json!({
+        "database": "copy_2", "username": "u", "host": "127.0.0.1", "port": server.port,
+    });
+    let containers = containers(&[database("copy_2", "postgresql", config)]);
+    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
+    let ended = both(&run, &containers, &secrets);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.message.contains("a part of it may have been"),
+        "{ended:?}"
+    );
+    assert_eq!(query("copy_2", "select count(*) from t"), "0\n");
+}
+
 #[test]
 fn a_verification_unpacks_files_and_empties_the_scratch_database_first() {
     let config = |name: &str| json!({ "database": name, "username": "u", "host": "h" });
