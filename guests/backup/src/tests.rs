@@ -112,7 +112,9 @@ pub(crate) fn backup(spec: Value) -> Value {
 }
 
 pub(crate) fn postgresql() -> Value {
-    let config = json!({ "database": "shop", "password_ref": { "name": "keys", "key": "pg" } });
+    let config = json!({
+        "database": "shop", "username": "u", "password_ref": { "name": "keys", "key": "pg" },
+    });
     related(
         "Database",
         "pg",

@@ -290,6 +290,12 @@ fn databases_are_checked_before_a_run() {
             ("postgres", json!({ "database": "d" })),
             ("postgresql", json!({})),
             ("postgresql", json!({ "database": "d" })),
+            ("postgresql", json!({ "database": "d", "username": "u" })),
+            (
+                "postgresql",
+                json!({ "database": "d", "username_ref": key }),
+            ),
+            ("postgresql", json!({ "database": "d", "args": "-U u" })),
             (
                 "postgresql",
                 json!({ "all_databases": true, "username": "a;b" }),
@@ -329,7 +335,10 @@ fn databases_are_checked_before_a_run() {
         &expect![[r#"
             postgres {"database":"d"}: rejected, spec.type: "postgres" is not one of "postgresql", "mysql" or 9 other candidates
             postgresql {}: kept, InvalidReference: Database pg: config.database is required unless config.all_databases is true
-            postgresql {"database":"d"}: accepted
+            postgresql {"database":"d"}: accepted, UsernameMissing
+            postgresql {"database":"d","username":"u"}: accepted
+            postgresql {"database":"d","username_ref":{"key":"id","name":"keys"}}: accepted
+            postgresql {"args":"-U u","database":"d"}: accepted
             postgresql {"all_databases":true,"username":"a;b"}: kept, InvalidReference: Database pg: config.username contains a character that the shell of pg_dumpall would act on
             postgresql {"database":"d","username":"a b"}: kept, InvalidReference: Database pg: config.username contains white space, which gobackup cannot pass on
             postgresql {"database":"d","username":"-a"}: kept, InvalidReference: Database pg: config.username begins with a dash, as an option does
@@ -349,7 +358,7 @@ fn databases_are_checked_before_a_run() {
             sqlite {"path":"/v/a b.db"}: kept, InvalidReference: Database pg: config.path contains white space, which gobackup cannot pass on
             firebird {}: kept, InvalidReference: Database pg: config.database is required
             firebird {"database":"d"}: accepted, TypeNotInImage
-            postgresql {"all_databases":true,"compress":"gzip"}: accepted, FieldIgnored
+            postgresql {"all_databases":true,"compress":"gzip"}: accepted, FieldIgnored, UsernameMissing
         "#]],
     );
 }
@@ -377,6 +386,7 @@ fn storages_are_checked_before_a_run() {
             ),
             ("r2", keys(json!({ "bucket": "b" }))),
             ("kodo", keys(json!({ "bucket": "b", "keep": 5 }))),
+            ("us3", keys(json!({ "bucket": "b", "keep": 5 }))),
             (
                 "kodo",
                 keys(json!({ "bucket": "b", "keep": 5, "storage_class": "STANDARD" })),
@@ -405,6 +415,7 @@ fn storages_are_checked_before_a_run() {
             s3 {"access_key_id":"a","access_key_id_ref":{"key":"i","name":"k"},"bucket":"b","secret_access_key":"b"}: rejected, spec.config: set either config.access_key_id or config.access_key_id_ref
             r2 {"access_key_id":"a","bucket":"b","secret_access_key":"b"}: kept, InvalidReference: Storage s: config.account_id is required unless config.endpoint is given
             kodo {"access_key_id":"a","bucket":"b","keep":5,"secret_access_key":"b"}: accepted, ClearTextCredential, ClearTextCredential, RetentionNotKept
+            us3 {"access_key_id":"a","bucket":"b","keep":5,"secret_access_key":"b"}: accepted, ClearTextCredential, ClearTextCredential, RetentionNotKept
             kodo {"access_key_id":"a","bucket":"b","keep":5,"secret_access_key":"b","storage_class":"STANDARD"}: accepted, ClearTextCredential, ClearTextCredential
             gcs {"bucket":"b","credentials":"{}","keep":5}: accepted, ClearTextCredential, RetentionNotKept
             azure {"account":"a"}: kept, InvalidReference: Storage s: config.tenant_id is required

@@ -309,7 +309,8 @@ fn a_path_of_a_local_storage_is_its_own() {
 #[test]
 fn pg_dumpall_dumps_all_tables() {
     let mut objects = around();
-    let config = json!({ "all_databases": true, "tables": ["a"], "exclude_tables": [] });
+    let config =
+        json!({ "username": "u", "all_databases": true, "tables": ["a"], "exclude_tables": [] });
     objects[0]["spec"]["config"] = config;
     let outcome = reconcile(&backup(json!({})), &objects).unwrap();
     assert!(!configuration(&outcome).contains("tables"));
@@ -426,6 +427,31 @@ fn warns_about_settings_that_may_not_have_the_intended_effect() {
         .map(|it| it.reason.as_str())
         .collect();
     assert_eq!(reasons, codes);
+}
+
+// libpq asks the system for the name of the user, and no user of the image has the ID of the run.
+#[test]
+fn a_missing_user_name_of_postgresql_is_a_warning_where_the_run_has_none() {
+    let codes = |spec: Value| {
+        let mut objects = around();
+        objects[0]["spec"]["config"]
+            .as_object_mut()
+            .unwrap()
+            .remove("username");
+        let outcome = reconcile(&backup(spec), &objects).unwrap();
+        let status = outcome.report().status.clone().unwrap();
+        status["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it["code"] == "UsernameMissing")
+    };
+    assert!(codes(json!({})));
+    assert!(!codes(json!({ "image": "example.com/gobackup:1" })));
+    assert!(!codes(json!({ "securityContext": { "runAsUser": 1000 } })));
+    assert!(!codes(
+        json!({ "env": [{ "name": "PGUSER", "value": "u" }] })
+    ));
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
         "redis" => redis(source, &mut config, parent, warnings),
         "influxdb" | "influxdb2" => influxdb(&mut config),
         "etcd" => etcd(&mut config),
-        "postgresql" => postgresql(source, &mut config, warnings),
+        "postgresql" => postgresql(source, &mut config, parent, warnings),
         "firebird" if parent.spec.image.is_none() => warnings.push(Warning::new(
             "TypeNotInImage",
             format!(
@@ -34,7 +34,14 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
 
 /// pg_dumpall does not compress, and gobackup would give the plain dump the name of a compressed one. It dumps
 /// all tables.
-fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
+fn postgresql(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut Vec<Warning>) {
+    if !has_user(config, parent) {
+        let field = source.path("username");
+        let message = format!(
+            "{field}: pg_dump takes the name of the system's user, and the run's has none in the image; set it"
+        );
+        warnings.push(Warning::new("UsernameMissing", message));
+    }
     if !flag(config, "all_databases") {
         return;
     }
@@ -49,6 +56,19 @@ fn postgresql(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>)
             warnings.push(Warning::new("FieldIgnored", message));
         }
     }
+}
+
+/// Returns true if a client of PostgreSQL knows the name of its user. Another image or user may have one.
+fn has_user(config: &Config, parent: &Parent) -> bool {
+    let spec = &parent.spec;
+    let user = spec.security_context.as_ref();
+    let args = text(config, "args").unwrap_or_default();
+    is_given(config, "username")
+        || spec.image.is_some()
+        || user.is_some_and(|it| it.run_as_user.is_some())
+        || spec.env.iter().any(|it| it.name == "PGUSER")
+        || args.contains("-U")
+        || args.contains("--user")
 }
 
 fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
