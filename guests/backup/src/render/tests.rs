@@ -108,11 +108,13 @@ fn dots_in_names_and_names_that_meet_get_keys_of_their_own() {
                     database: "shop"
                     password: |2-
                       ${DB1_PASSWORD}
+                    username: "u"
                   "pg":
                     type: "postgresql"
                     database: "shop"
                     password: |2-
                       ${DB0_PASSWORD}
+                    username: "u"
                   "pg_2":
                     type: "postgresql"
                     database: "old"
@@ -163,6 +165,7 @@ fn blocks_of_the_parent_win_as_a_whole() {
                     database: "shop"
                     password: |2-
                       ${DB0_PASSWORD}
+                    username: "u"
                 storages:
                   "s":
                     type: "s3"
@@ -373,4 +376,20 @@ fn renders_the_headers_of_a_webhook() {
         run.contains("NT0_URL NT0_HEADER_0 NT0_HEADER_1")
             || run.contains("NT0_HEADER_0 NT0_HEADER_1 NT0_URL")
     );
+}
+
+#[test]
+fn variables_in_texts_are_expanded_only_on_request() {
+    let texts = |expand: bool| {
+        let parent = backup(json!({ "description": "of $DAY", "expandEnv": expand }));
+        let scripts = json!({ "scripts": true });
+        let text = configuration(&reconcile_with(&parent, &around(), &scripts).unwrap());
+        let mut lines = text.lines().map(str::trim);
+        lines
+            .find(|it| it.starts_with("description"))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(texts(false), r#"description: "of ${DOLLAR}DAY""#);
+    assert_eq!(texts(true), r#"description: "of $DAY""#);
 }

@@ -3,7 +3,8 @@
 use std::{fmt::Write, slice};
 
 use expect_test::expect;
-use innkeeper_sdk::testing::TestRequest;
+use innkeeper_sdk::testing::{Backwards, TestRequest, backwards};
+use proptest::prelude::*;
 
 use super::{
     outcomes::{complete, failed, job, pod},
@@ -470,4 +471,64 @@ fn claim(name: &str) -> Value {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": name, "namespace": "default" },
     })
+}
+
+fn any_restore() -> impl Strategy<Value = (Value, Vec<Value>)> {
+    let usual = (prop::sample::select(storages()), any::<[bool; 3]>());
+    usual.prop_map(|((type_, mut config), [has_files, is_placed, is_latest])| {
+        // The plugin knows the endpoints of few types.
+        if type_ == "b2" {
+            config["endpoint"] = json!("https://b2");
+        }
+        let mut objects = ran();
+        objects[1] = related("Storage", "s", json!({ "type": type_, "config": config }));
+        objects.push(claim("nightly-gobackup-local"));
+        let mut spec = json!({ "file": if is_latest { "latest" } else { "2025.tar" } });
+        if has_files {
+            spec["archive"] = json!({ "targetPath": "/out" });
+            spec["volumes"] = json!([{
+                "name": "out", "mountPath": "/out", "readOnly": false, "configMap": { "name": "c" },
+            }]);
+        }
+        if is_placed {
+            let labels = json!({ "disk": "ssd", "a": "b" });
+            spec["podTemplate"] = json!({ "spec": { "nodeSelector": labels } });
+        }
+        (spec, objects)
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_answer_for_a_restore_is_a_fixed_point_in_any_order((spec, objects) in any_restore()) {
+        let first = pass(spec.clone(), &objects, |it| it);
+        let made = Value::from(first.child("restore").unwrap().object.clone());
+        let mut observed = job("back-restore", "r", OWNER, complete());
+        observed["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
+        let next = |answer: &Outcome| {
+            let report = answer.report();
+            let mut status = report.status.clone().unwrap();
+            let conditions = report.conditions.iter().map(|it| {
+                let mut condition = json!(it);
+                condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
+                condition
+            });
+            status["conditions"] = conditions.collect();
+            let request = TestRequest::new(&restore(spec.clone()));
+            request.child("restore", &observed).status(&status).build()
+        };
+        let second = Plugin::reconcile(&next(&first), &host(&objects)).unwrap();
+        let request = next(&second);
+        let third = Plugin::reconcile(&request, &host(&objects));
+        let turned = Plugin::reconcile(&backwards(&request), &Backwards(host(&objects)));
+        prop_assert_eq!(format!("{turned:?}"), format!("{third:?}"));
+        let third = third.unwrap();
+        prop_assert_eq!(second.children(), third.children());
+        prop_assert_eq!(&second.report().status, &third.report().status);
+        prop_assert_eq!(&second.report().conditions, &third.report().conditions);
+        prop_assert_eq!(&third.report().events, &[]);
+        let held = second.child("restore").unwrap();
+        prop_assert_eq!(held.apply, ApplyPolicy::Hold);
+        prop_assert_eq!(Value::from(held.object.clone()), made);
+    }
 }
