@@ -1,12 +1,16 @@
 //! The alerts and the dashboard query only metrics that hosts expose (O2).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
+    process::Stdio,
+};
 
 use innkeeper_tests::{
     Host, HostOptions,
     admin::{self, address},
     eventually, manifest,
-    process::path_from_env,
+    process::{bound, is_full, path_from_env, spawn_bound},
 };
 use regex::Regex;
 use serde_json::{Value, json};
@@ -143,11 +147,11 @@ fn o2_a_query_is_parsed_into_metrics_and_labels() {
     assert_eq!(query.missing(&exposed), ["by (d)"]);
 }
 
-/// The metrics that kube-state-metrics makes of the parents of backup.
-fn of_backup() -> Exposed {
-    let path = "guests/backup/monitoring/kube-state-metrics.yaml";
+/// The metrics that kube-state-metrics makes of the parents of a guest.
+fn of_parents(guest: &str) -> Exposed {
+    let path = format!("guests/{guest}/monitoring/kube-state-metrics.yaml");
     let mut exposed = Exposed::new();
-    for resource in manifest::load(path).unwrap()[0]["spec"]["resources"]
+    for resource in manifest::load(&path).unwrap()[0]["spec"]["resources"]
         .as_array()
         .unwrap()
     {
@@ -167,17 +171,79 @@ fn of_backup() -> Exposed {
     exposed
 }
 
-#[test]
-fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
-    let exposed = of_backup();
+/// Checks that the alerts of a guest query only these metrics.
+#[track_caller]
+fn check_alerts(guest: &str, number: usize, exposed: &Exposed) {
     let mut found = Vec::new();
-    for alert in &manifest::load("guests/backup/monitoring/alerts.yaml").unwrap() {
+    for alert in &manifest::load(&format!("guests/{guest}/monitoring/alerts.yaml")).unwrap() {
         queries(alert, &mut found);
     }
-    assert_eq!(found.len(), 6);
+    assert_eq!(found.len(), number);
     for query in found {
-        let missing = Query::parse(&query).missing(&exposed);
+        let missing = Query::parse(&query).missing(exposed);
         assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");
+    }
+}
+
+#[test]
+fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
+    check_alerts("backup", 6, &of_parents("backup"));
+}
+
+/// Collects the metrics of a member, which runs with the flags that serve them.
+fn of_etcd(version: &str) -> Exposed {
+    let program = path_from_env("INNKEEPER_ETCD").unwrap();
+    let program = program.join(version).join("etcd");
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = bound(&program);
+    let [metrics, clients, peers] = free_ports().map(|port| format!("http://127.0.0.1:{port}"));
+    command
+        .arg("--data-dir")
+        .arg(directory.path().join("data"))
+        .args(["--listen-metrics-urls", &metrics])
+        .args(["--listen-client-urls", &clients])
+        .args(["--advertise-client-urls", &clients])
+        .args(["--listen-peer-urls", &peers])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let member = spawn_bound(command).unwrap();
+    let address = metrics.trim_start_matches("http://");
+    let scraped = eventually("the member has a leader", || {
+        let metrics = admin::scrape(address).map_err(|error| format!("{error:#}"))?;
+        if metrics.contains("\netcd_server_has_leader 1\n") {
+            return Ok(metrics);
+        }
+        Err(metrics)
+    });
+    drop(member);
+    let mut exposed = Exposed::new();
+    expose(&mut exposed, &scraped);
+    exposed
+}
+
+/// Three ports that no process listens on.
+fn free_ports() -> [u16; 3] {
+    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+#[test]
+fn o2_alerts_of_etcd_query_only_the_metrics_of_members_and_parents() {
+    let parents = [of_parents("etcd"), of_parents("backup")];
+    let versions: &[&str] = if is_full() {
+        &["etcd-3.5", "etcd-3.6", "etcd-3.7"]
+    } else {
+        &["etcd-3.6"]
+    };
+    for version in versions {
+        let mut exposed = of_etcd(version);
+        // The ServiceMonitor adds these.
+        let added = ["namespace", "pod", "etcd_ydzs_io_cluster"];
+        for labels in exposed.values_mut() {
+            labels.extend(added.map(str::to_owned));
+        }
+        exposed.extend(parents.iter().cloned().flatten());
+        check_alerts("etcd", 6, &exposed);
     }
 }
 

@@ -113,24 +113,34 @@ fn the_first_page_is_short() {
 #[test]
 fn every_alert_has_a_runbook() {
     let pages = pages();
-    let runbooks = pages
-        .iter()
-        .find(|page| page.path == "deploy/docs/runbooks.md");
-    let anchors = runbooks.map(Page::anchors).unwrap_or_default();
-    let alerts = super::files::read("deploy/chart/files/alerts.yaml");
-    let names = alerts
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- alert: "));
-    let names: Vec<String> = names.map(str::to_lowercase).collect();
-    assert!(names.len() > 10, "{names:?}");
-    let is_complete = |name: &&String| {
-        anchors.contains(name) && alerts.contains(&format!("runbooks.md#{name}\n"))
-    };
-    let missing = names
-        .iter()
-        .filter(|name| !is_complete(name))
-        .cloned()
-        .collect();
+    // The path of the rules, and the page of their runbooks with its address in the rules.
+    let rules = [
+        (
+            "deploy/chart/files/alerts.yaml",
+            "deploy/docs/runbooks.md",
+            "runbooks.md",
+        ),
+        (
+            "guests/etcd/monitoring/alerts.yaml",
+            "guests/etcd/README.md",
+            "guests/etcd/README.md",
+        ),
+    ];
+    let mut missing = Vec::new();
+    for (path, page, address) in rules {
+        let page = pages.iter().find(|it| it.path == page);
+        let anchors = page.map(Page::anchors).unwrap_or_default();
+        let alerts = super::files::read(path);
+        let names = alerts
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- alert: "));
+        let names: Vec<String> = names.map(str::to_lowercase).collect();
+        assert!(names.len() > 5, "{names:?}");
+        missing.extend(names.into_iter().filter(|name| {
+            let url = format!("https://documentation.invalid/{address}#{name}\n");
+            !anchors.contains(name) || !alerts.contains(&url)
+        }));
+    }
     assert_none("an alert without a runbook and its address", missing);
 }
 

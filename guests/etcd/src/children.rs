@@ -174,6 +174,8 @@ fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
         "metadata": metadata(cluster.name, &own),
         "spec": {
             "selector": { "matchLabels": service },
+            // Alerts select the metrics of these clusters by it, because others have metrics of the same names.
+            "targetLabels": [CLUSTER_LABEL],
             "endpoints": [{ "port": "metrics", "interval": given.interval }],
         },
     }))

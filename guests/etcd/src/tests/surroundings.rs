@@ -146,6 +146,15 @@ fn a_monitor_selects_the_service_with_all_members() {
     let endpoint = monitor["spec"]["endpoints"][0].clone();
     assert_eq!(endpoint, json!({ "port": "metrics", "interval": "30s" }));
     let service = object(&outcome, "headless");
+    // The label by which the alerts select metrics; Prometheus replaces other characters in its name.
+    assert_eq!(
+        monitor["spec"]["targetLabels"],
+        json!(["etcd.ydzs.io/cluster"])
+    );
+    assert_eq!(
+        service["metadata"]["labels"]["etcd.ydzs.io/cluster"],
+        "demo"
+    );
     let selected = monitor["spec"]["selector"]["matchLabels"]
         .as_object()
         .unwrap();
