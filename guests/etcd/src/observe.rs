@@ -160,6 +160,8 @@ pub(crate) struct Observation {
     pub(crate) was_formed: bool,
     /// The version in the stored status.
     pub(crate) last_version: Option<Version>,
+    /// The codes of the warnings in the stored status.
+    pub(crate) warned: BTreeSet<String>,
     /// The reason of the stored condition `Available`; empty if there is none.
     pub(crate) was_available: String,
     /// The StorageClass of the claims allows them to grow.
@@ -233,7 +235,9 @@ impl Observation {
             annotations.is_some_and(|it| it.contains_key(FORMED))
         });
         let was_formed = is_marked || status.as_ref().is_some_and(|it| it.cluster_formed);
-        let last_version = status.and_then(|it| Version::parse(&it.current_version?));
+        let status = status.unwrap_or_default();
+        let last_version = status.current_version.as_deref().and_then(Version::parse);
+        let warned = status.warnings.into_iter().map(|it| it.code).collect();
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
         // A record that a user has edited must not start a second cluster.
         if let Some(record) = &mut record {
@@ -250,6 +254,7 @@ impl Observation {
             pods: pods(host, cluster)?,
             was_formed,
             last_version,
+            warned,
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,

@@ -30,9 +30,10 @@ pub(crate) fn report(
 ) -> Report {
     let view = View::new(cluster, observation, step);
     let conditions = view.conditions();
-    let events = events::events(request, &conditions);
+    let status = view.status(request);
+    let events = view.events(request, &conditions, &status.warnings);
     let mut report = Report::new()
-        .status(&view.status(request))
+        .status(&status)
         .conditions(conditions)
         .events(events);
     report.requeue = step.requeue;

@@ -38,6 +38,8 @@ pub(crate) struct Step {
     pub(crate) replacement: Next,
     /// A Pod of the present template has not become ready within the deadline.
     pub(crate) is_late: bool,
+    /// The spec is invalid, so nothing changes.
+    pub(crate) is_resting: bool,
     /// The time until the next pass if nothing changes.
     pub(crate) requeue: Option<Duration>,
 }
@@ -74,6 +76,7 @@ impl Step {
             stage,
             replacement: Next::Idle,
             is_late: false,
+            is_resting: false,
             requeue: None,
         }
     }
@@ -104,6 +107,7 @@ pub(crate) fn rest(observation: &Observation) -> Step {
         record: observation.record.clone(),
         has_claims: true,
         replicas: Some(observation.replicas()),
+        is_resting: true,
         ..Step::of(stage)
     }
 }

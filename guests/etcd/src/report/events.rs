@@ -2,30 +2,126 @@
 
 use innkeeper_sdk::prelude::*;
 
-/// The events of transitions, from a comparison with the stored conditions.
-pub(super) fn events(request: &Request, conditions: &[Condition]) -> Vec<Event> {
-    let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
-    let Some(available) = find("Available") else {
-        return Vec::new();
-    };
-    let stored = request.stored_condition("Available");
-    let before = stored.as_ref().map_or("", |stored| stored.reason.as_str());
-    if before == available.reason {
-        return Vec::new();
+use super::View;
+use crate::{
+    api::Warning,
+    record::{Record, Replacement},
+};
+
+/// The reasons of conditions that are problems, by the type of the condition.
+const PROBLEMS: [(&str, &[&str]); 3] = [
+    (
+        "Available",
+        &["QuorumLost", "StaleClaims", "BootstrapFailed"],
+    ),
+    ("Progressing", &["RolloutHeld", "OperationFailed"]),
+    (
+        "Degraded",
+        &["MemberBroken", "DeadlineExceeded", "NoSpace", "Corrupt"],
+    ),
+];
+
+impl View<'_> {
+    /// The events of transitions, from a comparison with the stored conditions and the observed record.
+    pub(super) fn events(
+        &self,
+        request: &Request,
+        conditions: &[Condition],
+        warnings: &[Warning],
+    ) -> Vec<Event> {
+        let stored = |type_: &str| {
+            let stored = request.stored_condition(type_);
+            stored.map_or_else(String::new, |it| it.reason)
+        };
+        let mut events = Vec::new();
+        for condition in conditions {
+            let before = stored(&condition.type_);
+            if before != condition.reason {
+                events.extend(of_condition(&before, condition));
+            }
+        }
+        events.extend(self.upgrades(&stored("Progressing")));
+        events.extend(self.replacements());
+        let warned = &self.observation.warned;
+        let new = warnings.iter().filter(|it| !warned.contains(&it.code));
+        events.extend(new.map(|it| Event::warning(&*it.code, &*it.message)));
+        events
     }
-    let message = available.message.clone();
-    let event = match (before, available.reason.as_str()) {
-        ("Bootstrapping" | "BootstrapFailed", "QuorumHealthy" | "QuorumAvailable") => {
-            Event::normal("ClusterFormed", message)
+
+    /// The events of the pass that writes the first template of an upgrade, and of the one that finds the upgrade complete.
+    fn upgrades(&self, progressing: &str) -> Option<Event> {
+        let current = self.current_version()?;
+        if let Some(last) = self.observation.last_version.filter(|it| *it < current) {
+            let message = format!("upgraded from {last} to {current}");
+            return Some(Event::normal("UpgradeFinished", message));
         }
-        ("Paused" | "Resuming", "QuorumHealthy" | "QuorumAvailable") => {
-            Event::normal("Resumed", message)
+        let target = self.cluster.target.filter(|it| *it > current)?;
+        let running = self.observation.running.as_ref()?;
+        let is_new = running.image("etcd") != Some(self.cluster.image.as_str());
+        let begins = if self.cluster.preparing.is_some() {
+            !self.is_written
+        } else {
+            is_new && progressing != "PreparingUpgrade"
+        };
+        let message = || format!("upgrade from {current} to {target}");
+        (begins && !self.step.is_resting).then(|| Event::normal("UpgradeStarted", message()))
+    }
+
+    /// The events of steps of replacements that this pass writes in the record.
+    fn replacements(&self) -> Vec<Event> {
+        let records = (&self.observation.record, &self.step.record);
+        let (Some(before), Some(after)) = records else {
+            return Vec::new();
+        };
+        let members = before.members.iter();
+        let event = |ordinal: &i32| self.replacement_event(before, after, *ordinal);
+        members.filter_map(event).collect()
+    }
+
+    fn replacement_event(&self, before: &Record, after: &Record, ordinal: i32) -> Option<Event> {
+        let member = self.cluster.member(ordinal);
+        let progress = after.replacing.get(&ordinal);
+        if before.replacing.get(&ordinal) != progress {
+            return match progress {
+                Some(Replacement::Removed) => Some(Event::normal(
+                    "MemberRemoved",
+                    format!("{member} has lost its data: etcd has it as a member no more"),
+                )),
+                Some(Replacement::Added) => Some(Event::normal(
+                    "MemberAdded",
+                    format!("{member} is a member of etcd under a new identity"),
+                )),
+                Some(Replacement::Lost(_)) | None => None,
+            };
         }
-        (_, "Paused") => Event::normal("Paused", message),
-        (_, reason @ ("QuorumLost" | "StaleClaims" | "BootstrapFailed")) => {
-            Event::warning(reason, message)
+        // Founders are admitted as well, but before the first operation.
+        let is_used = before.admitted.contains_key(&ordinal)
+            && !after.admitted.contains_key(&ordinal)
+            && before.sequence > 0;
+        let pod = self.observation.pods.get(&ordinal)?;
+        (is_used && pod.is_ready).then(|| {
+            let message = format!("{member} is ready with the data of the other members");
+            Event::normal("MemberReplaced", message)
+        })
+    }
+}
+
+/// The event of a condition with a new reason.
+fn of_condition(before: &str, condition: &Condition) -> Option<Event> {
+    let (type_, reason) = (&*condition.type_, &*condition.reason);
+    let message = || condition.message.clone();
+    let mut problems = PROBLEMS.iter();
+    if problems.any(|(its, reasons)| *its == type_ && reasons.contains(&reason)) {
+        return Some(Event::warning(reason, message()));
+    }
+    match (type_, before, reason) {
+        ("Available", "Bootstrapping" | "BootstrapFailed", "QuorumHealthy" | "QuorumAvailable") => {
+            Some(Event::normal("ClusterFormed", message()))
         }
-        _ => return Vec::new(),
-    };
-    vec![event]
+        ("Available", "Paused" | "Resuming", "QuorumHealthy" | "QuorumAvailable") => {
+            Some(Event::normal("Resumed", message()))
+        }
+        ("Available", _, "Paused") => Some(Event::normal("Paused", message())),
+        _ => None,
+    }
 }

@@ -171,6 +171,7 @@ fn a_member_without_data_is_found_and_removed() {
     let ended = end(&mut children, two(), "operation-1", "Complete", "");
     let removed = answer(observing(&parent, &children), &ended);
     assert_eq!(annotation(&removed, "replacing"), "2=removed");
+    assert_eq!(removed.report().events[0].reason, "MemberRemoved");
     let listed = data(&removed, "ETCD_INITIAL_CLUSTER");
     assert!(!listed.as_str().unwrap().contains("demo-2"), "{listed}");
     assert_eq!(
@@ -191,6 +192,7 @@ fn a_removed_member_is_added_and_its_pod_admitted_once() {
     let ended = end(&mut children, two(), "operation-0", "Complete", "");
     let added = answer(observing(&parent, &children), &ended);
     assert_eq!(annotation(&added, "replacing"), "2=added");
+    assert_eq!(added.report().events[0].reason, "MemberAdded");
     let children = after(&added, &children);
     let admitted = answer(observing(&parent, &children), &two());
     assert_eq!(annotation(&admitted, "replacing"), Value::Null);
@@ -214,6 +216,7 @@ fn a_removed_member_is_added_and_its_pod_admitted_once() {
     let whole = answer(observing(&parent, &children), &cluster(&[0, 1, 2], &[]));
     assert_eq!(data(&whole, "ADMIT_2"), Value::Null);
     assert_eq!(reason(&whole, "Ready"), "Ready");
+    assert_eq!(whole.report().events[0].reason, "MemberReplaced");
 }
 
 #[test]
