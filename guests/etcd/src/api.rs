@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     network::{ClientService, HeadlessService, Isolation, Monitoring},
-    tls::{ClientTls, PeerTls, Tls},
+    tls::{ClientTls, OnChange, PeerTls, Tls},
 };
 
 /// Specification of the cluster.

@@ -78,8 +78,8 @@ impl Reconciler for Plugin {
             .label_selector(PODS)
             // For claims that are no children, the labels name the cluster that made them.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
-            // The owners of Secrets for pulling images.
-            .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)
+            // The owners of Secrets, and the keys and changes of those with certificates.
+            .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             // The class of the claims decides if they can grow.
             .read::<StorageClass>(Access::Full, ReadScope::Cluster)
             .config_schema::<Config>()

@@ -33,7 +33,8 @@ use crate::{
     observe::{MemberPod, MemberSet, Observation},
     record::Record,
     rollout::{self, RollingPod},
-    tls, upgrade,
+    tls::{self, AUTHORITY_HASH},
+    upgrade,
     version::Version,
 };
 
@@ -209,7 +210,10 @@ fn template(cluster: &Cluster<'_>, observation: &Observation) -> PodTemplateSpec
         metadata: Some(pod::metadata(
             given.and_then(|it| it.metadata.as_ref()),
             labels,
-            [(RESTART_TRIGGER, trigger)],
+            [
+                (RESTART_TRIGGER, trigger),
+                (AUTHORITY_HASH, tls::authority_hash(cluster, observation)),
+            ],
         )),
         spec: Some(place(given, pod_spec(cluster, observation))),
     }

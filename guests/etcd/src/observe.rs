@@ -258,9 +258,7 @@ impl Observation {
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
-            certificates: tls::secrets(cluster)
-                .fold(References::new(), |all, name| all.secret(name, []))
-                .read(request, host)?,
+            certificates: tls::references(cluster).read(request, host)?,
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,

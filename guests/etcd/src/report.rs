@@ -160,6 +160,9 @@ impl<'a> View<'a> {
             );
             warn("EvenSize", message);
         }
+        if let Some((code, problem)) = self.certificates() {
+            warn(code, problem);
+        }
         let wanted = Amount::of(&self.cluster.spec.storage.size);
         let is_small = |claim: &Claim| {
             claim

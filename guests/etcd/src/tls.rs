@@ -2,13 +2,23 @@
 //!
 //! A Pod gets only the keys that it needs: the private key of the members is in no Job.
 
-use innkeeper_sdk::pod;
+use std::collections::BTreeSet;
+
+use innkeeper_sdk::{
+    hash::{Hashed, hash_lines},
+    pod,
+    references::References,
+};
 use k8s_openapi::api::core::v1::{EnvVar, Volume, VolumeMount};
 
 use crate::{
-    api::{ClientTls, PeerTls},
+    api::{ClientTls, OnChange, PeerTls},
     cluster::Cluster,
+    observe::Observation,
 };
+
+/// The annotation of the Pods with the hash of the trusted authorities, if a changed authority restarts them.
+pub(crate) const AUTHORITY_HASH: &str = "etcd.ydzs.io/secret-hash";
 
 const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
 const AUTHORITY: [&str; 1] = ["ca.crt"];
@@ -49,16 +59,56 @@ pub(crate) fn scheme(cluster: &Cluster<'_>) -> &'static str {
     client(cluster).map_or("http", |_| "https")
 }
 
-/// The Secrets that members and Jobs mount.
-pub(crate) fn secrets<'a>(cluster: &Cluster<'a>) -> impl Iterator<Item = &'a str> {
-    let client = client(cluster);
-    let names = [
-        peer(cluster).map(|it| &it.secret_name),
-        client.map(|it| &it.server),
-        client.and_then(|it| it.trusted_ca.as_ref()),
-        client.and_then(|it| it.client.as_ref()),
+/// The Secrets that members and Jobs mount, with the keys that they must have.
+pub(crate) fn references(cluster: &Cluster<'_>) -> References {
+    let (peer, client) = (peer(cluster), client(cluster));
+    let all = [
+        peer.map(|it| (&*it.secret_name, &CERTIFICATE[..])),
+        peer.map(|it| (it.authority(), &AUTHORITY[..])),
+        client.map(|it| (&*it.server, &CERTIFICATE[..])),
+        client.map(|it| (&*it.server, &AUTHORITY[..])),
+        client.and_then(|it| Some((it.trusted_ca.as_deref()?, &AUTHORITY[..]))),
+        client.and_then(|it| Some((it.client.as_deref()?, &CERTIFICATE[..]))),
     ];
-    names.into_iter().flatten().map(|it| &**it)
+    let add = |all: References, (name, keys): (&str, &[&'static str])| {
+        all.secret(name, keys.iter().copied())
+    };
+    all.into_iter().flatten().fold(References::new(), add)
+}
+
+/// The Secrets whose authority the members trust.
+fn authorities<'a>(cluster: &Cluster<'a>) -> BTreeSet<&'a str> {
+    let client = client(cluster).and_then(|it| it.trusted_ca.as_deref());
+    let peer = peer(cluster).map(PeerTls::authority);
+    peer.into_iter().chain(client).collect()
+}
+
+/// Returns true if a change of an authority restarts the members.
+pub(crate) fn restarts(cluster: &Cluster<'_>) -> bool {
+    let tls = cluster.spec.tls.as_ref();
+    tls.is_some_and(|it| it.on_change == OnChange::Restart)
+}
+
+/// Returns true if the plugin sees no keys of a Secret, because the grant is one of metadata.
+pub(crate) fn is_hidden(secret: &Hashed) -> bool {
+    secret.type_.is_none() && secret.data.is_empty()
+}
+
+/// The value of the Pods' annotation that changes with the authorities that the members trust: the observed one while one of
+/// them is missing, because new Pods could not start.
+pub(crate) fn authority_hash(cluster: &Cluster<'_>, observation: &Observation) -> Option<String> {
+    if !restarts(cluster) {
+        return None;
+    }
+    let names = authorities(cluster);
+    let found = observation.certificates.objects();
+    let found = found.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
+    let lines: Vec<String> = found.flat_map(|it| it.lines_of(&AUTHORITY)).collect();
+    if lines.len() < names.len() {
+        let running = observation.running.as_ref();
+        return running.and_then(|it| it.annotation(AUTHORITY_HASH).map(str::to_owned));
+    }
+    (!lines.is_empty()).then(|| hash_lines(lines))
 }
 
 /// The flags of etcd, in a fixed order.
@@ -94,11 +144,11 @@ pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
 /// The volumes of a member and their mounts.
 pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let (peer, client) = (peer(cluster), client(cluster));
-    let of_peer = |volume, path, keys| {
+    let of_peer = |volume, path, keys, secret: fn(&PeerTls) -> &str| {
         peer.map(|it| Files {
             volume,
             path,
-            secret: &it.secret_name,
+            secret: secret(it),
             keys,
         })
     };
@@ -107,11 +157,13 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
             "peer-certificate",
             "/etc/etcd/pki/peer/cert",
             &CERTIFICATE[..],
+            |it| &it.secret_name,
         ),
         of_peer(
             "peer-trusted-ca-certificate",
             "/etc/etcd/pki/peer/ca",
             &AUTHORITY[..],
+            PeerTls::authority,
         ),
         client.map(|it| Files {
             volume: "server-certificate",

@@ -13,7 +13,7 @@ use crate::{
     api::{ExistingClaims, Medium},
     cluster::Cluster,
     observe::Observation,
-    upgrade,
+    tls, upgrade,
     version::{Version, check_upgrade},
 };
 
@@ -41,6 +41,7 @@ pub(crate) fn spec(
         certificates,
         running,
     )?;
+    certificate_keys(cluster, observation)?;
     claims(request, cluster, observation)?;
     storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {
@@ -56,6 +57,28 @@ pub(crate) fn spec(
     }
     medium(cluster)?;
     version(cluster, observation)
+}
+
+/// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.
+fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
+    let certificates = &observation.certificates;
+    let mut hidden = certificates.objects().filter(|it| tls::is_hidden(it));
+    if let Some(secret) = hidden.next() {
+        if tls::restarts(cluster) {
+            return Err(format!(
+                "spec.tls.onChange: the plugin may not see the keys of Secret {}: grant it reads of Secrets with access hash, \
+                 or set onChange to Reload",
+                secret.name()
+            ));
+        }
+        return Ok(());
+    }
+    // The Pods of a running cluster have their files already.
+    let mut missing = certificates.missing_keys();
+    match missing.next().filter(|_| observation.running.is_none()) {
+        Some((name, key)) => Err(format!("spec.tls: Secret {name} lacks the key {key}")),
+        None => Ok(()),
+    }
 }
 
 /// Checks the options of the Services: load balancers and ports of nodes reach beyond the cluster, and controllers of clouds

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::View;
-use crate::jobs;
+use crate::{jobs, tls};
 
 /// The message for a parent of which nothing has been started.
 pub(super) const NOT_STARTED: &str =
@@ -25,6 +25,24 @@ pub(super) fn missing(claims: &[String]) -> String {
 }
 
 impl View<'_> {
+    /// The problem of the Secrets with certificates: a code and a sentence.
+    pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
+        let found = &self.observation.certificates;
+        let missing: Vec<&str> = found.missing_secrets().collect();
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            let problem = format!("Secret not found: {names}: no member starts until it exists");
+            return Some(("SecretNotFound", problem));
+        }
+        if found.objects().any(tls::is_hidden) {
+            return None;
+        }
+        let (name, key) = found.missing_keys().next()?;
+        let problem =
+            format!("Secret {name} lacks the key {key}: no member starts until it has it");
+        Some(("SecretIncomplete", problem))
+    }
+
     /// The problem of a roll-out that does not go on.
     pub(super) fn stuck(&self) -> String {
         format!(

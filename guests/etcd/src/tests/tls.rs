@@ -163,3 +163,114 @@ fn certificates_exist_and_are_open_to_the_parent() {
     let request = observing(&parent, &settled(&outcome, 3)).build();
     assert!(Plugin::reconcile(&request, &host()).is_ok());
 }
+
+/// A Secret as the plugin sees it with a grant of hashes.
+fn hashed(name: &str, keys: &[(&str, &str)]) -> Value {
+    let mut secret = secret(name);
+    let data = keys
+        .iter()
+        .map(|(key, hash)| ((*key).to_owned(), json!(hash)));
+    secret["type"] = json!("Opaque");
+    secret["data"] = Value::Object(data.collect());
+    secret
+}
+
+fn pair(name: &str, number: &str) -> Value {
+    hashed(
+        name,
+        &[("tls.crt", number), ("tls.key", number), ("ca.crt", "a")],
+    )
+}
+
+fn authority(name: &str, hash: &str) -> Value {
+    hashed(name, &[("ca.crt", hash)])
+}
+
+/// The hash of the authorities on the Pods in the answer of a parent.
+fn authorities(parent: &EtcdCluster, children: &[(String, Value)], secrets: &[Value]) -> Value {
+    let host = host().objects(secrets);
+    let outcome = answer(observing(parent, children), &host);
+    let members = Value::from(outcome.child("members").unwrap().object.clone());
+    members["spec"]["template"]["metadata"]["annotations"]["etcd.ydzs.io/secret-hash"].clone()
+}
+
+#[test]
+fn a_changed_authority_restarts_the_members_on_demand() {
+    let tls = |on_change: &str| {
+        json!({
+            "peer": { "secretName": "peers", "trustedCASecretName": "authority" }, "onChange": on_change,
+            "client": {
+                "serverSecretName": "server", "trustedCASecretName": "clients", "clientSecretName": "operator",
+            },
+        })
+    };
+    let secrets = |number: &str, peers: &str, clients: &str| {
+        let own = ["peers", "server", "operator"].map(|name| pair(name, number));
+        let trusted =
+            [("authority", peers), ("clients", clients)].map(|(name, it)| authority(name, it));
+        [&own[..], &trusted].concat()
+    };
+    let parent = with_tls(&tls("Restart"));
+    let first = answer(
+        TestRequest::new(&parent),
+        &host().objects(&secrets("1", "a", "a")),
+    );
+    let begun = settled(&first, 0);
+    let hash = |secrets: &[Value]| authorities(&parent, &begun, secrets);
+    let now = hash(&secrets("1", "a", "a"));
+    assert!(now.is_string());
+    // etcd reads renewed certificates by itself.
+    assert_eq!(hash(&secrets("2", "a", "a")), now);
+    assert_ne!(hash(&secrets("1", "b", "a")), now);
+    assert_ne!(hash(&secrets("1", "a", "b")), now);
+    let second = answer(
+        observing(&parent, &begun),
+        &host().objects(&secrets("1", "a", "a")),
+    );
+    let running = settled(&second, 3);
+    // Nothing restarts while new Pods could not start.
+    let mut fewer = secrets("1", "b", "a");
+    fewer.pop();
+    assert_eq!(authorities(&parent, &running, &fewer), now);
+    let patient = with_tls(&tls("Reload"));
+    let without = authorities(&patient, &begun, &secrets("1", "a", "a"));
+    assert_eq!(without, Value::Null);
+}
+
+#[test]
+fn a_plugin_that_may_not_see_keys_says_so_when_it_needs_them() {
+    let problem = |on_change: &str| {
+        let parent = with_tls(&json!({ "peer": { "secretName": "peers" }, "onChange": on_change }));
+        let request = TestRequest::new(&parent).build();
+        Plugin::reconcile(&request, &host().object(&secret("peers"))).map_err(|it| it.message)
+    };
+    assert!(problem("Reload").is_ok());
+    assert_eq!(
+        problem("Restart").unwrap_err(),
+        "spec.tls.onChange: the plugin may not see the keys of Secret peers: grant it reads of Secrets with access hash, or \
+         set onChange to Reload"
+    );
+}
+
+#[test]
+fn a_key_that_is_missing_is_named_before_the_first_start_and_warned_of_later() {
+    let parent = with_tls(&json!({ "peer": { "secretName": "peers" } }));
+    let whole = host().object(&pair("peers", "1"));
+    let partial = host().object(&hashed("peers", &[("tls.crt", "1"), ("tls.key", "1")]));
+    let request = TestRequest::new(&parent).build();
+    let fault = Plugin::reconcile(&request, &partial).unwrap_err();
+    assert_eq!(fault.message, "spec.tls: Secret peers lacks the key ca.crt");
+    let first = answer(TestRequest::new(&parent), &whole);
+    let second = answer(observing(&parent, &settled(&first, 0)), &whole);
+    let running = settled(&second, 3);
+    let codes = |host: &FakeHost| {
+        let outcome = answer(observing(&parent, &running), host);
+        let status = outcome.report().status.as_ref().unwrap();
+        let warnings = status["warnings"].as_array().unwrap().iter();
+        let codes: Vec<Value> = warnings.map(|it| it["code"].clone()).collect();
+        codes
+    };
+    assert_eq!(codes(&whole), [""; 0]);
+    assert_eq!(codes(&partial), ["SecretIncomplete"]);
+    assert_eq!(codes(&host()), ["SecretNotFound"]);
+}
