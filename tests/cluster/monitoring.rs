@@ -192,8 +192,7 @@ fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
 
 /// Collects the metrics of a member, which runs with the flags that serve them.
 fn of_etcd(version: &str) -> Exposed {
-    let program = path_from_env("INNKEEPER_ETCD").unwrap();
-    let program = program.join(version).join("etcd");
+    let program = path_from_env("INNKEEPER_ETCD").unwrap().join(version);
     let directory = tempfile::tempdir().unwrap();
     let mut command = bound(&program);
     let [metrics, clients, peers] = free_ports().map(|port| format!("http://127.0.0.1:{port}"));
