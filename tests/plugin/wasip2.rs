@@ -1,21 +1,56 @@
-//! A guest whose imports come from the toolchain: rustc built it for `wasm32-wasip2`, with the adapter of preview 1.
+//! A guest whose imports come from the toolchain: rustc makes a component for `wasm32-wasip2`, and for `wasm32-wasip1` a
+//! module that the adapter of preview 1 makes a component.
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Output},
+    sync::LazyLock,
 };
 
 use innkeeper_tests::process::path_from_env;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
+use wit_component::ComponentEncoder;
 
 /// The exit code of `render` for a fault.
 const FAULTED: i32 = 3;
 /// The time of the pass, in milliseconds since the Unix epoch.
 const NOW_MS: &str = "1893456000123";
 
-/// Renders a parent with this behaviour at a fixed time.
-fn render(behaviour: &str, seed: &str) -> Output {
+/// The directory of the component that the adapter makes.
+static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let module = fs::read(guests.join("wasip1.module")).unwrap();
+    let (name, adapter) = (
+        WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
+        WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+    );
+    let component = ComponentEncoder::default()
+        .validate(true)
+        .module(&module)
+        .and_then(|encoder| encoder.adapter(name, adapter))
+        .and_then(|encoder| encoder.encode())
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("wasip1.wasm"), component).unwrap();
+    directory
+});
+
+/// The guest as a component, of each target.
+fn components() -> [PathBuf; 2] {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    [
+        guests.join("wasip2.wasm"),
+        ADAPTED.path().join("wasip1.wasm"),
+    ]
+}
+
+/// Renders a parent with this behaviour at a fixed time.
+fn render(component: &Path, behaviour: &str, seed: &str) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let parent = directory.path().join("parent.json");
     let spec = json!({
@@ -26,25 +61,27 @@ fn render(behaviour: &str, seed: &str) -> Output {
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
     command.args(["render", "-o", "json", "--now", "2030-01-01T00:00:00.123Z"]);
     command.args(["--seed", seed, "--plugin"]);
-    command.arg(guests.join("wasip2.wasm"));
+    command.arg(component);
     command.arg("--parent").arg(parent);
     command.output().unwrap()
 }
 
 #[track_caller]
 fn check_fault(behaviour: &str, text: &str) {
-    let output = render(behaviour, "0");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(FAULTED), "{said}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["fault"]["kind"], "GuestTrapped", "{told}");
-    let message = told["fault"]["message"].as_str().unwrap();
-    assert!(message.contains(text), "{message}");
+    for component in components() {
+        let output = render(&component, behaviour, "0");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAULTED), "{said}");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["fault"]["kind"], "GuestTrapped", "{told}");
+        let message = told["fault"]["message"].as_str().unwrap();
+        assert!(message.contains(text), "{message}");
+    }
 }
 
 /// The results of a pass that prints.
-fn seen(seed: &str) -> (Value, String) {
-    let output = render("prints", seed);
+fn seen(component: &Path, seed: &str) -> (Value, String) {
+    let output = render(component, "prints", seed);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -53,25 +90,28 @@ fn seen(seed: &str) -> (Value, String) {
 
 #[test]
 fn the_standard_library_sees_the_pass_and_nothing_else() {
-    let (data, said) = seen("1");
-    for line in [
-        "log: info: a line on the standard output",
-        "log: error: a line on the standard error",
-    ] {
-        assert!(said.contains(line), "{said}");
-    }
-    let mut without_order = data.clone();
-    without_order["order"] = Value::Null;
-    let expected = json!({
-        "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "1", "input": "",
-        "files": "false",
-    });
-    assert_eq!(without_order, expected);
+    for component in components() {
+        let seen = |seed| seen(&component, seed);
+        let (data, said) = seen("1");
+        for line in [
+            "log: info: a line on the standard output",
+            "log: error: a line on the standard error",
+        ] {
+            assert!(said.contains(line), "{said}");
+        }
+        let mut without_order = data.clone();
+        without_order["order"] = Value::Null;
+        let expected = json!({
+            "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "1",
+            "input": "", "files": "false",
+        });
+        assert_eq!(without_order, expected, "{}", component.display());
 
-    // The order of a HashSet follows from the random bytes of the pass.
-    assert_eq!(seen("1").0, data);
-    let other = ["2", "3", "4"].map(|seed| seen(seed).0["order"].clone());
-    assert!(other.iter().any(|order| *order != data["order"]), "{data}");
+        // The order of a HashSet follows from the random bytes of the pass.
+        assert_eq!(seen("1").0, data);
+        let other = ["2", "3", "4"].map(|seed| seen(seed).0["order"].clone());
+        assert!(other.iter().any(|order| *order != data["order"]), "{data}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A plugin that uses the standard library of `wasm32-wasip2`, as its parent says: rustc and the adapter of preview 1 make
-//! its imports.
+//! A plugin that uses the standard library of `wasm32-wasip2`, as its parent says: rustc makes its imports. `tests/setup`
+//! builds it for `wasm32-wasip1`, too.
 //!
 //! It implements the contract without the SDK, whose panic hook would log the message of a panic itself.
 
