@@ -221,7 +221,8 @@ fn credentials(rendered: &Rendered, found: &Found) -> Vec<String> {
 /// The newest probe of a storage, and the time of the next one.
 struct ProbeState<'a> {
     request: &'a Request,
-    is_wanted: bool,
+    /// None if no probe is wanted.
+    given: Option<&'a Probe>,
     newest: Option<Probed>,
     is_observed: bool,
     is_due: bool,
@@ -233,7 +234,11 @@ struct ProbeState<'a> {
 
 impl<'a> ProbeState<'a> {
     /// Reads the Job.
-    fn read(request: &'a Request, host: &dyn Host, given: Option<&Probe>) -> Result<Self, Fault> {
+    fn read(
+        request: &'a Request,
+        host: &dyn Host,
+        given: Option<&'a Probe>,
+    ) -> Result<Self, Fault> {
         let stored: StorageStatus = request.stored_status().unwrap_or_default();
         let stored = stored.probe.filter(|_| given.is_some());
         let name = suffixed(request, Kind::Probe);
@@ -247,7 +252,7 @@ impl<'a> ProbeState<'a> {
         };
         Ok(Self {
             request,
-            is_wanted: given.is_some(),
+            given,
             newest,
             is_observed: job.is_some(),
             is_due: false,
@@ -307,7 +312,7 @@ impl<'a> ProbeState<'a> {
             probe: self.newest.clone(),
             observed_generation: self.request.generation(),
         };
-        let available = self.is_wanted.then(|| self.available(blocked));
+        let available = self.given.map(|_| self.available(blocked));
         let ready = match (&available, blocked) {
             (None, None) => {
                 let message = "the settings are valid; spec.probe tests the storage itself";

@@ -357,7 +357,7 @@ fn every_bad_probe_has_a_verdict() {
         unprobed,
         long,
     ];
-    expect![[r#"
+    expect![[r"
         accepted
         rejected, spec.probe.everyHours: 0 is less than the minimum of 1
         rejected, spec.probe.everyHours: 8761 is greater than the maximum of 8760
@@ -365,7 +365,7 @@ fn every_bad_probe_has_a_verdict() {
         rejected, spec: probe: a storage of type local is a volume of the Backups that use it; remove probe
         accepted
         rejected, the object: metadata.name must be at most 50 characters with spec.probe
-    "#]]
+    "]]
     .assert_eq(&(storages.map(|it| verdict(&it)).join("\n") + "\n"));
 }
 
