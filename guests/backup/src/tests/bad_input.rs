@@ -290,12 +290,6 @@ fn databases_are_checked_before_a_run() {
             ("postgres", json!({ "database": "d" })),
             ("postgresql", json!({})),
             ("postgresql", json!({ "database": "d" })),
-            ("postgresql", json!({ "database": "d", "username": "u" })),
-            (
-                "postgresql",
-                json!({ "database": "d", "username_ref": key }),
-            ),
-            ("postgresql", json!({ "database": "d", "args": "-U u" })),
             (
                 "postgresql",
                 json!({ "all_databases": true, "username": "a;b" }),
@@ -336,9 +330,6 @@ fn databases_are_checked_before_a_run() {
             postgres {"database":"d"}: rejected, spec.type: "postgres" is not one of "postgresql", "mysql" or 9 other candidates
             postgresql {}: kept, InvalidReference: Database pg: config.database is required unless config.all_databases is true
             postgresql {"database":"d"}: accepted, UsernameMissing
-            postgresql {"database":"d","username":"u"}: accepted
-            postgresql {"database":"d","username_ref":{"key":"id","name":"keys"}}: accepted
-            postgresql {"args":"-U u","database":"d"}: accepted
             postgresql {"all_databases":true,"username":"a;b"}: kept, InvalidReference: Database pg: config.username contains a character that the shell of pg_dumpall would act on
             postgresql {"database":"d","username":"a b"}: kept, InvalidReference: Database pg: config.username contains white space, which gobackup cannot pass on
             postgresql {"database":"d","username":"-a"}: kept, InvalidReference: Database pg: config.username begins with a dash, as an option does
@@ -359,6 +350,29 @@ fn databases_are_checked_before_a_run() {
             firebird {}: kept, InvalidReference: Database pg: config.database is required
             firebird {"database":"d"}: accepted, TypeNotInImage
             postgresql {"all_databases":true,"compress":"gzip"}: accepted, FieldIgnored, UsernameMissing
+        "#]],
+    );
+}
+
+#[test]
+fn the_user_name_of_postgresql_has_no_default_in_a_run() {
+    let key = json!({ "name": "keys", "key": "id" });
+    check_related(
+        "Database",
+        &[
+            ("postgresql", json!({ "database": "d" })),
+            ("postgresql", json!({ "database": "d", "username": "u" })),
+            (
+                "postgresql",
+                json!({ "database": "d", "username_ref": key }),
+            ),
+            ("postgresql", json!({ "database": "d", "args": "-U u" })),
+        ],
+        &expect![[r#"
+            postgresql {"database":"d"}: accepted, UsernameMissing
+            postgresql {"database":"d","username":"u"}: accepted
+            postgresql {"database":"d","username_ref":{"key":"id","name":"keys"}}: accepted
+            postgresql {"args":"-U u","database":"d"}: accepted
         "#]],
     );
 }
