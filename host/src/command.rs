@@ -48,6 +48,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Build(args) => build::run(&args, streams),
         Command::Test(args) => testing::run(&args, streams),
         Command::Plan(args) => fleet::run(&args, streams),
+        Command::Dump(args) => fleet::dump(&args, streams),
         Command::Record(args) => recordings::record(&args, streams),
         Command::Replay(args) => recordings::replay(&args, streams),
         Command::Bisect(args) => recordings::bisect(&args, streams),

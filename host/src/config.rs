@@ -50,7 +50,7 @@ pub use lease::LeaseArgs;
 pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, ParentKind, Sdk};
-pub use plan::{ParentName, PlanArgs, PlanFormat};
+pub use plan::{DumpArgs, FleetArgs, ParentName, PlanArgs, PlanFormat};
 pub(crate) use plugins::object_in;
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
 pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs, ShrinkArgs};
@@ -119,7 +119,9 @@ pub enum Command {
     /// Test a plugin offline: its cases, and the properties of a good reconciler over generated parents.
     Test(TestArgs),
     /// Show the effects of a plugin on the live parents of a cluster before it replaces the active revision; writes nothing.
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
+    /// Write all that `plan` reads from a cluster for a plugin to a file.
+    Dump(Box<DumpArgs>),
     /// Record calls of a running host to files.
     Record(RecordArgs),
     /// Repeat a recorded pass offline and print the difference between the recorded and the new answer.
@@ -154,7 +156,7 @@ impl Command {
             Self::Dev(_) => {
                 "warn,guest=info,innkeeper_plugin_controller::manager::definition=error,kube_client=off"
             }
-            Self::Plan(_) => "warn,kube_client=off",
+            Self::Plan(_) | Self::Dump(_) => "warn,kube_client=off",
             _ => "info,kube_client=off",
         }
     }

@@ -1,9 +1,10 @@
-//! The effects of a plugin on the live parents of a cluster: `innkeeper plan`.
+//! The effects of a plugin on the live parents of a cluster: `innkeeper plan` and `innkeeper dump`.
 //!
 //! A plan is the host's own dry run of a candidate for every parent, with the name, the terms and the hash key that its
-//! host has in the cluster. It only reads.
+//! host has in the cluster. It only reads. A dump has the answers of the cluster to these reads.
 
 mod differences;
+mod dump;
 mod live;
 mod show;
 #[cfg(test)]
@@ -16,10 +17,11 @@ use innkeeper_plan::{Changes, Forecast};
 use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
 use crate::{
-    config::{self, Exit, Inspected, PlanArgs, Streams},
+    config::{self, DumpArgs, Exit, FleetArgs, Inspected, PlanArgs, Streams},
     failure::{Failure, OrFail as _},
     plugin_file, render, runtime,
 };
+use dump::Dump;
 use live::Given;
 
 /// The plan of a revision for all parents.
@@ -110,29 +112,10 @@ impl Sums {
 /// Plans a plugin for the live parents and prints the result.
 pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     // First all files: a mistake in one is reported before a plugin is compiled, which takes seconds.
-    let config = args.config.as_deref();
-    let config = config.map(|path| render::one_object(Some(path), streams));
-    let grants = args.grants.as_deref();
-    let grants = grants.map(|path| render::grants_in(path, streams));
-    let (config, grants) = (config.transpose()?, grants.transpose()?);
-    let threads = thread::available_parallelism().or_fail(
-        Exit::Failure,
-        "failed to find the number of processors of this machine",
-    )?;
-    let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
-    let engine = Engine::new(&EngineSettings::new(workers))
-        .or_fail_by(Exit::of_plugin, "failed to set up the sandbox")?;
-    let against = args.against.as_ref();
-    let given = Given {
-        candidate: describe(&engine, &args.plugin, args)?,
-        against: against
-            .map(|from| describe(&engine, from, args))
-            .transpose()?,
-        config,
-        grants,
-        threads,
-    };
-    let plan = runtime::block_on_all_threads(Box::pin(live::plan(args, given)))?;
+    let dump = args.from.as_deref().map(Dump::read).transpose()?;
+    let given = given(&args.fleet, args.against.as_ref(), streams)?;
+    let work = live::plan(&args.fleet, &args.parents, dump, given);
+    let plan = runtime::block_on_all_threads(Box::pin(work))?;
     for asked in &args.parents {
         if !plan.parents.iter().any(|it| asked.is_of(&it.parent)) {
             let message = format!(
@@ -151,7 +134,52 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     Ok(sums.exit())
 }
 
-fn describe(engine: &Engine, from: &Inspected, args: &PlanArgs) -> Result<Described, Failure> {
+/// Writes the answers of the cluster to all that a plan reads to a file.
+pub fn dump(args: &DumpArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let to = args.to.display();
+    if args.to.exists() {
+        let message = format!("{to} exists: give --to a file that does not exist");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let given = given(&args.fleet, None, streams)?;
+    let work = live::dump(&args.fleet, given, &args.to);
+    let parents = runtime::block_on_all_threads(Box::pin(work))?;
+    streams.note(&format!(
+        "the dump has {parents} parents and the hash key of the host: keep it as a Secret"
+    ));
+    streams.print(&format!("{to}\n"))?;
+    Ok(Exit::Success)
+}
+
+fn given(
+    args: &FleetArgs,
+    against: Option<&Inspected>,
+    streams: &mut Streams<'_>,
+) -> Result<Given, Failure> {
+    let config = args.config.as_deref();
+    let config = config.map(|path| render::one_object(Some(path), streams));
+    let grants = args.grants.as_deref();
+    let grants = grants.map(|path| render::grants_in(path, streams));
+    let (config, grants) = (config.transpose()?, grants.transpose()?);
+    let threads = thread::available_parallelism().or_fail(
+        Exit::Failure,
+        "failed to find the number of processors of this machine",
+    )?;
+    let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
+    let engine = Engine::new(&EngineSettings::new(workers))
+        .or_fail_by(Exit::of_plugin, "failed to set up the sandbox")?;
+    Ok(Given {
+        candidate: describe(&engine, &args.plugin, args)?,
+        against: against
+            .map(|from| describe(&engine, from, args))
+            .transpose()?,
+        config,
+        grants,
+        threads,
+    })
+}
+
+fn describe(engine: &Engine, from: &Inspected, args: &FleetArgs) -> Result<Described, Failure> {
     let bytes = plugin_file::bytes(from, &args.registry)?;
     let cache = args.cache.open()?;
     let described = plugin_file::describe_in(engine, &bytes, cache.as_ref());

@@ -67,7 +67,7 @@ use clients::Clients;
 
 pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
-pub(crate) use read_only::ReadOnlyHost;
+pub(crate) use read_only::{ReadOnlyHost, client};
 use resources::PluginResources;
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;

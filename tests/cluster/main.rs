@@ -24,6 +24,7 @@ mod examples;
 mod faults;
 mod field_managers;
 mod finalize;
+mod fleet_plan;
 mod health;
 mod hogs;
 mod install;

@@ -16,15 +16,47 @@ use super::{
 
 /// Flags of `plan`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown"), exit_codes!("children would be deleted, or the plugin fails for a parent")))]
+#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("children would be deleted, or the plugin fails for a parent")))]
 pub struct PlanArgs {
-    /// Candidate: a .wasm file, or an artifact in a registry
-    #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
-    pub plugin: Inspected,
+    /// The candidate.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// Leave out the changes that this plugin makes, too, with the configuration of the Plugin in the cluster; give the
     /// active revision to see only the effects of the candidate [default: compare with the live objects]
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub against: Option<Inspected>,
+    /// Print the differences for this parent below the summary; may be given more than once
+    #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
+    pub parents: Vec<ParentName>,
+    /// Read this file of `innkeeper dump` instead of a cluster; it also says the namespaces [default: read the cluster]
+    #[arg(long, value_name = "DUMP", conflicts_with_all = ["kubeconfig", "context"])]
+    pub from: Option<PathBuf>,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = PlanFormat::Text)]
+    pub output: PlanFormat,
+}
+
+/// Flags of `dump`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    long_about = "Write all that `innkeeper plan` reads from a cluster for a plugin to a file, for plans without the cluster; writes nothing to the cluster.\n\nThe file has the parents and children of the plugin and the objects that it may read. It has no value of a Secret, only the keyed hashes that plugins see. It has the hash key of the host, without which no plan is possible: whoever has the file can check guesses of a weak password, so keep it as a Secret.",
+    after_help = concat!(examples!("innkeeper dump memcached.wasm --to memcached.dump", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!())
+)]
+pub struct DumpArgs {
+    /// The plugin.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
+    /// File to write, which is made for its owner only; must not exist
+    #[arg(long, value_name = "DUMP")]
+    pub to: PathBuf,
+}
+
+/// Flags of a candidate for live parents.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FleetArgs {
+    /// Candidate: a .wasm file, or an artifact in a registry
+    #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub plugin: Inspected,
     /// Name of the Plugin in the cluster, by which its children are found [default: the name in the component]
     #[arg(long, value_name = "NAME", value_parser = PluginName::new)]
     pub name: Option<PluginName>,
@@ -36,9 +68,6 @@ pub struct PlanArgs {
     /// those of `manifests --print-grants`]
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
-    /// Print the differences for this parent below the summary; may be given more than once
-    #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
-    pub parents: Vec<ParentName>,
     /// The API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -69,9 +98,6 @@ pub struct PlanArgs {
     /// The cache.
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Output format
-    #[arg(long, short, value_enum, default_value_t = PlanFormat::Text)]
-    pub output: PlanFormat,
 }
 
 /// The output format of a plan.

@@ -1,29 +1,36 @@
 //! The plan against the live objects of a cluster, with the cache and the dry run of a host.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, future::pending, num::NonZeroUsize, path::Path, pin::pin, sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Fault, Gvk, Limits, ObjectId, PluginName};
+use innkeeper_model::{Access, Fault, Gvk, Limits, ObjectId, PluginName};
 use innkeeper_plan::fault_condition;
 use innkeeper_plugin_controller::{
     manager,
     resource::{Declared, Plugin as PluginObject},
 };
-use innkeeper_policy::Grants;
+use innkeeper_policy::{Grants, is_secret};
 use innkeeper_reconcile::{
     Candidate, Draft, DryRunOutcome, Reconciler, Serving, Shared, until_read,
 };
 use innkeeper_sandbox::Described;
 use serde_json::{Map, Value};
 use tokio::{task::JoinSet, time::Instant};
+use tracing::debug;
 
-use super::{FleetPlan, ParentOutcome, ParentPlan, Planned, differences};
+use super::{
+    FleetPlan, ParentOutcome, ParentPlan, Planned, differences,
+    dump::{Dump, Recorder},
+};
 use crate::{
-    config::{Exit, ParentName, PlanArgs},
+    config::{Exit, FleetArgs, ParentName},
     failure::{Failure, OrFail as _},
     render,
-    run::ReadOnlyHost,
+    run::{self, ReadOnlyHost},
 };
 
 /// The time limit for the first lists of all kinds, and for the reads of all passes. A cluster of 10,000 parents is listed
@@ -39,23 +46,97 @@ pub(super) struct Given {
     pub(super) threads: NonZeroUsize,
 }
 
-/// Plans a candidate for all live parents.
-pub(super) async fn plan(args: &PlanArgs, given: Given) -> Result<FleetPlan, Failure> {
-    let host = ReadOnlyHost::start(
-        &args.connection,
-        args.namespaces.as_ref(),
-        &args.host_namespace,
-        given.threads,
-    )
-    .await?;
-    let shared = Arc::clone(&host.shared);
-    host.run(Box::pin(plan_with(args, given, shared))).await
+/// Plans a candidate for all parents of the cluster, or of a dump of it.
+pub(super) async fn plan(
+    args: &FleetArgs,
+    asked: &[ParentName],
+    dump: Option<Dump>,
+    given: Given,
+) -> Result<FleetPlan, Failure> {
+    let Some(mut dump) = dump else {
+        let client = run::client(&args.connection).await?;
+        let (namespaces, own) = (args.namespaces.as_ref(), &args.host_namespace);
+        let host = ReadOnlyHost::start(client, namespaces, own, given.threads).await?;
+        let shared = Arc::clone(&host.shared);
+        return host.run(plan_with(args, asked, given, shared, false)).await;
+    };
+    let (namespaces, own) = (dump.namespaces.take(), dump.host_namespace.clone());
+    let (client, mut unanswered) = dump.client();
+    let planning = async {
+        let (namespaces, threads) = (namespaces.as_ref(), given.threads);
+        let host = ReadOnlyHost::start(client, namespaces, &own, threads).await?;
+        let shared = Arc::clone(&host.shared);
+        host.run(plan_with(args, asked, given, shared, true)).await
+    };
+    let missing = async {
+        match unanswered.wait_for(Option::is_some).await {
+            Ok(first) => first.clone().unwrap_or_default(),
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        // The plan would wait for what never comes.
+        biased;
+        missing = missing => {
+            let message = format!(
+                "the dump has no answer to {missing}: make one with innkeeper dump for this plugin, with the same --name, --config and --grants"
+            );
+            Err(Failure::new(Exit::Usage, message))
+        }
+        plan = planning => plan,
+    }
 }
 
+/// Makes a dump of all that a plan reads, and returns the number of parents.
+pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<usize, Failure> {
+    let recorder = Recorder::default();
+    let client = recorder.client(run::client(&args.connection).await?);
+    let (namespaces, own) = (args.namespaces.as_ref(), &args.host_namespace);
+    let host = ReadOnlyHost::start(client, namespaces, own, given.threads).await?;
+    let shared = Arc::clone(&host.shared);
+    // The reads of a plan are known after it alone: calls of the plugin read, too.
+    let planning = plan_with(args, &[], given, Arc::clone(&shared), true);
+    let plan = host.run(Box::pin(planning)).await?;
+    let key = shared.hash_key.get();
+    let key = key.ok_or_else(|| Failure::new(Exit::Failure, "the host has no hash key"))?;
+    let namespaces = args.namespaces.clone();
+    recorder.write(to, args.host_namespace.clone(), namespaces, &key)?;
+    Ok(plan.parents.len())
+}
+
+/// Fails if the plugin may read the values of Secrets, which a dump does not have.
+fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
+    let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
+    let reads = grants.reads_for(manifest);
+    let reads = reads
+        .iter()
+        .any(|read| is_secret(&read.kind.group_kind()) && read.access == Access::Full);
+    let secret = Gvk::new("", "v1", "Secret").group_kind();
+    let sees = manifest
+        .children
+        .iter()
+        .any(|child| child.kind.group_kind() == secret)
+        && manifest
+            .parents
+            .iter()
+            .any(|parent| grants.child_access(&secret, parent.scope) == Access::Full);
+    if reads || sees {
+        let message = format!(
+            "plugin {} may read the values of Secrets, which a dump never has: plan it against the cluster, or give --grants without them",
+            manifest.name
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
+}
+
+/// Plans a candidate; the objects of a dump have no values of Secrets.
 async fn plan_with(
-    args: &PlanArgs,
+    args: &FleetArgs,
+    asked: &[ParentName],
     given: Given,
     shared: Arc<Shared>,
+    is_dump: bool,
 ) -> Result<FleetPlan, Failure> {
     let until = Instant::now() + READ_WITHIN;
     let manifest = given.candidate.manifest();
@@ -70,6 +151,12 @@ async fn plan_with(
         self::serving(against, None, grants, declared)
     });
     let against = against.transpose()?;
+    if is_dump {
+        [Some(&serving), against.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(reads_no_values)?;
+    }
     let (served, missing): (Vec<Gvk>, Vec<Gvk>) = manifest
         .parents
         .iter()
@@ -105,7 +192,7 @@ async fn plan_with(
             ),
             serving: serving.clone(),
             against: against.clone(),
-            asked: args.parents.clone(),
+            asked: asked.to_vec(),
             until,
         };
         plan.parents.extend(fleet.plan(given.threads).await?);
@@ -181,6 +268,7 @@ impl Fleet {
         let against = self.against.clone();
         let against = against.map(|against| self.reconciler.candidate(against));
         let fleet = Arc::new((self, candidate, against));
+        let (number, began) = (parents.len(), Instant::now());
         let mut tasks = JoinSet::new();
         for parents in parents.chunks(share) {
             let (fleet, parents) = (Arc::clone(&fleet), parents.to_vec());
@@ -193,6 +281,8 @@ impl Fleet {
         while let Some(ended) = tasks.join_next().await {
             plans.extend(ended.or_fail(Exit::Failure, "a task of the plan ended")??);
         }
+        let seconds = began.elapsed().as_secs_f64();
+        debug!(parents = number, seconds, "planned all parents of a kind");
         Ok(plans)
     }
 

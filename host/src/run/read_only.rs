@@ -34,24 +34,23 @@ pub(crate) struct ReadOnlyHost {
 }
 
 impl ReadOnlyHost {
-    /// Connects to the cluster and reads the objects of its host; all threads are for dry runs.
+    /// Reads the objects of the cluster's host; all threads are for dry runs.
     pub(crate) async fn start(
-        connection: &ConnectionArgs,
+        client: kube::Client,
         namespaces: Option<&Vec<String>>,
         host_namespace: &str,
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
         let status = StatusRegistry::default();
-        let clients = Clients::of(connection, None, Arc::clone(&status.metrics)).await?;
         let scope = ScopeArgs {
             namespaces: namespaces.cloned(),
             crds: Definitions::Ignore,
         };
         let mut tasks = Tasks::default();
         let heartbeat = status.expect_heartbeat("watches");
-        let cluster = tasks.read(clients.client()?, &scope, heartbeat);
+        let cluster = tasks.read(client.clone(), &scope, heartbeat);
         let settings = apply::Settings::default();
-        let writer = Arc::new(Writer::new(clients.client()?, Claim::awaited(), settings));
+        let writer = Arc::new(Writer::new(client, Claim::awaited(), settings));
         timeout(ANSWERS_WITHIN, namespaces::wait_for_all(&cluster))
             .await
             .or_fail(
@@ -106,6 +105,12 @@ impl ReadOnlyHost {
             }
         }
     }
+}
+
+/// Returns a client of a cluster.
+pub(crate) async fn client(connection: &ConnectionArgs) -> Result<kube::Client, Failure> {
+    let metrics = Arc::default();
+    Clients::of(connection, None, metrics).await?.client()
 }
 
 /// Reads the hash key. A cluster without any child of a plugin needs none, so it gets a random one.

@@ -50,7 +50,7 @@ pub use self::{
     lease::{LeaseReader, lease_of},
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
-    present::{labels, present},
+    present::{hash_values, labels, present},
     reads::{Answer, PassReads, Recording},
     registration::{Registration, Running},
     report::WatchStatus,

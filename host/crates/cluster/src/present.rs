@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     fields::{Fields, ObjectFields, RawManagedEntry, Text},
-    stored::{self, Malformed, Shape, Stored},
+    stored::{self, LAST_APPLIED, Malformed, Shape, Stored, value_hash},
 };
 
 /// Converts any object as the cache would; for passes without a cluster.
@@ -47,6 +47,29 @@ pub fn labels(json: &str) -> BTreeMap<String, String> {
         serde_json::from_str(object.metadata?.rest.get("labels")?).ok()
     };
     labels().unwrap_or_default()
+}
+
+/// Replaces each value of a Secret by the hash that guests see, for a copy outside of the cluster.
+pub fn hash_values(secret: &mut Value, key: &HashKey) {
+    let Value::Object(fields) = secret else {
+        return;
+    };
+    fields.remove("stringData");
+    let metadata = fields.get_mut("metadata");
+    if let Some(annotations) = metadata.and_then(|it| it.get_mut("annotations"))
+        && let Value::Object(annotations) = annotations
+    {
+        annotations.remove(LAST_APPLIED);
+    }
+    let metadata = fields.get("metadata").cloned().unwrap_or_default();
+    let place = ["namespace", "name", "uid"];
+    let place = place.map(|name| metadata[name].as_str().unwrap_or_default());
+    if let Some(Value::Object(data)) = fields.get_mut("data") {
+        for (data_key, value) in data {
+            let text = value.as_str().unwrap_or_default();
+            *value = value_hash(key, place, data_key, text).into();
+        }
+    }
 }
 
 /// Converts a stored object into the model's object.

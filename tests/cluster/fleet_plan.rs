@@ -1,0 +1,335 @@
+//! `innkeeper plan` and `innkeeper dump` for the shipped plugins, compared with the writes of the real swaps.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use innkeeper_tests::{
+    Write, eventually_for, manifest,
+    process::{is_full, path_from_env},
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, is_synced};
+
+/// Long enough for a host to go on with an unfinished work.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// The longest time of all first passes.
+const SYNCED_WITHIN: Duration = Duration::from_mins(20);
+
+/// A shipped plugin with parents of one kind.
+struct Fleet {
+    plugin: &'static str,
+    definition: &'static str,
+    kind: (&'static str, &'static str),
+    /// The fields of a parent beside its metadata.
+    parent: Value,
+    /// A configuration that changes children.
+    config: Value,
+    /// The number of parents in tests/full.
+    many: usize,
+}
+
+/// The limit of a plan for 10,000 parents without the reading.
+const PLANNED_WITHIN_S: f64 = 2.0;
+
+fn fleets() -> [Fleet; 4] {
+    let mut backup = manifest::load("examples/backup/03-scheduled.yaml")
+        .unwrap()
+        .pop()
+        .unwrap();
+    for field in ["apiVersion", "kind", "metadata"] {
+        backup.as_object_mut().unwrap().remove(field);
+    }
+    [
+        Fleet {
+            plugin: "memcached",
+            definition: "memcacheds.cache.example.com",
+            kind: ("cache.example.com/v1", "Memcached"),
+            parent: json!({"spec": {"size": 2}}),
+            config: json!({"images": {"memcached": "memcached:planned"}}),
+            many: 10_000,
+        },
+        Fleet {
+            plugin: "wordpress",
+            definition: "wordpresses.example.com",
+            kind: ("example.com/v1", "Wordpress"),
+            parent: json!({"spec": {"sqlrootpassword": "abc"}}),
+            config: json!({"images": {"mysql": "mysql:planned"}}),
+            many: 500,
+        },
+        Fleet {
+            plugin: "etcd",
+            definition: "etcdclusters.etcd.ydzs.io",
+            kind: ("etcd.ydzs.io/v1alpha1", "EtcdCluster"),
+            parent: json!({"spec": {"size": 1}}),
+            // No parent names a version, so this changes none. Another image would make a cluster anew that has not
+            // started, in two passes.
+            config: json!({"imageRepository": "registry.example/etcd"}),
+            many: 500,
+        },
+        Fleet {
+            plugin: "backup",
+            definition: "backups.gobackup.io",
+            kind: ("gobackup.io/v1", "Backup"),
+            parent: backup,
+            config: json!({"images": {"gobackup": "gobackup:planned"}}),
+            many: 500,
+        },
+    ]
+}
+
+impl Fleet {
+    /// Applies the Plugin as it is shipped, with a configuration.
+    fn declare(&self, stage: &Stage, config: &Value) {
+        let objects = manifest::load(&format!("examples/plugins/{}.yaml", self.plugin)).unwrap();
+        let is_plugin = |object: &Value| object["kind"] == "Plugin";
+        let mut plugin = objects.into_iter().find(is_plugin).unwrap();
+        plugin["spec"]["config"] = config.clone();
+        stage.apply_new("", &plugin);
+    }
+
+    /// The number of parents.
+    fn number(&self) -> usize {
+        if is_full() { self.many } else { 3 }
+    }
+
+    fn apply(&self, stage: &Stage, namespace: &str) {
+        for index in 0..self.number() {
+            let mut parent = self.parent.clone();
+            parent["apiVersion"] = self.kind.0.into();
+            parent["kind"] = self.kind.1.into();
+            parent["metadata"]["name"] = format!("{}-{index}", self.plugin).into();
+            stage.apply_new(namespace, &parent);
+        }
+    }
+
+    /// Runs `innkeeper plan` or `innkeeper dump` with the other configuration.
+    fn run(&self, stage: &Stage, command: &str, arguments: &[&str]) -> Output {
+        let config = stage.plane.directory().join("planned.json");
+        fs::write(&config, self.config.to_string()).unwrap();
+        let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+        let mut program = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+        program.arg(command);
+        program.arg(guests.join(format!("{}.wasm", self.plugin)));
+        program.arg("--cache-dir");
+        program.arg(stage.plane.directory().join("plan-cache"));
+        program.arg("--config").arg(config).args(arguments);
+        program.env_remove("KUBECONFIG").stdin(Stdio::null());
+        program.env("INNKEEPER_LOG", "warn,innkeeper=debug");
+        program.env("INNKEEPER_LOG_FORMAT", "json");
+        program.output().unwrap()
+    }
+
+    /// The plan with the differences of the first parent, from a cluster or a dump.
+    #[track_caller]
+    fn plan(&self, stage: &Stage, namespace: &str, from: [&str; 2]) -> Value {
+        let parent = format!("{namespace}/{}-0", self.plugin);
+        let wanted = ["--output", "json", "--parent", &parent];
+        let output = self.run(stage, "plan", &[&wanted[..], &from].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        // 3 if children would be deleted.
+        let is_planned = matches!(output.status.code(), Some(0 | 3));
+        assert!(is_planned, "{}: {error}", self.plugin);
+        for line in error
+            .lines()
+            .filter(|line| line.contains("planned all parents"))
+        {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let (parents, seconds) = (&line["parents"], line["seconds"].as_f64().unwrap());
+            eprintln!(
+                "plan for {parents} parents of {}: {seconds:.3} s",
+                self.plugin
+            );
+            assert!(!is_full() || seconds < PLANNED_WITHIN_S, "{line}");
+        }
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// The numbers of creates, updates and deletes of children in the audit log.
+fn written(writes: &[Write]) -> [usize; 3] {
+    let is_of_child = |write: &&Write| {
+        let resource = write.resource.as_str();
+        let is_parent = fleets().iter().any(|fleet| fleet.definition == resource);
+        let is_report = resource.contains('/') || resource.starts_with("events");
+        !is_parent && !is_report && !resource.ends_with("innkeeper.dev")
+    };
+    let count = |verb: &str, code: u16| {
+        let mut counted = writes.iter().filter(is_of_child).collect::<Vec<_>>();
+        counted.retain(|write| write.verb == verb && write.code == code);
+        counted.len()
+    };
+    [
+        count("patch", 201),
+        count("patch", 200),
+        count("delete", 200),
+    ]
+}
+
+#[test]
+fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
+    let mut stage = Stage::api_only(Vec::new());
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let guests = guests.to_str().unwrap().to_owned();
+    stage.options.arguments = vec!["--source-dir".to_owned(), guests];
+    let host = stage.host();
+    stage.install_plugin_crd();
+    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let namespace = stage.namespace("fleets");
+    let fleets = fleets();
+    for fleet in &fleets {
+        fleet.declare(&stage, &json!({}));
+        stage.wait_served(&host, &[fleet.definition]);
+    }
+    stage.apply_example(&namespace, "examples/backup/03-scheduled.yaml");
+    for fleet in &fleets {
+        fleet.apply(&stage, &namespace);
+    }
+    for fleet in &fleets {
+        let kind = Kind::new(fleet.kind.0, fleet.kind.1, &namespace);
+        eventually_for(SYNCED_WITHIN, "all parents have had a pass", || {
+            let parents = stage.plane.user().list(kind, "").unwrap();
+            let without = parents
+                .iter()
+                .find(|parent| !is_synced(parent, "True", "Applied"));
+            without.map_or(Ok(()), |parent| Err(format!("{:#}", parent["status"])))
+        });
+    }
+    let mark = stage.settle(QUIET);
+
+    let kubeconfig = stage.plane.kubeconfig();
+    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let dump = stage.plane.directory().join("dump");
+    let mut planned = [0; 3];
+    for fleet in &fleets {
+        let plan = fleet.plan(&stage, &namespace, cluster);
+        let counts = &plan["counts"];
+        let at_least = counts["parents"].as_u64() >= u64::try_from(fleet.number()).ok();
+        assert!(at_least && counts["faults"] == 0, "{plan:#}");
+        let is_same = counts["unchanged"] == counts["parents"];
+        assert_eq!(is_same, fleet.plugin == "etcd", "{plan:#}");
+        for (sum, count) in planned.iter_mut().zip(["creates", "updates", "deletes"]) {
+            *sum += usize::try_from(counts[count].as_u64().unwrap()).unwrap();
+        }
+
+        let made = fleet.run(
+            &stage,
+            "dump",
+            &["--to", dump.to_str().unwrap(), cluster[0], cluster[1]],
+        );
+        let told = String::from_utf8_lossy(&made.stderr);
+        assert_eq!(made.status.code(), Some(0), "{told}");
+        assert!(told.contains("keep it as a Secret"), "{told}");
+        let from = ["--from", dump.to_str().unwrap()];
+        assert_eq!(
+            fleet.plan(&stage, &namespace, from),
+            plan,
+            "{}",
+            fleet.plugin
+        );
+        check_dump(&dump);
+        fs::remove_file(&dump).unwrap();
+    }
+    assert_eq!(written(&stage.writes_since(mark)), [0; 3]);
+
+    for fleet in &fleets {
+        fleet.declare(&stage, &fleet.config);
+    }
+    eventually_for(
+        SYNCED_WITHIN,
+        "the swaps have made all writes",
+        || match written(&stage.writes_since(mark)) {
+            made if made.iter().sum::<usize>() >= planned.iter().sum() => Ok(()),
+            made => Err(format!("{made:?} of {planned:?}")),
+        },
+    );
+    stage.settle(QUIET);
+    assert_eq!(written(&stage.writes_since(mark)), planned);
+    Stage::stop(host);
+}
+
+/// Checks that only its owner can read a dump, and that it has no value of the Secrets of the examples.
+fn check_dump(path: &Path) {
+    let mode = fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let text = fs::read_to_string(path).unwrap();
+    // A password of the example, as a Secret has it.
+    assert!(!text.contains("Y2hhbmdlLW1l"), "{text}");
+    let answers: Value = serde_json::from_str(&text).unwrap();
+    let answers = answers["answers"].as_object().unwrap();
+    for (request, answer) in answers {
+        let is_of_secrets = request.contains("/secrets") && !request.contains("innkeeper-hash-key");
+        let items = answer["body"]["items"].as_array();
+        for item in items.into_iter().flatten().filter(|_| is_of_secrets) {
+            let values = item["data"].as_object().into_iter().flatten();
+            for (key, value) in values {
+                let is_hash = value
+                    .as_str()
+                    .is_some_and(|it| it.starts_with("hmac-sha256:"));
+                assert!(is_hash, "{request}: {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unusable_dumps_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (missing, foreign, empty) = (path("missing"), path("foreign"), path("empty"));
+    fs::write(&foreign, "{}").unwrap();
+    let text = json!({
+        "format": "innkeeper dump v1", "hostNamespace": "hosts", "namespaces": null, "answers": {},
+    });
+    fs::write(&empty, text.to_string()).unwrap();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let plugin = guests.join("memcached.wasm");
+    let rows: [(&str, &[&str], i32, &str); 6] = [
+        ("plan", &["--from", &missing], 2, "failed to read the dump"),
+        (
+            "plan",
+            &["--from", &foreign],
+            2,
+            "is not a dump of this version",
+        ),
+        (
+            "plan",
+            &["--from", &empty],
+            2,
+            "the dump has no answer to /api",
+        ),
+        (
+            "plan",
+            &["--from", &empty, "--context", "a"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            "dump",
+            &["--to", &foreign],
+            2,
+            "give --to a file that does not exist",
+        ),
+        (
+            "dump",
+            &["--to", &missing, "--kubeconfig", "/none"],
+            2,
+            "failed to use the kubeconfig /none",
+        ),
+    ];
+    for (command, arguments, exit, message) in rows {
+        let mut program = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+        program.arg(command).arg(&plugin).args(arguments);
+        let output = program.stdin(Stdio::null()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
