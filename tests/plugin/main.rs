@@ -8,6 +8,7 @@
 mod admin;
 mod answers;
 mod artifacts;
+mod bad_input;
 mod bisecting;
 mod building;
 mod compiling;

@@ -176,7 +176,7 @@ pub enum Error {
         manifest: String,
     },
     /// Cargo cannot be started.
-    #[error("failed to start {}", cargo.display())]
+    #[error("failed to start {}: install Rust from https://rustup.rs", cargo.display())]
     StartCargo {
         /// The program.
         cargo: PathBuf,
@@ -301,9 +301,16 @@ fn packages_of(environment: &Environment, directory: &Path) -> Result<Vec<Packag
         .current_dir(directory)
         .no_deps()
         .exec()
-        .map_err(|source| Error::ReadWorkspace {
-            directory: directory.to_owned(),
-            source,
+        .map_err(|source| match source {
+            // A directory that is missing is the same error.
+            cargo_metadata::Error::Io(source) if directory.is_dir() => Error::StartCargo {
+                cargo: environment.cargo().to_owned(),
+                source,
+            },
+            source => Error::ReadWorkspace {
+                directory: directory.to_owned(),
+                source,
+            },
         })?;
     Ok(metadata.packages)
 }
