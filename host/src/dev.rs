@@ -177,6 +177,7 @@ impl DevSession<'_> {
         let parents = loop {
             let rows = table::rows(status, &self.examples).await;
             show.table(&rows)?;
+            show.faults(table::faults(status))?;
             if rows.iter().all(Row::is_ready) {
                 break rows;
             }
@@ -205,6 +206,7 @@ impl DevSession<'_> {
         // Every change, until the host is stopped.
         loop {
             show.table(&table::rows(status, &[]).await)?;
+            show.faults(table::faults(status))?;
             self.pause(reload.as_mut(), status, show).await?;
         }
     }

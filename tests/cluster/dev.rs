@@ -259,6 +259,8 @@ impl Session {
         let text = fs::read_to_string(&source).unwrap();
         assert!(text.contains(from), "{from}");
         let before = self.file("out").len();
+        // As an editor does.
+        fs::write(&source, "").unwrap();
         fs::write(&source, text.replacen(from, to, 1)).unwrap();
         before
     }
@@ -277,6 +279,10 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     let short = Duration::from_mins(1);
     let before = session.edit("\"config\")", "\"settings\")");
     let code = session.wait(before, "serves revision", short);
+    let builds = session.file("out")[before..]
+        .matches("building the plugin: ")
+        .count();
+    assert_eq!(builds, 1, "{}", session.file("out"));
     session.wait(
         before,
         "plan for 1 parents: 0 deletes, 0 creates, 1 updates",

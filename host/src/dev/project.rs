@@ -50,6 +50,36 @@ pub(super) struct Sources {
 }
 
 impl Sources {
+    /// Returns the state of the files in a directory. A file that cannot be read counts as changed once it can.
+    pub(super) fn of(directory: &Path) -> Self {
+        let mut sources = Self::default();
+        let entries = WalkDir::new(directory).into_iter();
+        for entry in entries.filter_entry(is_source).flatten() {
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            if !metadata.is_file() {
+                continue;
+            }
+            let state = (metadata.modified().ok(), metadata.len());
+            if entry.depth() == 1 && entry.file_name() == CONFIG {
+                sources.config = Some(state);
+            } else {
+                sources.code.insert(entry.into_path(), state);
+            }
+        }
+        sources
+    }
+
+    /// Returns the sources with the lock files of a later look: cargo makes and completes them in a build.
+    pub(super) fn with_lock_of(mut self, later: &Self) -> Self {
+        let is_lock = |path: &Path| path.ends_with("Cargo.lock");
+        let locks = later.code.iter().filter(|(path, _)| is_lock(path));
+        self.code
+            .extend(locks.map(|(path, state)| (path.clone(), *state)));
+        self
+    }
+
     /// Returns true if the component is the same as that of other sources.
     pub(super) fn has_the_code_of(&self, other: &Self) -> bool {
         self.code == other.code
@@ -106,25 +136,9 @@ impl Project {
         })
     }
 
-    /// Returns the state of the files. A file that cannot be read counts as changed once it can.
+    /// Returns the state of the files.
     pub(super) fn sources(&self) -> Sources {
-        let mut sources = Sources::default();
-        let entries = WalkDir::new(&self.directory).into_iter();
-        for entry in entries.filter_entry(is_source).flatten() {
-            let Ok(metadata) = entry.metadata() else {
-                continue;
-            };
-            if !metadata.is_file() {
-                continue;
-            }
-            let state = (metadata.modified().ok(), metadata.len());
-            if entry.depth() == 1 && entry.file_name() == CONFIG {
-                sources.config = Some(state);
-            } else {
-                sources.code.insert(entry.into_path(), state);
-            }
-        }
-        sources
+        Sources::of(&self.directory)
     }
 
     /// Builds the component and describes it; blocks. The messages of cargo go to standard error.

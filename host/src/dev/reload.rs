@@ -63,13 +63,51 @@ impl Consent {
     }
 }
 
+/// The changes of the sources, each of which is built once.
+struct Changes {
+    /// The sources of the last build.
+    built: Option<Sources>,
+    /// Later sources, which may not be complete: an editor writes a file in several steps.
+    seen: Option<Sources>,
+    /// The time of the first change after the last build.
+    began: Instant,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            built: None,
+            seen: None,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Changes {
+    /// Returns true if the sources differ from those of the last build, and no file has changed since the last look.
+    fn are_due(&mut self, sources: &Sources) -> bool {
+        if self.built.as_ref() == Some(sources) {
+            self.seen = None;
+            return false;
+        }
+        let is_first_build = self.built.is_none();
+        if self.seen.is_none() {
+            self.began = Instant::now();
+        }
+        let is_still = self.seen.replace(sources.clone()).as_ref() == Some(sources);
+        if is_still || is_first_build {
+            self.seen = None;
+        }
+        is_still || is_first_build
+    }
+}
+
 /// The progress of a project in one cluster.
 pub(super) struct Reload {
     project: Arc<Project>,
     consent: Consent,
-    sources: Option<Sources>,
+    changes: Changes,
     built: Option<Built>,
-    changed_at: Instant,
     /// The candidate that was judged last.
     judged: Option<String>,
     /// The last line about the Plugin.
@@ -81,9 +119,8 @@ impl Reload {
         Self {
             project,
             consent,
-            sources: None,
+            changes: Changes::default(),
             built: None,
-            changed_at: Instant::now(),
             judged: None,
             said: String::new(),
         }
@@ -92,11 +129,10 @@ impl Reload {
     /// Takes one step; returns true once the revision of the last build serves.
     pub(super) async fn step(&mut self, shared: &Shared, show: &mut Show) -> Result<bool, Failure> {
         let sources = self.project.sources();
-        if self.sources.as_ref() != Some(&sources) {
-            self.changed_at = Instant::now();
+        if self.changes.are_due(&sources) {
             self.judged = None;
             if let Err(failure) = self.declare(shared, show, &sources).await {
-                if self.sources.is_none() {
+                if self.changes.built.is_none() {
                     return Err(failure);
                 }
                 show.say(&format!(
@@ -105,7 +141,8 @@ impl Reload {
                 ))?;
             }
             // The files as they were before the build: a change during the build is built again.
-            self.sources = Some(sources);
+            let after = self.project.sources();
+            self.changes.built = Some(sources.with_lock_of(&after));
         }
         let Some(built) = self.built.clone() else {
             return Ok(false);
@@ -137,7 +174,7 @@ impl Reload {
         let is_built = |before: &Sources| before.has_the_code_of(sources);
         let known = self
             .built
-            .take_if(|_| self.sources.as_ref().is_some_and(is_built));
+            .take_if(|_| self.changes.built.as_ref().is_some_and(is_built));
         let built = if let Some(known) = known {
             known
         } else {
@@ -210,7 +247,7 @@ impl Reload {
             _ => return Ok(serves),
         };
         if self.said != line {
-            let after = self.changed_at.elapsed().as_secs_f64();
+            let after = self.changes.began.elapsed().as_secs_f64();
             show.say(&format!("{line} ({after:.1} s after the change)"))?;
             self.said = line;
         }
@@ -294,7 +331,39 @@ async fn confirmed() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn one_save_is_built_once() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
+        let sources = || Sources::of(root.path());
+        write("lib.rs", "first");
+        let mut changes = Changes::default();
+        assert!(changes.are_due(&sources()));
+        let before = sources();
+        // The first build makes it.
+        write("Cargo.lock", "made");
+        changes.built = Some(before.with_lock_of(&sources()));
+        assert!(!changes.are_due(&sources()));
+
+        // An editor empties the file and writes it.
+        write("lib.rs", "");
+        assert!(!changes.are_due(&sources()));
+        write("lib.rs", "other");
+        assert!(!changes.are_due(&sources()));
+        assert!(changes.are_due(&sources()));
+        changes.built = Some(sources());
+        assert!(!changes.are_due(&sources()));
+        // A change that is taken back needs no build.
+        write("new.rs", "");
+        assert!(!changes.are_due(&sources()));
+        fs::remove_file(root.path().join("new.rs")).unwrap();
+        assert!(!changes.are_due(&sources()));
+        assert!(!changes.are_due(&sources()));
+    }
 
     #[test]
     fn a_revision_serves_unless_it_fails_or_the_user_is_to_be_asked() {

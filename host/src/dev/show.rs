@@ -1,6 +1,7 @@
 //! The output of `dev`: progress and a live table on a terminal, else a plain line per change.
 
 use std::{
+    collections::BTreeSet,
     io::{IsTerminal, Write, stdout},
     path::Path,
     time::{Duration, Instant},
@@ -26,6 +27,8 @@ const PRINT: &str = "failed to write to standard output";
 pub(super) struct Show {
     terminal: Option<Terminal>,
     shown: Vec<Row>,
+    /// The shown faults, each of which a plugin may repeat in every pass.
+    faults: BTreeSet<String>,
 }
 
 struct Terminal {
@@ -49,6 +52,7 @@ impl Show {
         Self {
             terminal,
             shown: Vec::new(),
+            faults: BTreeSet::new(),
         }
     }
 
@@ -103,6 +107,19 @@ impl Show {
             None => changed
                 .iter()
                 .try_for_each(|row| print(format_args!("{row}")))?,
+        }
+        Ok(())
+    }
+
+    /// Shows the faults of plugins that are new.
+    pub(super) fn faults(&mut self, faults: Vec<String>) -> Result<(), Failure> {
+        // A fault that ended is shown again when it comes back.
+        self.faults.retain(|known| faults.contains(known));
+        for fault in faults {
+            if !self.faults.contains(&fault) {
+                self.say(&fault)?;
+                self.faults.insert(fault);
+            }
         }
         Ok(())
     }

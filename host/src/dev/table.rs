@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use innkeeper_cluster::{Observed, ParentConditions};
 use innkeeper_model::{Object, ObjectId};
+use innkeeper_reconcile::RecentFault;
 
 use super::examples::Example;
 use crate::run::StatusRegistry;
@@ -138,6 +139,26 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
     }
     rows.sort_by(|a, b| a.parent.cmp(&b.parent));
     rows
+}
+
+/// Returns the last faults of the plugins, the latest last, as lines.
+pub(super) fn faults(status: &StatusRegistry) -> Vec<String> {
+    let mut lines = Vec::new();
+    for serving in status.active() {
+        for fault in serving.recent_faults().into_iter().rev() {
+            let RecentFault {
+                parent,
+                reason,
+                message,
+                ..
+            } = fault;
+            lines.push(format!(
+                "plugin {} failed for {parent}: {reason}: {message}",
+                serving.name
+            ));
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
