@@ -241,7 +241,9 @@ fn o2_alerts_of_etcd_query_only_the_metrics_of_members_and_parents() {
         for labels in exposed.values_mut() {
             labels.extend(added.map(str::to_owned));
         }
-        exposed.extend(parents.iter().cloned().flatten());
+        for of_guest in &parents {
+            exposed.extend(of_guest.clone());
+        }
         check_alerts("etcd", 6, &exposed);
     }
 }

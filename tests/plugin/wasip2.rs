@@ -33,7 +33,7 @@ static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
         .validate(true)
         .module(&module)
         .and_then(|encoder| encoder.adapter(name, adapter))
-        .and_then(|encoder| encoder.encode())
+        .and_then(ComponentEncoder::encode)
         .unwrap();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("wasip1.wasm"), component).unwrap();

@@ -213,7 +213,7 @@ fn a_changed_authority_restarts_the_members_on_demand() {
     let parent = with_tls(&tls("Restart"));
     let first = answer(
         TestRequest::new(&parent),
-        &host().objects(&secrets("1", "a", "a")),
+        &host().objects(secrets("1", "a", "a")),
     );
     let begun = settled(&first, 0);
     let hash = |secrets: &[Value]| authorities(&parent, &begun, secrets);
@@ -225,7 +225,7 @@ fn a_changed_authority_restarts_the_members_on_demand() {
     assert_ne!(hash(&secrets("1", "a", "b")), now);
     let second = answer(
         observing(&parent, &begun),
-        &host().objects(&secrets("1", "a", "a")),
+        &host().objects(secrets("1", "a", "a")),
     );
     let running = settled(&second, 3);
     // Nothing restarts while new Pods could not start.
