@@ -148,17 +148,16 @@ impl Dump {
                 let Some(key) = key(&request) else {
                     return pending().await;
                 };
-                let (status, body) = match answers.get(&key) {
-                    Some(answer) => (answer.status, answer.body.get().to_owned()),
-                    None => {
-                        missing.send_if_modified(|first| {
-                            let is_first = first.is_none();
-                            first.get_or_insert(key);
-                            is_first
-                        });
-                        let status = json!({"kind": "Status", "message": "not in the dump"});
-                        (StatusCode::NOT_FOUND.as_u16(), status.to_string())
-                    }
+                let (status, body) = if let Some(answer) = answers.get(&key) {
+                    (answer.status, answer.body.get().to_owned())
+                } else {
+                    missing.send_if_modified(|first| {
+                        let is_first = first.is_none();
+                        first.get_or_insert(key);
+                        is_first
+                    });
+                    let status = json!({"kind": "Status", "message": "not in the dump"});
+                    (StatusCode::NOT_FOUND.as_u16(), status.to_string())
                 };
                 let mut response = Response::new(Body::from(body.into_bytes()));
                 *response.status_mut() = StatusCode::from_u16(status)?;
