@@ -186,6 +186,10 @@ fn certificates_come_from_named_secrets() {
             json!({ "tls": { "peer": {} } }),
             json!({ "tls": { "peer": { "secretName": "" } } }),
             json!({ "tls": { "peer": { "secretName": "peers" } } }),
+            json!({ "tls": { "peer": { "secretName": "peers", "trustedCASecretName": "all" } } }),
+            json!({ "tls": { "peer": { "trustedCASecretName": "all" } } }),
+            json!({ "tls": { "onChange": "Restart" } }),
+            json!({ "tls": { "onChange": "restart" } }),
             client(json!({})),
             client(json!({ "serverSecretName": "a", "trustedCASecretName": "b" })),
             client(json!({ "serverSecretName": "a", "clientSecretName": "b" })),
@@ -198,6 +202,10 @@ fn certificates_come_from_named_secrets() {
             {"tls":{"peer":{}}}: rejected, spec.tls.peer.secretName: is required
             {"tls":{"peer":{"secretName":""}}}: rejected, spec.tls.peer.secretName: "" is shorter than 1 character
             {"tls":{"peer":{"secretName":"peers"}}}: Invalid, spec.tls: Secret not found: peers
+            {"tls":{"peer":{"secretName":"peers","trustedCASecretName":"all"}}}: Invalid, spec.tls: Secret not found: all, peers
+            {"tls":{"peer":{"trustedCASecretName":"all"}}}: rejected, spec.tls.peer.secretName: is required
+            {"tls":{"onChange":"Restart"}}: accepted
+            {"tls":{"onChange":"restart"}}: rejected, spec.tls.onChange: "restart" is not one of "Reload" or "Restart"
             {"tls":{"client":{}}}: rejected, spec.tls.client.serverSecretName: is required
             {"tls":{"client":{"serverSecretName":"a","trustedCASecretName":"b"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
             {"tls":{"client":{"clientSecretName":"b","serverSecretName":"a"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
