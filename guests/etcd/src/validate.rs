@@ -41,7 +41,6 @@ pub(crate) fn spec(
         certificates,
         running,
     )?;
-    certificate_keys(cluster, observation)?;
     claims(request, cluster, observation)?;
     storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {
@@ -55,6 +54,7 @@ pub(crate) fn spec(
         Cron::parse(&given.schedule)
             .map_err(|problem| format!("spec.inspection.schedule: {problem}"))?;
     }
+    certificate_keys(cluster, observation)?;
     medium(cluster)?;
     version(cluster, observation)
 }
