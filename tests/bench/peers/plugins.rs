@@ -61,7 +61,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     let before = plane.usage("apiserver")?.cpu;
     let mut started = start_all(contender, &plane, cache, files.path(), &batches)?;
     for batch in &batches {
-        parents::wait_final(&plane, contender, batch)?;
+        parents::wait_final(&plane, contender, batch).with_context(|| started[0].log())?;
     }
     let wall = start.elapsed();
     settle(&plane, contender)?;
@@ -132,6 +132,8 @@ fn install(plane: &ControlPlane) -> Result<()> {
         let mut plugin = plugin.clone();
         plugin["metadata"]["name"] = format!("memcached-{number}").into();
         plugin["spec"]["source"] = json!({"file": {"path": file_name(number)}});
+        // Those that exist already belong to no Plugin of this name.
+        plugin["spec"]["crds"] = "Ignore".into();
         plugin["spec"]["grants"]["parents"][0]["group"] = group(number).into();
         innkeeper_tests::eventually("Plugins are served", || user.apply(&plugin));
     }
