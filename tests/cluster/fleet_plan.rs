@@ -129,6 +129,7 @@ impl Fleet {
 
     /// The plan with the differences of the first parent, from a cluster or a dump.
     #[track_caller]
+    #[expect(clippy::print_stdout, reason = "the time of a plan is worth a line")]
     fn plan(&self, stage: &Stage, namespace: &str, from: [&str; 2]) -> Value {
         let parent = format!("{namespace}/{}-0", self.plugin);
         let wanted = ["--output", "json", "--parent", &parent];
@@ -143,7 +144,7 @@ impl Fleet {
         {
             let line: Value = serde_json::from_str(line).unwrap();
             let (parents, seconds) = (&line["parents"], line["seconds"].as_f64().unwrap());
-            eprintln!(
+            println!(
                 "plan for {parents} parents of {}: {seconds:.3} s",
                 self.plugin
             );
