@@ -142,9 +142,9 @@ macro_rules! refused {
 
 refused! {
     f16_refuses_a_guest_that_spins_in_describe:
-        "spins", handmade::spins_in_describe(), "Described=False/CannotDescribe", "within 250 ms";
+        "spins", handmade::spins_in_describe(), "Described=False/CannotDescribe", "within 1000 ms";
     f16_refuses_a_guest_that_spins_in_its_start_function:
-        "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 250 ms";
+        "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 1000 ms";
     f16_refuses_a_guest_that_traps_in_describe:
         "breaks", handmade::breaks_down_in_describe(), "Described=False/CannotDescribe", "unreachable";
     f16_refuses_a_guest_that_imports_a_network:

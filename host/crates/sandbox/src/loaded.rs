@@ -37,8 +37,9 @@ struct LoadedComponent {
 }
 
 impl Described {
-    /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but never with a long deadline:
-    /// while it runs, no other plugin describes itself, and a call may wait for its memory.
+    /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but always with the longest of the
+    /// short deadlines. A description is made once, and one with many definitions takes longer than any answer; but while it
+    /// runs, no other plugin describes itself, and a call may wait for its memory.
     ///
     /// Blocks for the time of such calls.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
@@ -48,7 +49,7 @@ impl Described {
             seed: [0; 32],
         };
         let limits = Limits {
-            deadline: limits.deadline.min(SHORT_DEADLINE_MAX),
+            deadline: SHORT_DEADLINE_MAX,
             ..limits.clone()
         };
         let turn = engine.describing();
