@@ -9,7 +9,7 @@ use std::{
 };
 
 use innkeeper_tests::{
-    Write, eventually_for, manifest,
+    Host, Write, eventually_for, manifest,
     process::{is_full, path_from_env},
     user::Kind,
 };
@@ -174,8 +174,9 @@ fn written(writes: &[Write]) -> [usize; 3] {
     ]
 }
 
-#[test]
-fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
+/// Starts a host with a Plugin and parents of every fleet, and waits until each parent has had a pass. Returns the namespace
+/// as well.
+fn serve(fleets: &[Fleet]) -> (Stage, Host, String) {
     let mut stage = Stage::api_only(Vec::new());
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let guests = guests.to_str().unwrap().to_owned();
@@ -184,16 +185,15 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
     stage.install_plugin_crd();
     stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     let namespace = stage.namespace("fleets");
-    let fleets = fleets();
-    for fleet in &fleets {
+    for fleet in fleets {
         fleet.declare(&stage, &json!({}));
         stage.wait_served(&host, &[fleet.definition]);
     }
     stage.apply_example(&namespace, "examples/backup/03-scheduled.yaml");
-    for fleet in &fleets {
+    for fleet in fleets {
         fleet.apply(&stage, &namespace);
     }
-    for fleet in &fleets {
+    for fleet in fleets {
         let kind = Kind::new(fleet.kind.0, fleet.kind.1, &namespace);
         eventually_for(SYNCED_WITHIN, "all parents have had a pass", || {
             let parents = stage.plane.user().list(kind, "").unwrap();
@@ -203,6 +203,13 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
             without.map_or(Ok(()), |parent| Err(format!("{:#}", parent["status"])))
         });
     }
+    (stage, host, namespace)
+}
+
+#[test]
+fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
+    let fleets = fleets();
+    let (stage, host, namespace) = serve(&fleets);
     let mark = stage.settle(QUIET);
 
     let kubeconfig = stage.plane.kubeconfig();
