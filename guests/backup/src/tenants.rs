@@ -192,8 +192,8 @@ pub(crate) fn remove_scripts(
     })
 }
 
-/// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The claim with local archives may
-/// instead be open to their `owner`, the backup whose archives are restored.
+/// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The claim
+/// with local archives may instead be open to their `owner`, the backup whose archives are restored.
 ///
 /// A run that names a missing object would use the object of any later creator, so no run is made before.
 /// The host shows hashes of Secrets, never values.

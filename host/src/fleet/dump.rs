@@ -77,7 +77,7 @@ impl Recorder {
                 };
                 let (parts, body) = response.into_parts();
                 let bytes = body.collect_bytes().await?;
-                // What is no JSON is no answer of the API server, and the reader refuses it.
+                // The API server answers with JSON; the reader of the plan refuses anything else.
                 if let Ok(body) = serde_json::from_slice(&bytes) {
                     let status = parts.status.as_u16();
                     answers.lock().insert(key, Answer { status, body });

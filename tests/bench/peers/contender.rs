@@ -139,7 +139,7 @@ pub(crate) enum Started {
     },
 }
 
-/// What a contender counted until its end.
+/// The counts of a contender until its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     /// Passes or reconciles.

@@ -23,7 +23,7 @@ struct Target {
     most: f64,
 }
 
-/// Where a figure comes from.
+/// The source of a figure.
 enum Figure {
     /// A start with so many parents.
     Start(usize, fn(&Run) -> Option<f64>),

@@ -109,8 +109,8 @@ impl Loading {
         self.has_changed = true;
     }
 
-    /// Returns true if the work has failed, and began before the Plugin changed: whoever changed it may have removed the
-    /// cause first, and after a failure that only a change mends nothing else would start the work again.
+    /// Returns true if the work has failed, and began before the Plugin changed. The user may have removed the cause before
+    /// the change, and after a failure that only a change mends, nothing else would start the work again.
     fn has_failed_before(&self) -> bool {
         self.has_changed && matches!(self.ended(), Some(Err(_)))
     }
