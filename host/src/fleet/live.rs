@@ -111,15 +111,12 @@ fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
     let reads = reads
         .iter()
         .any(|read| is_secret(&read.kind.group_kind()) && read.access == Access::Full);
-    let secret = Gvk::new("", "v1", "Secret").group_kind();
-    let sees = manifest
-        .children
-        .iter()
-        .any(|child| child.kind.group_kind() == secret)
-        && manifest
-            .parents
-            .iter()
-            .any(|parent| grants.child_access(&secret, parent.scope) == Access::Full);
+    let sees = manifest.children.iter().any(|child| {
+        let kind = child.kind.group_kind();
+        let mut parents = manifest.parents.iter();
+        is_secret(&kind)
+            && parents.any(|parent| grants.child_access(&kind, parent.scope) == Access::Full)
+    });
     if reads || sees {
         let message = format!(
             "plugin {} may read the values of Secrets, which a dump never has: plan it against the cluster, or give --grants without them",
