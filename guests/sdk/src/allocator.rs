@@ -1,17 +1,18 @@
 //! The allocator of a guest: a bump allocator in front of the ordinary one.
 //!
-//! An instance lives for one call, so to free memory is wasted work. So is to grow it: the host takes the growth back
-//! after the call. The arena is part of the initial memory, and its zeros take no bytes of the component.
+//! An instance lives for one call, so to grow its memory is wasted work: the host takes the growth back after the call.
+//! The arena is part of the initial memory, and its zeros take no bytes of the component.
 //! Blocks that do not fit come from the ordinary allocator, which frees them. So a guest that allocates much holds at
 //! most the arena more than with the ordinary allocator alone.
 
 #![expect(
     unsafe_code,
-    reason = "an allocator hands out raw memory; no kept crate has an arena, never frees and falls back"
+    reason = "an allocator hands out raw memory; no kept crate has an arena in the initial memory and falls back"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
+use std::ptr;
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +25,27 @@ const ARENA_BYTES: usize = 1 << 20;
 #[global_allocator]
 static ALLOCATOR: Bump<ARENA_BYTES> = Bump::new();
 
+/// The alignment of all blocks of the arena, of which their sizes are multiples: a freed block has room for an address.
+const UNIT: usize = 8;
+
+/// Freed blocks of fewer units than this are used again.
+const UNITS_MAX: usize = 64;
+
 /// An allocator that takes block after block from an arena.
 ///
-/// Only the last block is freed, or grows in place.
+/// The last block is freed, or grows in place. Other small blocks are used again for blocks of the same size, so that a
+/// call touches fewer pages: the host wipes each of them after the call.
 struct Bump<const BYTES: usize> {
     /// The number of bytes at the start of the arena that are handed out.
     used: Cell<usize>,
+    /// The last freed block of each number of units, which begins with the address of the one before it.
+    freed: [Cell<*mut u8>; UNITS_MAX],
     arena: UnsafeCell<[u8; BYTES]>,
+}
+
+/// The bytes that a block of the arena takes.
+const fn room(layout: Layout) -> usize {
+    layout.size().next_multiple_of(UNIT)
 }
 
 // SAFETY: without atomics there is one thread.
@@ -41,8 +56,14 @@ impl<const BYTES: usize> Bump<BYTES> {
     const fn new() -> Self {
         Self {
             used: Cell::new(0),
+            freed: [const { Cell::new(ptr::null_mut()) }; UNITS_MAX],
             arena: UnsafeCell::new([0; BYTES]),
         }
+    }
+
+    /// The freed blocks of a size, if blocks of this size are used again.
+    fn freed(&self, room: usize) -> Option<&Cell<*mut u8>> {
+        self.freed.get(room / UNIT)
     }
 
     /// The start of a block of the arena; none for a block of the ordinary allocator.
@@ -56,13 +77,20 @@ impl<const BYTES: usize> Bump<BYTES> {
 // allocator's. No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
 unsafe impl<const BYTES: usize> GlobalAlloc for Bump<BYTES> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let room = room(layout);
+        if layout.align() <= UNIT
+            && let Some(freed) = self.freed(room)
+        {
+            let block = freed.get();
+            if !block.is_null() {
+                // SAFETY: a freed block has a unit at least, and begins with the address of the one before it.
+                freed.set(unsafe { block.cast::<*mut u8>().read() });
+                return block;
+            }
+        }
         let free = self.arena.get().cast::<u8>().wrapping_add(self.used.get());
-        let gap = free.addr().wrapping_neg() & (layout.align() - 1);
-        let end = self
-            .used
-            .get()
-            .wrapping_add(gap)
-            .wrapping_add(layout.size());
+        let gap = free.addr().wrapping_neg() & (layout.align().max(UNIT) - 1);
+        let end = self.used.get().wrapping_add(gap).wrapping_add(room);
         if end > BYTES {
             // SAFETY: the caller's promise is the same.
             return unsafe { System.alloc(layout) };
@@ -76,8 +104,13 @@ unsafe impl<const BYTES: usize> GlobalAlloc for Bump<BYTES> {
             // SAFETY: the block is not of the arena, so it is of the ordinary allocator.
             return unsafe { System.dealloc(block, layout) };
         };
-        if offset.wrapping_add(layout.size()) == self.used.get() {
+        let room = room(layout);
+        if offset.wrapping_add(room) == self.used.get() {
             self.used.set(offset);
+        } else if let Some(freed) = self.freed(room) {
+            // SAFETY: the block has a unit at least, is aligned to it, and has no user any more.
+            unsafe { block.cast::<*mut u8>().write(freed.get()) };
+            freed.set(block);
         }
     }
 
@@ -86,13 +119,14 @@ unsafe impl<const BYTES: usize> GlobalAlloc for Bump<BYTES> {
             // SAFETY: the block is not of the arena, so it is of the ordinary allocator.
             return unsafe { System.realloc(block, layout, size) };
         };
-        let is_last = offset.wrapping_add(layout.size()) == self.used.get();
-        let end = offset.wrapping_add(size);
+        let before = room(layout);
+        let is_last = offset.wrapping_add(before) == self.used.get();
+        let end = offset.wrapping_add(size.next_multiple_of(UNIT));
         if is_last && end <= BYTES {
             self.used.set(end);
             return block;
         }
-        if size <= layout.size() {
+        if size <= before {
             return block;
         }
         // SAFETY: the caller promises that the size is valid with this alignment. Both blocks have at least the size of

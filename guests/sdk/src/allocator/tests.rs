@@ -114,3 +114,22 @@ fn a_block_that_does_not_fit_is_freed_by_the_ordinary_allocator() {
         bump.dealloc(outside, large);
     }
 }
+
+#[test]
+fn a_freed_block_is_used_again_for_one_of_its_size() {
+    let bump = Bump::<1024>::new();
+    let [small, similar, larger, aligned] = [(50, 1), (55, 8), (57, 1), (56, 64)]
+        .map(|(size, align)| Layout::from_size_align(size, align).unwrap());
+    // SAFETY: each block is used with its own layout, until it is freed.
+    unsafe {
+        let [first, second, _last] = [small; 3].map(|layout| bump.alloc(layout));
+        bump.dealloc(first, small);
+        bump.dealloc(second, small);
+        let used = bump.used.get();
+        assert!(ptr::eq(bump.alloc(similar), second));
+        assert!(!ptr::eq(bump.alloc(larger), first));
+        assert!(!ptr::eq(bump.alloc(aligned), first));
+        assert!(ptr::eq(bump.alloc(small), first));
+        assert!(used < bump.used.get());
+    }
+}
