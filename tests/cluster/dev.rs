@@ -30,6 +30,9 @@ const AS_USER: &str = r#"PATH="$0:$PATH"
 for name in $(compgen -e CARGO_); do [[ $name == CARGO_HOME ]] || unset "$name"; done
 exec "$@""#;
 
+/// The longest time of a start and three failures, the last of which comes some seconds after the first.
+const FAILS_AGAIN: Duration = Duration::from_mins(3);
+
 /// The longest time of the first build, which compiles the standard library and all dependencies.
 const FIRST_BUILD: Duration = Duration::from_mins(15);
 
@@ -57,6 +60,43 @@ fn dev_prints_the_grants_that_it_gives_to_a_plugin() {
     for line in ["parents:", "children:", "podSecurity: restricted"] {
         assert!(grants.contains(&line), "{line}: {text}");
     }
+}
+
+#[test]
+fn dev_prints_a_fault_of_a_plugin_once_beside_the_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let read = |name: &str| fs::read_to_string(path(name)).unwrap();
+    let parent = "apiVersion: test.innkeeper.dev/v1\nkind: Unruly\nmetadata: {name: a}\nspec: {behaviour: trap}\n";
+    fs::write(path("parent.yaml"), parent).unwrap();
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let mut command = bound(&path_from_env("INNKEEPER_BIN").unwrap());
+    command
+        .arg("dev")
+        .arg("--controlplane")
+        .arg(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .arg("--plugin")
+        .arg(guests.join("unruly.wasm"))
+        .arg("--example")
+        .arg(path("parent.yaml"))
+        .env("INNKEEPER_LOG", "warn,innkeeper_reconcile=debug")
+        .stdout(File::create(path("out")).unwrap())
+        .stderr(File::create(path("errors")).unwrap());
+    let mut running = spawn_bound(command).unwrap();
+    let fault = "plugin unruly failed for Unruly.test.innkeeper.dev default/a: GuestTrapped: ";
+    // The plugin fails again and again.
+    eventually_for(FAILS_AGAIN, "the plugin fails three times", || {
+        let (out, errors) = (read("out"), read("errors"));
+        let is_seen = out.contains(fault) && errors.matches("guest answered").count() > 2;
+        is_seen.then_some(()).ok_or(out + &errors)
+    });
+    let out = read("out");
+    assert_eq!(out.matches(fault).count(), 1, "{out}");
+    let row = "Unruly.test.innkeeper.dev default/a: Ready=Unknown, Synced=False (GuestTrapped: ";
+    assert!(out.contains(row), "{out}");
+    running.signal(Signal::INT).unwrap();
+    let status = running.wait_for(Duration::from_mins(1)).unwrap();
+    assert!(status.success(), "{status}: {}", read("errors"));
 }
 
 /// The second part shares the control plane of the first, where `dev` has installed a definition.
