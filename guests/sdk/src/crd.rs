@@ -45,14 +45,20 @@ impl Crd {
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
     /// no defaults that are null or empty lists or maps, and none in the status, which tells only
     /// observations; only number formats that Kubernetes knows. A root without a description of its
-    /// own (`#[kube(doc = "...")]`) takes that of its spec.
+    /// own (`#[kube(doc = "...")]`) takes that of its spec. A type without `printcolumn` has the columns
+    /// Ready, Synced and Age.
     ///
     /// # Panics
     ///
     /// Panics if the derive cannot make a structural schema of the type.
     pub fn of<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self::without_status::<T>();
-        crd.version_mut()["subresources"]["status"] = json!({});
+        let version = crd.version_mut();
+        version["subresources"]["status"] = json!({});
+        let columns = &mut version["additionalPrinterColumns"];
+        if columns.as_array().is_none_or(Vec::is_empty) {
+            *columns = usual_columns();
+        }
         let status = &mut crd.root_mut()["properties"]["status"];
         if status.is_null() {
             *status = json!({"type": "object"});
@@ -270,6 +276,16 @@ fn pointer(path: &str) -> String {
         }
     }
     pointer
+}
+
+/// The columns of `kubectl get` by which the state of any parent can be seen.
+fn usual_columns() -> Value {
+    let condition = |name: &str| {
+        let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
+        json!({"name": name, "type": "string", "jsonPath": path})
+    };
+    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    json!([condition("Ready"), condition("Synced"), age])
 }
 
 #[cfg(test)]

@@ -378,3 +378,36 @@ fn shortens_the_descriptions_of_kubernetes_types() {
          There must be at least one container in a Pod. Cannot be updated.",
     );
 }
+
+#[test]
+fn a_type_without_columns_shows_the_conditions_and_the_age() {
+    let crd = Crd::of::<Pond>();
+    let columns = |crd: &Crd| {
+        let columns = &crd.value()["spec"]["versions"][0]["additionalPrinterColumns"];
+        let columns = columns.as_array().unwrap().iter();
+        let shown =
+            columns.map(|it| format!("{} {}", it["name"], it["jsonPath"]).replace('\\', ""));
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        columns(&crd),
+        [
+            "\"Ready\" \".status.conditions[?(@.type==\"Ready\")].status\"",
+            "\"Synced\" \".status.conditions[?(@.type==\"Synced\")].status\"",
+            "\"Age\" \".metadata.creationTimestamp\"",
+        ]
+    );
+    let own = columns(&Crd::of::<Lake>());
+    assert_eq!(own, ["\"Depth\" \".spec.depth\""]);
+}
+
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Lake",
+    printcolumn(name = "Depth", type_ = "integer", json_path = ".spec.depth")
+)]
+struct LakeSpec {
+    depth: i32,
+}
