@@ -238,7 +238,9 @@ impl Reader<'_> {
                 self.problem.get_or_insert(stop);
                 return Ok(None);
             }
-            Err(denied @ ReadError::NotGranted { .. }) => return Err(denied.into()),
+            Err(denied @ (ReadError::NotDeclared { .. } | ReadError::NotGranted { .. })) => {
+                return Err(denied.into());
+            }
         };
         let names = self.missing.entry(kind.into_owned()).or_default();
         names.insert(missing);

@@ -1,6 +1,7 @@
 //! Conversions between the types of this crate and those of the contract; used by
 //! [`export!`](crate::export!) only.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::Reconciler;
@@ -26,8 +27,8 @@ pub fn reconcile<R: Reconciler>(input: wit::Request) -> Result<wit::Outcome, wit
     install_panic_hook();
     let request = request(input);
     let answer = match request.phase {
-        Phase::Reconcile => R::reconcile(&request, &WitHost),
-        Phase::Finalize => R::finalize(&request, &WitHost),
+        Phase::Reconcile => R::reconcile(&request, &WitHost::<R>(PhantomData)),
+        Phase::Finalize => R::finalize(&request, &WitHost::<R>(PhantomData)),
     };
     answer.map(outcome).map_err(fault)
 }
@@ -39,10 +40,10 @@ fn install_panic_hook() {
     }));
 }
 
-/// The host behind the imports of the component.
-struct WitHost;
+/// The host behind the imports of the component, for one reconciler.
+struct WitHost<R>(PhantomData<R>);
 
-impl Host for WitHost {
+impl<R: Reconciler> Host for WitHost<R> {
     fn log(&self, level: LogLevel, message: &str) {
         let level = match level {
             LogLevel::Error => wit::LogLevel::Error,
@@ -72,7 +73,7 @@ impl Host for WitHost {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
         })
-        .map_err(denied)
+        .map_err(|error| denied::<R>(error, &object.api_version, &object.kind))
     }
 
     fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
@@ -82,12 +83,16 @@ impl Host for WitHost {
             namespace: selector.namespace.clone(),
             label_selector: selector.label_selector.clone(),
         })
-        .map_err(denied)
+        .map_err(|error| denied::<R>(error, &selector.api_version, &selector.kind))
     }
 }
 
-const fn denied(error: wit::ReadError) -> Denied {
+fn denied<R: Reconciler>(error: wit::ReadError, api_version: &str, kind: &str) -> Denied {
     match error {
+        // More grants would not help.
+        wit::ReadError::NotGranted if !R::describe().declares_read(api_version, kind) => {
+            Denied::NotDeclared
+        }
         wit::ReadError::NotGranted => Denied::NotGranted,
         wit::ReadError::NotServed => Denied::NotServed,
     }

@@ -55,6 +55,8 @@ pub struct ListSelector {
 /// The reason for which the host refuses each read of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
+    /// The manifest of the plugin does not declare reads of this kind.
+    NotDeclared,
     /// The plugin may not read this kind; the answer does not depend on the object's existence.
     NotGranted,
     /// The cluster does not serve the kind (yet).
@@ -273,6 +275,13 @@ fn parse<T: DeserializeOwned>(text: &str, kind: &str) -> Result<T, ReadError> {
 /// The reason for which a typed read has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
+    /// The manifest of the plugin does not declare reads of this kind: `describe` has to.
+    NotDeclared {
+        /// `group/version` of the kind.
+        api_version: String,
+        /// The kind in CamelCase.
+        kind: String,
+    },
     /// The plugin may not read this kind.
     NotGranted {
         /// `group/version` of the kind.
@@ -305,6 +314,7 @@ impl ReadError {
     fn denied(denied: Denied, api_version: &str, kind: &str) -> Self {
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
         match denied {
+            Denied::NotDeclared => Self::NotDeclared { api_version, kind },
             Denied::NotGranted => Self::NotGranted { api_version, kind },
             Denied::NotServed => Self::NotServed { api_version, kind },
         }
@@ -314,6 +324,12 @@ impl ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotDeclared { api_version, kind } => {
+                write!(
+                    f,
+                    "describe() does not declare reads of {kind} of {api_version}"
+                )
+            }
             Self::NotGranted { api_version, kind } => {
                 write!(
                     f,

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use crate::children::group_of;
 use crate::crd::Crd;
 
 /// The scope of a kind.
@@ -187,6 +188,13 @@ impl Manifest {
     /// Adds a kind of child that each cluster must serve and each administrator must grant.
     pub fn child<T: Resource<DynamicType = ()>>(self) -> Self {
         self.child_kind(&T::api_version(&()), &T::kind(&()), true)
+    }
+
+    /// True if the plugin asks for reads of a kind, in any version.
+    pub(crate) fn declares_read(&self, api_version: &str, kind: &str) -> bool {
+        let group = group_of(api_version);
+        let mut reads = self.reads.iter();
+        reads.any(|it| group_of(&it.api_version) == group && it.kind == kind)
     }
 
     /// Makes the last added kind of child optional.

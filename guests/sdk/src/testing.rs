@@ -161,7 +161,7 @@ impl FakeHost {
                 .collect()
         });
         if grants.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Denied::NotGranted);
+            return Err(Denied::NotDeclared);
         }
         let mut objects: Vec<Value> = self
             .objects

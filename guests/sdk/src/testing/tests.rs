@@ -76,12 +76,18 @@ fn grants_the_reads_of_the_manifest_and_no_more() {
     assert_eq!(pods[0].metadata.name.as_deref(), Some("web-0"));
 
     let error = host.get::<ConfigMap>("demo", "a").unwrap_err();
-    assert!(matches!(error, ReadError::NotGranted { .. }));
+    assert!(matches!(error, ReadError::NotDeclared { .. }));
     let fault = Fault::from(error);
     assert_eq!(fault.kind, FaultKind::Retry);
     assert_eq!(
         fault.message,
-        "the plugin is not granted to read ConfigMap of v1"
+        "describe() does not declare reads of ConfigMap of v1"
+    );
+    let fake = FakeHost::granting(&manifest).not_granted("v1", "Secret");
+    let error = (&fake as &dyn Host).hashed_secret("demo", "a").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the plugin is not granted to read Secret of v1"
     );
 }
 
