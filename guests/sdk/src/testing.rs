@@ -17,10 +17,12 @@ use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
 
 mod definitions;
+mod outcomes;
 mod selector;
 mod variants;
 
 pub use definitions::definition_problems;
+pub use outcomes::outcome_problems;
 pub use variants::{Backwards, backwards, complete};
 
 /// One read that a reconciler made.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{FakeHost, Read, TestRequest, selector};
+use super::{FakeHost, Read, TestRequest, outcome_problems, selector};
 use crate::child::Child;
 use crate::fault::{Fault, FaultKind};
 use crate::host::{Host, LogLevel, ReadError};
@@ -181,4 +181,79 @@ fn understands_label_selectors() {
         assert_eq!(selector::matches(Some(text), &object), expected, "{text}");
     }
     assert!(selector::matches(None, &object));
+}
+
+#[test]
+fn tells_each_rule_of_the_host_that_an_outcome_breaks() {
+    let manifest = Manifest::new("ponds", "1").child_kind("v1", "ConfigMap", true);
+    let parent = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pond", "namespace": "demo"},
+    });
+    let request = TestRequest::new(&parent).build();
+    let object =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let child = |key: &str| Child::new(key, &object(key));
+    let other = |field: &str, value: &str| {
+        let mut object = object("a");
+        object["metadata"][field] = json!(value);
+        Child::new("a", &object)
+    };
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+    let rows: [(Vec<Child>, &[&str]); 13] = [
+        (vec![child("a"), child("b").after(["a"])], &[]),
+        (vec![other("namespace", "demo")], &[]),
+        (
+            vec![Child::new("a", &secret)],
+            &["child a: describe() does not declare children of kind v1 Secret"],
+        ),
+        (
+            vec![child("a"), Child::new("a", &object("b"))],
+            &["child a: another child has the same key"],
+        ),
+        (
+            vec![child("a"), Child::new("b", &object("a"))],
+            &["child b: it is the same object as child a"],
+        ),
+        (
+            vec![Child::new("", &object("a"))],
+            &["child : its key has 0 characters, and 1 to 253 are allowed"],
+        ),
+        (
+            vec![child("a").after(["b"])],
+            &["child a: there is no child b to wait for"],
+        ),
+        (
+            vec![child("a").after(["b"]), child("b").after(["a"]), child("c")],
+            &["the children a, b wait for each other"],
+        ),
+        (
+            vec![other("namespace", "other")],
+            &["child a: it is in the namespace other, and its parent in demo"],
+        ),
+        (
+            vec![Child::new("a", &object("Upper"))],
+            &["child a: \"Upper\" is not a valid name"],
+        ),
+        (
+            vec![Child::new("a", &object("a-"))],
+            &["child a: \"a-\" is not a valid name"],
+        ),
+        (
+            vec![Child::new("a", &object("pond"))],
+            &["child a: it is the parent itself"],
+        ),
+        (
+            vec![other("uid", "1")],
+            &["child a: leave out metadata.uid"],
+        ),
+    ];
+    for (children, expected) in rows {
+        let outcome = Outcome::desired(children, Report::new());
+        assert_eq!(outcome_problems(&manifest, &request, &outcome), expected);
+    }
+    let finalized = Outcome::finalized(Report::new());
+    let told = "finalized is an answer for a parent that is being deleted";
+    assert_eq!(outcome_problems(&manifest, &request, &finalized), [told]);
+    let request = TestRequest::new(&parent).finalizing().build();
+    assert!(outcome_problems(&manifest, &request, &finalized).is_empty());
 }
