@@ -152,3 +152,33 @@ fn the_sdk_is_a_package_with_the_contract_inside() {
         check(&run(Path::new("cargo"), &root(), &verified), SUCCESS, "");
     }
 }
+
+/// What `cargo install innkeeper` fetches; in a copy, because this repository is not to be published yet.
+#[test]
+fn the_host_and_the_build_helper_are_packages() {
+    let copy = tempfile::tempdir().unwrap();
+    let parts = [
+        "Cargo.lock",
+        "README.md",
+        "LICENSE",
+        "guests",
+        "host",
+        "tests",
+        "wit",
+    ];
+    let mut copied = Command::new("cp");
+    copied.arg("-r").args(parts.map(|part| root().join(part)));
+    assert!(copied.arg(copy.path()).status().unwrap().success());
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let published = manifest.replace("publish = false", "publish = true");
+    fs::write(copy.path().join("Cargo.toml"), published).unwrap();
+    let mut names = vec!["innkeeper".to_owned(), "innkeeper-guest-build".to_owned()];
+    for directory in fs::read_dir(root().join("host/crates")).unwrap() {
+        let name = directory.unwrap().file_name().into_string().unwrap();
+        names.push(format!("innkeeper-{name}"));
+    }
+    let mut arguments = vec!["package", "--offline", "--no-verify", "--allow-dirty"];
+    arguments.extend(names.iter().flat_map(|name| ["--package", name]));
+    let packaged = run(Path::new("cargo"), copy.path(), &arguments);
+    check(&packaged, SUCCESS, "Packaging innkeeper v");
+}
