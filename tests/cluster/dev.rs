@@ -10,11 +10,13 @@ use std::{
 };
 
 use innkeeper_tests::{
+    Audit, Write,
     admin::address as admin_address,
     eventually_for,
     manifest::root,
     process::{Running, bound, is_full, path_from_env, spawn_bound},
 };
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -32,6 +34,10 @@ exec "$@""#;
 
 /// The longest time of a start and three failures, the last of which comes some seconds after the first.
 const FAILS_AGAIN: Duration = Duration::from_mins(3);
+
+/// The longest times from a saved file to the changed child, for code and for a configuration.
+const CODE_WITHIN: Duration = Duration::from_secs(5);
+const CONFIG_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest time of the first build, which compiles the standard library and all dependencies.
 const FIRST_BUILD: Duration = Duration::from_mins(15);
@@ -267,6 +273,8 @@ impl Session {
                 "--controlplane",
             ])
             .arg(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+            .arg("--dir")
+            .arg(project.path().join("cluster"))
             .current_dir(project.path().join("ponds"))
             // The settings of the suites are no business of a project.
             .env_remove("CARGO_TARGET_DIR")
@@ -304,7 +312,39 @@ impl Session {
         fs::write(&source, text.replacen(from, to, 1)).unwrap();
         before
     }
+
+    /// Waits until the API server has a ConfigMap of the plugin with this text; returns the time from the save.
+    #[track_caller]
+    fn wait_written(&self, saved: Timestamp, text: &str) -> Duration {
+        let audit = self.project.path().join("cluster/log/apiserver.audit");
+        let audit = Audit::open(audit);
+        eventually_for(Duration::from_mins(1), text, || {
+            let writes = audit.by_host_since(0).map_err(|it| it.to_string())?;
+            let is_it = |write: &&Write| {
+                let is_new = write.resource == "configmaps" && write.received > saved;
+                is_new && write.body["data"].to_string().contains(text)
+            };
+            let found = writes.iter().find(is_it).ok_or(self.file("out"))?;
+            Ok::<_, String>(found.answered.duration_since(saved).unsigned_abs())
+        })
+    }
 }
+
+/// A configuration for the new plugin, whose text it puts into its ConfigMap.
+const CONFIGURED: [(&str, &str); 3] = [
+    (
+        ".child::<ConfigMap>()",
+        ".child::<ConfigMap>().config_schema_json(serde_json::json!({\"type\": \"object\", \"properties\": {\"water\": {\"type\": \"string\"}}}))",
+    ),
+    (
+        "let spec = spec.map_err",
+        "let settings: serde_json::Value = request.config()?; let spec = spec.map_err",
+    ),
+    (
+        "(\"spec.json\".to_owned(), spec)",
+        "(\"spec.json\".to_owned(), spec), (\"water\".to_owned(), settings[\"water\"].to_string())",
+    ),
+];
 
 /// Only `tests/full` builds a project: the first build takes minutes.
 #[test]
@@ -317,8 +357,10 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
 
     // A change of the code, in a cluster with one parent.
     let short = Duration::from_mins(1);
-    let before = session.edit("\"config\")", "\"settings\")");
-    let code = session.wait(before, "serves revision", short);
+    let saved = Timestamp::now();
+    let before = session.edit("spec.json", "pond.json");
+    let code = session.wait_written(saved, "pond.json");
+    session.wait(before, "serves revision", short);
     let builds = session.file("out")[before..]
         .matches("building the plugin: ")
         .count();
@@ -344,16 +386,33 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     let before = session.edit("panic!(\"broken\"); #[allow(unreachable_code)] ", "");
     session.wait(before, "building the plugin: ", short);
 
-    // A change of the configuration needs no build; this plugin takes none.
+    // A change of the configuration needs no build; this plugin takes none yet.
     let file = session.project.path().join("ponds/config.yaml");
     let before = session.file("out").len();
     fs::write(&file, "depth: 2\n").unwrap();
     session.wait(before, "ConfigInvalid", short);
     let before = session.file("out").len();
     fs::remove_file(&file).unwrap();
-    let config = session.wait(before, "serves revision", short);
+    session.wait(before, "serves revision", short);
     assert!(!session.file("out")[before..].contains("building"));
-    eprintln!("from a saved file to the new revision: code {code:?}, configuration {config:?}");
+    let mut before = 0;
+    for (from, to) in CONFIGURED {
+        before = session.edit(
+            &from.replace("spec.json", "pond.json"),
+            &to.replace("spec.json", "pond.json"),
+        );
+    }
+    session.wait(before, "serves revision", short);
+    let saved = Timestamp::now();
+    fs::write(&file, "water: salt\n").unwrap();
+    let config = session.wait_written(saved, "salt");
+    eprintln!(
+        "from a saved file to the child in the cluster: code {code:?}, configuration {config:?}"
+    );
+    assert!(
+        code < CODE_WITHIN && config < CONFIG_WITHIN,
+        "{code:?} {config:?}"
+    );
     session.running.signal(Signal::INT).unwrap();
     let status = session.running.wait_for(short).unwrap();
     assert!(status.success(), "{status}: {}", session.file("errors"));
