@@ -144,6 +144,11 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
             json!({"inspection": {"schedule": "@hourly"}}),
         ),
         ("isolated", "NetworkPolicy", json!({"networkPolicy": {}})),
+        (
+            "issued",
+            "Certificate",
+            json!({"tls": {"peer": {"certManager": {"issuerRef": {"name": "peers"}}}}}),
+        ),
     ];
     for (name, kind, mut spec) in features {
         spec["size"] = json!(1);

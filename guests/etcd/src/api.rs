@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     network::{ClientService, HeadlessService, Isolation, Monitoring},
-    tls::{ClientTls, OnChange, PeerTls, Tls},
+    tls::{IssuerRef, OnChange, Tls},
 };
 
 /// Specification of the cluster.
@@ -195,7 +195,7 @@ pub(crate) struct EtcdClusterSpec {
     /// Service for clients.
     #[serde(default)]
     pub(crate) client_service: ClientService,
-    /// Certificates of members, clients and Jobs, from Secrets.
+    /// Certificates of members, clients and Jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<Tls>,
     /// NetworkPolicy that limits the traffic to the members.

@@ -27,6 +27,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use crate::{
+    certificates,
     cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
     inspection, jobs, members,
     observe::{Claim, Observation},
@@ -42,6 +43,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
     ];
     children.extend(network_policy(cluster).map(|policy| Child::new("netpol", &policy)));
     children.extend(service_monitor(cluster).map(|monitor| Child::new("monitor", &monitor)));
+    children.extend(certificates::children(cluster));
     let Some(record) = &step.record else {
         return children;
     };
@@ -53,7 +55,9 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         let before: Vec<String> = children
             .iter()
             .map(|child| child.key.clone())
-            .filter(|key| !["client", "netpol", "monitor"].contains(&key.as_str()))
+            .filter(|key| {
+                ["headless", "state"].contains(&key.as_str()) || key.starts_with("claim-")
+            })
             .collect();
         let members = members::stateful_set(cluster, observation, record, replicas);
         children.push(Child::new("members", &members).after(before));

@@ -28,6 +28,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) uid: &'a str,
     pub(crate) spec: &'a EtcdClusterSpec,
     pub(crate) config: &'a Config,
+    /// The Secrets with certificates.
+    pub(crate) secrets: tls::Secrets,
     /// The image of the members.
     pub(crate) image: String,
     /// The version in the spec, else that of the image's tag; none if the tag names no version.
@@ -60,6 +62,7 @@ impl<'a> Cluster<'a> {
             uid: request.uid(),
             spec,
             config,
+            secrets: tls::Secrets::new(request.name(), spec.tls.as_ref()),
             target: stated.or_else(|| Version::of_image(&image)),
             image,
             preparing: None,

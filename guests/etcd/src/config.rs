@@ -18,6 +18,8 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     /// Repository of the images for `spec.version`, without a tag.
     pub(crate) image_repository: String,
+    /// Domain of the Kubernetes cluster, in the names of certificates.
+    pub(crate) cluster_domain: String,
     /// Limits for those who create parents.
     pub(crate) tenants: Tenants,
     /// Settings of ServiceMonitors.
@@ -51,6 +53,9 @@ pub(crate) struct Tenants {
     pub(crate) service_annotations: Vec<String>,
     /// Types that parents may state for their client Service, besides ClusterIP. Empty: none.
     pub(crate) service_types: Vec<ServiceType>,
+    /// Names of ClusterIssuers, and of issuers of other groups than cert-manager.io, that parents may use. Empty:
+    /// none.
+    pub(crate) cluster_issuers: Vec<String>,
     /// Secrets and claims that parents may use: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
     pub(crate) references: ReferenceScope,
@@ -82,6 +87,7 @@ impl Default for Config {
         Self {
             images: Images::default(),
             image_repository: "quay.io/coreos/etcd".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
             tenants: Tenants::default(),
             monitoring: Monitoring::default(),
         }

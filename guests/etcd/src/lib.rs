@@ -5,6 +5,7 @@
 //! A guest has no network and never talks to etcd; it knows the members by their Pods, and Jobs talk to etcd for it.
 
 mod api;
+mod certificates;
 mod children;
 mod cluster;
 mod config;
@@ -70,6 +71,9 @@ impl Reconciler for Plugin {
             .optional()
             // Only for parents that want to be monitored.
             .optional_child("monitoring.coreos.com/v1", "ServiceMonitor")
+            // Only for parents with certificates of cert-manager.
+            .optional_child("cert-manager.io/v1", "Certificate")
+            .ready_condition("Ready")
             // Only for parents with a schedule of inspections.
             .child::<CronJob>()
             .optional()

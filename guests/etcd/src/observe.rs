@@ -6,6 +6,7 @@ use std::{
 };
 
 use innkeeper_sdk::{
+    hash::Hashed,
     job,
     partial::Partial,
     prelude::*,
@@ -168,8 +169,10 @@ pub(crate) struct Observation {
     pub(crate) can_grow: bool,
     /// The Secrets for pulling images.
     pub(crate) pull_secrets: Found,
-    /// The Secrets with certificates.
+    /// The Secrets with certificates that the user names.
     pub(crate) certificates: Found,
+    /// The Secrets with certificates that cert-manager writes.
+    pub(crate) issued: Found,
     /// The StatefulSet with the names in its Pod template.
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
@@ -244,6 +247,7 @@ impl Observation {
             record.formed |= was_formed;
         }
         let available = request.stored_condition("Available");
+        let (certificates, issued) = tls::references(cluster);
         Ok(Self {
             record,
             was_available: available.map(|it| it.reason).unwrap_or_default(),
@@ -258,11 +262,25 @@ impl Observation {
             pull_secrets: References::new()
                 .pull_secrets(&cluster.spec.image_pull_secrets)
                 .read(request, host)?,
-            certificates: tls::references(cluster).read(request, host)?,
+            certificates: certificates.read(request, host)?,
+            issued: issued.read(request, host)?,
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,
         })
+    }
+
+    /// The Secrets with certificates that exist.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Hashed> {
+        self.certificates.objects().chain(self.issued.objects())
+    }
+
+    /// Returns true if cert-manager has not written all Secrets with their keys yet.
+    pub(crate) fn waits_for_certificates(&self) -> bool {
+        let has_keys = self.issued.missing_keys().next().is_none();
+        // The keys of hidden Secrets are unknown.
+        let is_known = !self.issued.objects().any(tls::is_hidden);
+        !self.issued.is_complete() || is_known && !has_keys
     }
 
     /// The `spec.replicas` of the StatefulSet; 0 without a StatefulSet.

@@ -160,7 +160,9 @@ impl<'a> View<'a> {
             );
             warn("EvenSize", message);
         }
-        if let Some((code, problem)) = self.certificates() {
+        if self.step.stage != Stage::Certificates
+            && let Some((code, problem)) = self.certificates()
+        {
             warn(code, problem);
         }
         let wanted = Amount::of(&self.cluster.spec.storage.size);
@@ -288,6 +290,10 @@ impl<'a> View<'a> {
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
+            Stage::Certificates => {
+                let (reason, message) = self.certificates().unwrap_or_default();
+                (false, reason, message)
+            }
             Stage::BootstrapFailed => (false, "BootstrapFailed", self.counts()),
             _ if !self.is_formed() => (false, "Bootstrapping", self.counts()),
             _ if self.ready == self.members => (true, "QuorumHealthy", self.counts()),
@@ -317,6 +323,10 @@ impl<'a> View<'a> {
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
+            Stage::Certificates => {
+                let (reason, message) = self.certificates().unwrap_or_default();
+                (false, reason, message)
+            }
             Stage::BootstrapFailed => (
                 false,
                 "DeadlineExceeded",

@@ -51,6 +51,8 @@ pub(crate) enum Stage {
     Paused,
     /// The spec is invalid and nothing has been started. Next: bootstrap when the spec is valid.
     Refused,
+    /// cert-manager has not written all Secrets. Next: bootstrap when it has.
+    Certificates,
     /// Claims of an earlier cluster exist. Next: bootstrap when they are deleted or may be adopted.
     StaleClaims(Vec<String>),
     /// Claims are to be adopted, but these ones of their cluster are missing. Next: bootstrap when all or none exist.
@@ -121,6 +123,9 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
     if size == 0 {
         return Step::of(Stage::Paused);
+    }
+    if observation.waits_for_certificates() {
+        return Step::of(Stage::Certificates);
     }
     let stale: Vec<String> = observation
         .claims

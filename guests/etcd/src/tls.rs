@@ -12,7 +12,8 @@ use innkeeper_sdk::{
 use k8s_openapi::api::core::v1::{EnvVar, Volume, VolumeMount};
 
 use crate::{
-    api::{ClientTls, OnChange, PeerTls},
+    api::{IssuerRef, OnChange, Tls},
+    certificates::Certificate,
     cluster::Cluster,
     observe::Observation,
 };
@@ -46,12 +47,76 @@ fn mounted<const N: usize>(files: [Option<Files<'_>>; N]) -> (Vec<Volume>, Vec<V
     files.iter().flatten().map(Files::mounted).unzip()
 }
 
-fn peer<'a>(cluster: &Cluster<'a>) -> Option<&'a PeerTls> {
-    cluster.spec.tls.as_ref()?.peer.as_ref()
+/// The Secrets of a cluster: those that the user names, or those that cert-manager writes.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets {
+    peer: Option<PeerSecrets>,
+    client: Option<ClientSecrets>,
 }
 
-fn client<'a>(cluster: &Cluster<'a>) -> Option<&'a ClientTls> {
-    cluster.spec.tls.as_ref()?.client.as_ref()
+#[derive(Clone)]
+struct PeerSecrets {
+    certificate: String,
+    authority: String,
+}
+
+#[derive(Clone)]
+struct ClientSecrets {
+    server: String,
+    trusted_ca: Option<String>,
+    client: Option<String>,
+}
+
+impl Secrets {
+    pub(crate) fn new(name: &str, tls: Option<&Tls>) -> Self {
+        let or_issued = |given: &Option<String>, plane| {
+            given
+                .clone()
+                .unwrap_or_else(|| Certificate::name(name, plane))
+        };
+        let peer = tls.and_then(|it| it.peer.as_ref()).map(|it| {
+            let certificate = or_issued(&it.secret_name, "peer");
+            PeerSecrets {
+                authority: it.trusted_ca.clone().unwrap_or_else(|| certificate.clone()),
+                certificate,
+            }
+        });
+        let client = tls.and_then(|it| it.client.as_ref()).map(|it| {
+            let issuer = it.cert_manager.as_ref();
+            let issuer = issuer.and_then(|it| it.client_issuer_ref.as_ref());
+            let issued = issuer.map(|_| Certificate::name(name, "client"));
+            ClientSecrets {
+                server: or_issued(&it.server, "server"),
+                trusted_ca: it.trusted_ca.clone().or_else(|| issued.clone()),
+                client: it.client.clone().or(issued),
+            }
+        });
+        Self { peer, client }
+    }
+}
+
+fn peer<'a>(cluster: &'a Cluster<'_>) -> Option<&'a PeerSecrets> {
+    cluster.secrets.peer.as_ref()
+}
+
+fn client<'a>(cluster: &'a Cluster<'_>) -> Option<&'a ClientSecrets> {
+    cluster.secrets.client.as_ref()
+}
+
+/// The issuers that the spec names, with the paths of their fields.
+pub(crate) fn issuers<'a>(cluster: &Cluster<'a>) -> Vec<(&'static str, &'a IssuerRef)> {
+    let tls = cluster.spec.tls.as_ref();
+    let peer = tls.and_then(|it| it.peer.as_ref()?.cert_manager.as_ref());
+    let client = tls.and_then(|it| it.client.as_ref()?.cert_manager.as_ref());
+    let all = [
+        peer.map(|it| ("spec.tls.peer.certManager.issuerRef", &it.issuer_ref)),
+        client.map(|it| ("spec.tls.client.certManager.issuerRef", &it.issuer_ref)),
+        client.and_then(|it| {
+            let issuer = it.client_issuer_ref.as_ref()?;
+            Some(("spec.tls.client.certManager.clientIssuerRef", issuer))
+        }),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// The scheme of the addresses for clients.
@@ -59,27 +124,33 @@ pub(crate) fn scheme(cluster: &Cluster<'_>) -> &'static str {
     client(cluster).map_or("http", |_| "https")
 }
 
-/// The Secrets that members and Jobs mount, with the keys that they must have.
-pub(crate) fn references(cluster: &Cluster<'_>) -> References {
+/// The Secrets that members and Jobs mount, with the keys that they must have: those that the user names, and those that
+/// cert-manager writes.
+pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
     let (peer, client) = (peer(cluster), client(cluster));
     let all = [
-        peer.map(|it| (&*it.secret_name, &CERTIFICATE[..])),
-        peer.map(|it| (it.authority(), &AUTHORITY[..])),
-        client.map(|it| (&*it.server, &CERTIFICATE[..])),
-        client.map(|it| (&*it.server, &AUTHORITY[..])),
-        client.and_then(|it| Some((it.trusted_ca.as_deref()?, &AUTHORITY[..]))),
-        client.and_then(|it| Some((it.client.as_deref()?, &CERTIFICATE[..]))),
+        peer.map(|it| (&it.certificate, &CERTIFICATE[..])),
+        peer.map(|it| (&it.authority, &AUTHORITY[..])),
+        client.map(|it| (&it.server, &CERTIFICATE[..])),
+        client.map(|it| (&it.server, &AUTHORITY[..])),
+        client.and_then(|it| Some((it.trusted_ca.as_ref()?, &AUTHORITY[..]))),
+        client.and_then(|it| Some((it.client.as_ref()?, &CERTIFICATE[..]))),
     ];
-    let add = |all: References, (name, keys): (&str, &[&'static str])| {
-        all.secret(name, keys.iter().copied())
+    let issued: BTreeSet<String> = Certificate::all(cluster).map(|it| it.name).collect();
+    let of = |is_issued: bool| {
+        let chosen = all.iter().flatten();
+        let chosen = chosen.filter(|(name, _)| issued.contains(*name) == is_issued);
+        chosen.fold(References::new(), |all, (name, keys)| {
+            all.secret(name, keys.iter().copied())
+        })
     };
-    all.into_iter().flatten().fold(References::new(), add)
+    (of(false), of(true))
 }
 
 /// The Secrets whose authority the members trust.
-fn authorities<'a>(cluster: &Cluster<'a>) -> BTreeSet<&'a str> {
+fn authorities<'a>(cluster: &'a Cluster<'_>) -> BTreeSet<&'a str> {
     let client = client(cluster).and_then(|it| it.trusted_ca.as_deref());
-    let peer = peer(cluster).map(PeerTls::authority);
+    let peer = peer(cluster).map(|it| &*it.authority);
     peer.into_iter().chain(client).collect()
 }
 
@@ -101,7 +172,7 @@ pub(crate) fn authority_hash(cluster: &Cluster<'_>, observation: &Observation) -
         return None;
     }
     let names = authorities(cluster);
-    let found = observation.certificates.objects();
+    let found = observation.secrets();
     let found = found.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
     let lines: Vec<String> = found.flat_map(|it| it.lines_of(&AUTHORITY)).collect();
     if lines.len() < names.len() {
@@ -144,7 +215,7 @@ pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
 /// The volumes of a member and their mounts.
 pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let (peer, client) = (peer(cluster), client(cluster));
-    let of_peer = |volume, path, keys, secret: fn(&PeerTls) -> &str| {
+    let of_peer = |volume, path, keys, secret: fn(&PeerSecrets) -> &str| {
         peer.map(|it| Files {
             volume,
             path,
@@ -157,13 +228,13 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
             "peer-certificate",
             "/etc/etcd/pki/peer/cert",
             &CERTIFICATE[..],
-            |it| &it.secret_name,
+            |it| &it.certificate,
         ),
         of_peer(
             "peer-trusted-ca-certificate",
             "/etc/etcd/pki/peer/ca",
             &AUTHORITY[..],
-            PeerTls::authority,
+            |it| &it.authority,
         ),
         client.map(|it| Files {
             volume: "server-certificate",

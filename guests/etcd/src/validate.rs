@@ -41,6 +41,7 @@ pub(crate) fn spec(
         certificates,
         running,
     )?;
+    issued(request, cluster, observation)?;
     claims(request, cluster, observation)?;
     storage_size(cluster)?;
     if let Some(resources) = &cluster.spec.resources {
@@ -62,7 +63,7 @@ pub(crate) fn spec(
 /// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.
 fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
     let certificates = &observation.certificates;
-    let mut hidden = certificates.objects().filter(|it| tls::is_hidden(it));
+    let mut hidden = observation.secrets().filter(|it| tls::is_hidden(it));
     if let Some(secret) = hidden.next() {
         if tls::restarts(cluster) {
             return Err(format!(
@@ -79,6 +80,26 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
         Some((name, key)) => Err(format!("spec.tls: Secret {name} lacks the key {key}")),
         None => Ok(()),
     }
+}
+
+/// Checks the issuers, and that the Secrets of cert-manager belong to no other parent. A Secret that does not exist is none
+/// of the spec's problems, because its Certificate is a child.
+fn issued(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+) -> Result<(), String> {
+    let limits = &cluster.config.tenants;
+    let foreign = tls::issuers(cluster).into_iter();
+    for (path, issuer) in foreign.filter(|(_, issuer)| !issuer.is_of_namespace()) {
+        let list = "tenants.clusterIssuers";
+        check_listed(path, list, [&issuer.name], &limits.cluster_issuers)?;
+    }
+    for secret in observation.issued.objects() {
+        check_reference(request, limits.references, "Secret", &secret.metadata)
+            .map_err(|problem| format!("spec.tls: {problem}"))?;
+    }
+    Ok(())
 }
 
 /// Checks the options of the Services: load balancers and ports of nodes reach beyond the cluster, and controllers of clouds

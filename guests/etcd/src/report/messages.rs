@@ -27,19 +27,28 @@ pub(super) fn missing(claims: &[String]) -> String {
 impl View<'_> {
     /// The problem of the Secrets with certificates: a code and a sentence.
     pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
-        let found = &self.observation.certificates;
-        let missing: Vec<&str> = found.missing_secrets().collect();
+        let (named, issued) = (&self.observation.certificates, &self.observation.issued);
+        // The remedy of a Secret that cert-manager is to write.
+        let remedy = if self.observation.waits_for_certificates() {
+            "; cert-manager writes it: see the Certificate of that name, and the condition Synced"
+        } else {
+            ""
+        };
+        let missing = named.missing_secrets().chain(issued.missing_secrets());
+        let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
             let names = missing.join(", ");
-            let problem = format!("Secret not found: {names}: no member starts until it exists");
+            let problem =
+                format!("Secret not found: {names}: no member starts until it exists{remedy}");
             return Some(("SecretNotFound", problem));
         }
-        if found.objects().any(tls::is_hidden) {
+        if self.observation.secrets().any(tls::is_hidden) {
             return None;
         }
-        let (name, key) = found.missing_keys().next()?;
+        let mut keys = named.missing_keys().chain(issued.missing_keys());
+        let (name, key) = keys.next()?;
         let problem =
-            format!("Secret {name} lacks the key {key}: no member starts until it has it");
+            format!("Secret {name} lacks the key {key}: no member starts until it has it{remedy}");
         Some(("SecretIncomplete", problem))
     }
 

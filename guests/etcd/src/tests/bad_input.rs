@@ -193,22 +193,52 @@ fn certificates_come_from_named_secrets() {
             client(json!({})),
             client(json!({ "serverSecretName": "a", "trustedCASecretName": "b" })),
             client(json!({ "serverSecretName": "a", "clientSecretName": "b" })),
+            json!({ "tls": { "peer": { "secretName": "a", "certManager": { "issuerRef": { "name": "a" } } } } }),
+            json!({ "tls": { "peer": { "certManager": { "issuerRef": {} } } } }),
+            json!({ "tls": { "peer": { "certManager": { "issuerRef": { "name": "a" } } } } }),
+            json!({ "tls": { "peer": { "certManager": {
+                "issuerRef": { "name": "a" }, "duration": "1h", "renewBefore": "1h30m",
+            } } } }),
+            json!({ "tls": { "peer": { "certManager": { "issuerRef": { "name": "a" }, "duration": "1d" } } } }),
+            json!({ "tls": { "peer": { "certManager": { "issuerRef": { "name": "a", "kind": "ClusterIssuer" } } } } }),
+            client(
+                json!({ "serverSecretName": "a", "certManager": { "issuerRef": { "name": "a" } } }),
+            ),
+            client(json!({
+                "certManager": { "issuerRef": { "name": "a" } }, "trustedCASecretName": "b", "clientSecretName": "c",
+            })),
+            client(json!({
+                "certManager": { "issuerRef": { "name": "a" }, "duration": "1h", "renewBefore": "1h" },
+            })),
+            client(json!({
+                "certManager": { "issuerRef": { "name": "a" }, "clientIssuerRef": { "name": "b", "group": "x.example" } },
+            })),
             json!({ "options": { "cert-file": "/x" } }),
             json!({ "monitoring": { "serviceMonitor": { "interval": "1m" } } }),
             json!({ "monitoring": { "serviceMonitor": { "interval": "often" } } }),
         ],
         &expect![[r#"
             {"tls":{}}: accepted
-            {"tls":{"peer":{}}}: rejected, spec.tls.peer.secretName: is required
+            {"tls":{"peer":{}}}: rejected, spec.tls.peer: set exactly one of secretName and certManager
             {"tls":{"peer":{"secretName":""}}}: rejected, spec.tls.peer.secretName: "" is shorter than 1 character
             {"tls":{"peer":{"secretName":"peers"}}}: Invalid, spec.tls: Secret not found: peers
             {"tls":{"peer":{"secretName":"peers","trustedCASecretName":"all"}}}: Invalid, spec.tls: Secret not found: all, peers
-            {"tls":{"peer":{"trustedCASecretName":"all"}}}: rejected, spec.tls.peer.secretName: is required
+            {"tls":{"peer":{"trustedCASecretName":"all"}}}: rejected, spec.tls.peer: set exactly one of secretName and certManager
             {"tls":{"onChange":"Restart"}}: accepted
             {"tls":{"onChange":"restart"}}: rejected, spec.tls.onChange: "restart" is not one of "Reload" or "Restart"
-            {"tls":{"client":{}}}: rejected, spec.tls.client.serverSecretName: is required
+            {"tls":{"client":{}}}: rejected, spec.tls.client: set exactly one of serverSecretName and certManager
             {"tls":{"client":{"serverSecretName":"a","trustedCASecretName":"b"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
             {"tls":{"client":{"clientSecretName":"b","serverSecretName":"a"}}}: rejected, spec.tls.client: trustedCASecretName and clientSecretName need each other: Jobs are clients, too
+            {"tls":{"peer":{"certManager":{"issuerRef":{"name":"a"}},"secretName":"a"}}}: rejected, spec.tls.peer: set exactly one of secretName and certManager
+            {"tls":{"peer":{"certManager":{"issuerRef":{}}}}}: rejected, spec.tls.peer.certManager.issuerRef.name: is required
+            {"tls":{"peer":{"certManager":{"issuerRef":{"name":"a"}}}}}: accepted
+            {"tls":{"peer":{"certManager":{"duration":"1h","issuerRef":{"name":"a"},"renewBefore":"1h30m"}}}}: rejected, spec.tls.peer.certManager: renewBefore must be shorter than duration
+            {"tls":{"peer":{"certManager":{"duration":"1d","issuerRef":{"name":"a"}}}}}: rejected, spec.tls.peer.certManager.duration: "1d" does not match "^([0-9]{1,6}[hms]){1,3}$"
+            {"tls":{"peer":{"certManager":{"issuerRef":{"kind":"ClusterIssuer","name":"a"}}}}}: Invalid, spec.tls.peer.certManager.issuerRef: tenants.clusterIssuers of the plugin's configuration does not list a
+            {"tls":{"client":{"certManager":{"issuerRef":{"name":"a"}},"serverSecretName":"a"}}}: rejected, spec.tls.client: set exactly one of serverSecretName and certManager
+            {"tls":{"client":{"certManager":{"issuerRef":{"name":"a"}},"clientSecretName":"c","trustedCASecretName":"b"}}}: rejected, spec.tls.client: trustedCASecretName excludes certManager: set certManager.clientIssuerRef
+            {"tls":{"client":{"certManager":{"duration":"1h","issuerRef":{"name":"a"},"renewBefore":"1h"}}}}: rejected, spec.tls.client.certManager: renewBefore must be shorter than duration
+            {"tls":{"client":{"certManager":{"clientIssuerRef":{"group":"x.example","name":"b"},"issuerRef":{"name":"a"}}}}}: Invalid, spec.tls.client.certManager.clientIssuerRef: tenants.clusterIssuers of the plugin's configuration does not list b
             {"options":{"cert-file":"/x"}}: rejected, spec.options: options: cert-file is set by the guest
             {"monitoring":{"serviceMonitor":{"interval":"1m"}}}: accepted
             {"monitoring":{"serviceMonitor":{"interval":"often"}}}: rejected, spec.monitoring.serviceMonitor.interval: "often" does not match "^[1-9][0-9]*(s|m|h)$"

@@ -4,6 +4,8 @@ use expect_test::expect;
 
 use super::*;
 
+const ISSUED: [&str; 3] = ["demo-peer-tls", "demo-server-tls", "demo-client-tls"];
+
 fn secret(name: &str) -> Value {
     let metadata = json!({ "name": name, "namespace": "default" });
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })
@@ -18,8 +20,10 @@ fn with_tls(tls: &Value) -> EtcdCluster {
 fn secured(tls: &Value) -> Outcome {
     let parent = with_tls(tls);
     let host = || {
-        let names = ["peers", "server", "clients", "operator"];
-        host().objects(names.map(secret))
+        let named = ["peers", "server", "clients", "operator"];
+        host()
+            .objects(named.map(secret))
+            .objects(ISSUED.map(secret))
     };
     let ready = (0..3).fold(host(), |host, ordinal| {
         host.object(&pod(ordinal, true, IMAGE))
@@ -273,4 +277,168 @@ fn a_key_that_is_missing_is_named_before_the_first_start_and_warned_of_later() {
     assert_eq!(codes(&whole), [""; 0]);
     assert_eq!(codes(&partial), ["SecretIncomplete"]);
     assert_eq!(codes(&host()), ["SecretNotFound"]);
+}
+
+fn issued(client_issuer: Option<&str>) -> Value {
+    let issuer = |name: &str| json!({ "name": name });
+    let mut client = json!({ "certManager": { "issuerRef": issuer("servers") } });
+    if let Some(name) = client_issuer {
+        client["certManager"]["clientIssuerRef"] = issuer(name);
+    }
+    let times = json!({ "issuerRef": issuer("peers"), "duration": "2160h", "renewBefore": "720h" });
+    json!({ "peer": { "certManager": times }, "client": client })
+}
+
+#[test]
+fn secrets_of_cert_manager_are_mounted_as_those_of_users() {
+    let named = json!({
+        "peer": { "secretName": ISSUED[0] }, "client": { "serverSecretName": ISSUED[1] },
+    });
+    assert_eq!(described(&issued(None)), described(&named));
+    let named = json!({
+        "peer": { "secretName": ISSUED[0] },
+        "client": {
+            "serverSecretName": ISSUED[1], "trustedCASecretName": ISSUED[2], "clientSecretName": ISSUED[2],
+        },
+    });
+    assert_eq!(described(&issued(Some("clients"))), described(&named));
+}
+
+#[test]
+fn certificates_have_the_names_of_members_and_clients() {
+    let outcome = secured(&issued(Some("clients")));
+    let spec = |key: &str| {
+        let object = Value::from(outcome.child(key).unwrap().object.clone());
+        assert_eq!(object["metadata"]["name"], object["spec"]["secretName"]);
+        serde_json::to_string_pretty(&object["spec"]).unwrap() + "\n"
+    };
+    expect![[r#"
+        {
+          "dnsNames": [
+            "*.demo.default.svc",
+            "*.demo.default.svc.cluster.local",
+            "demo-client.default.svc",
+            "demo-client.default.svc.cluster.local",
+            "demo.default.svc",
+            "demo-client",
+            "demo-client.default",
+            "localhost"
+          ],
+          "duration": "2160h",
+          "ipAddresses": [
+            "127.0.0.1"
+          ],
+          "issuerRef": {
+            "group": "cert-manager.io",
+            "kind": "Issuer",
+            "name": "peers"
+          },
+          "renewBefore": "720h",
+          "secretName": "demo-peer-tls",
+          "usages": [
+            "server auth",
+            "client auth"
+          ]
+        }
+    "#]].assert_eq(&spec("cert-peer"));
+    expect![[r#"
+        {
+          "commonName": "root",
+          "issuerRef": {
+            "group": "cert-manager.io",
+            "kind": "Issuer",
+            "name": "clients"
+          },
+          "secretName": "demo-client-tls",
+          "usages": [
+            "client auth"
+          ]
+        }
+    "#]].assert_eq(&spec("cert-client"));
+    let server = Value::from(outcome.child("cert-server").unwrap().object.clone());
+    let peer = Value::from(outcome.child("cert-peer").unwrap().object.clone());
+    assert_eq!(server["spec"]["dnsNames"], peer["spec"]["dnsNames"]);
+    assert_eq!(server["spec"]["usages"], peer["spec"]["usages"]);
+    assert_eq!(server["metadata"]["name"], "demo-server-tls");
+    // The members wait for no kind that the cluster may not have.
+    let members = outcome.child("members").unwrap();
+    assert!(!members.after.iter().any(|key| key.starts_with("cert-")));
+    assert!(secured(&issued(None)).child("cert-client").is_none());
+}
+
+#[test]
+fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
+    let parent = with_tls(&issued(Some("clients")));
+    let first = |host: &FakeHost| {
+        let outcome = answer(TestRequest::new(&parent), host);
+        let report = outcome.report();
+        let ready = report
+            .conditions
+            .iter()
+            .find(|it| it.type_ == "Ready")
+            .unwrap();
+        // Each normal start is such a wait.
+        assert_eq!(report.status.as_ref().unwrap()["warnings"], json!([]));
+        let line = format!("{}: {}", ready.reason, ready.message);
+        (
+            outcome.child("state").is_some(),
+            outcome.child("cert-peer").is_some(),
+            line,
+        )
+    };
+    let remedy =
+        "; cert-manager writes it: see the Certificate of that name, and the condition Synced";
+    let (is_begun, has_certificates, line) = first(&host().object(&pair(ISSUED[1], "1")));
+    assert!(!is_begun && has_certificates);
+    assert_eq!(
+        line,
+        format!(
+            "SecretNotFound: Secret not found: demo-client-tls, demo-peer-tls: no member starts until it exists{remedy}"
+        )
+    );
+    let incomplete = hashed(ISSUED[0], &[("tls.crt", "1"), ("tls.key", "1")]);
+    let others = ISSUED[1..].iter().map(|name| pair(name, "1"));
+    let others: Vec<Value> = others.collect();
+    let (is_begun, _, line) = first(&host().objects(&others).object(&incomplete));
+    assert!(!is_begun);
+    assert_eq!(
+        line,
+        format!(
+            "SecretIncomplete: Secret demo-peer-tls lacks the key ca.crt: no member starts until it has it{remedy}"
+        )
+    );
+    let (is_begun, _, _) = first(&host().objects(&others).object(&pair(ISSUED[0], "1")));
+    assert!(is_begun);
+    // The Secret of another parent stays unused.
+    let foreign = host().objects(ISSUED[1..].iter().map(|it| secret(it)));
+    let foreign = foreign.object(&of_another(secret(ISSUED[0])));
+    let request = TestRequest::new(&parent).build();
+    let fault = Plugin::reconcile(&request, &foreign).unwrap_err();
+    assert!(
+        fault
+            .message
+            .starts_with("spec.tls: Secret demo-peer-tls belongs to another parent")
+    );
+}
+
+#[test]
+fn issuers_beyond_the_namespace_need_the_configuration() {
+    let tls = json!({ "peer": { "certManager": { "issuerRef": { "name": "all", "kind": "ClusterIssuer" } } } });
+    let parent = with_tls(&tls);
+    let verdict = |config: &Value| {
+        let request = TestRequest::new(&parent).config(config).build();
+        Plugin::reconcile(&request, &host()).map_err(|fault| fault.message)
+    };
+    assert_eq!(
+        verdict(&json!({})).unwrap_err(),
+        "spec.tls.peer.certManager.issuerRef: tenants.clusterIssuers of the plugin's configuration does not list all"
+    );
+    let listed =
+        json!({ "tenants": { "clusterIssuers": ["all"] }, "clusterDomain": "example.internal" });
+    let outcome = verdict(&listed).unwrap();
+    let certificate = Value::from(outcome.child("cert-peer").unwrap().object.clone());
+    assert_eq!(
+        certificate["spec"]["dnsNames"][1],
+        "*.demo.default.svc.example.internal"
+    );
 }

@@ -1,0 +1,101 @@
+//! Certificates of cert-manager; members and Jobs mount the Secrets that it writes for them.
+
+use innkeeper_sdk::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{api::IssuerRef, cluster::Cluster};
+
+/// A Certificate and its Secret of the same name.
+pub(crate) struct Certificate<'a> {
+    pub(crate) name: String,
+    plane: &'static str,
+    issuer: &'a IssuerRef,
+    duration: Option<&'a str>,
+    renew_before: Option<&'a str>,
+}
+
+impl<'a> Certificate<'a> {
+    pub(crate) fn name(cluster: &str, plane: &str) -> String {
+        format!("{cluster}-{plane}-tls")
+    }
+
+    /// The Certificates that a cluster wants.
+    pub(crate) fn all(cluster: &Cluster<'a>) -> impl Iterator<Item = Self> {
+        let tls = cluster.spec.tls.as_ref();
+        let peer = tls.and_then(|it| it.peer.as_ref()?.cert_manager.as_ref());
+        let client = tls.and_then(|it| it.client.as_ref()?.cert_manager.as_ref());
+        let of =
+            |plane, issuer, duration: &'a Option<String>, renew_before: &'a Option<String>| Self {
+                name: Self::name(cluster.name, plane),
+                plane,
+                issuer,
+                duration: duration.as_deref(),
+                renew_before: renew_before.as_deref(),
+            };
+        let all = [
+            peer.map(|it| of("peer", &it.issuer_ref, &it.duration, &it.renew_before)),
+            client.map(|it| of("server", &it.issuer_ref, &it.duration, &it.renew_before)),
+            client.and_then(|it| {
+                let issuer = it.client_issuer_ref.as_ref()?;
+                Some(of("client", issuer, &it.duration, &it.renew_before))
+            }),
+        ];
+        all.into_iter().flatten()
+    }
+
+    fn child(&self, cluster: &Cluster<'_>) -> Child {
+        let mut spec = if self.plane == "client" {
+            json!({ "commonName": "root", "usages": ["client auth"] })
+        } else {
+            // etcd also connects to itself, with the certificate that it has as a server.
+            json!({
+                "dnsNames": names(cluster),
+                "ipAddresses": ["127.0.0.1"],
+                "usages": ["server auth", "client auth"],
+            })
+        };
+        spec["secretName"] = json!(self.name);
+        spec["issuerRef"] = json!(self.issuer);
+        let times = [
+            ("duration", self.duration),
+            ("renewBefore", self.renew_before),
+        ];
+        let times = times
+            .into_iter()
+            .filter_map(|(field, time)| Some((field.to_owned(), json!(time?))));
+        if let Some(spec) = spec.as_object_mut() {
+            spec.extend(times.collect::<Map<String, Value>>());
+        }
+        let labels = cluster.labels(self.plane);
+        let object = json!({
+            "apiVersion": "cert-manager.io/v1",
+            "kind": "Certificate",
+            "metadata": metadata(&*self.name, &labels),
+            "spec": spec,
+        });
+        Child::new(format!("cert-{}", self.plane), &object)
+    }
+}
+
+pub(crate) fn children(cluster: &Cluster<'_>) -> Vec<Child> {
+    let all = Certificate::all(cluster);
+    all.map(|certificate| certificate.child(cluster)).collect()
+}
+
+/// The names of the members and of the client Service. etcd resolves the address of a peer back to a name of the domain.
+fn names(cluster: &Cluster<'_>) -> Vec<String> {
+    let domain = &cluster.config.cluster_domain;
+    let members = format!("{}.{}.svc", cluster.name, cluster.namespace);
+    let service = cluster.client_service();
+    let clients = format!("{service}.{}", cluster.namespace);
+    vec![
+        format!("*.{members}"),
+        format!("*.{members}.{domain}"),
+        format!("{clients}.svc"),
+        format!("{clients}.svc.{domain}"),
+        members,
+        service,
+        clients,
+        "localhost".to_owned(),
+    ]
+}
