@@ -397,7 +397,7 @@ fn a_type_without_columns_shows_the_conditions_and_the_age() {
             "\"Age\" \".metadata.creationTimestamp\"",
         ]
     );
-    let own = columns(&Crd::of::<Lake>());
+    let own = columns(&Crd::of::<Moat>());
     assert_eq!(own, ["\"Depth\" \".spec.depth\""]);
 }
 
@@ -405,9 +405,9 @@ fn a_type_without_columns_shows_the_conditions_and_the_age() {
 #[kube(
     group = "example.com",
     version = "v1",
-    kind = "Lake",
+    kind = "Moat",
     printcolumn(name = "Depth", type_ = "integer", json_path = ".spec.depth")
 )]
-struct LakeSpec {
+struct MoatSpec {
     depth: i32,
 }
