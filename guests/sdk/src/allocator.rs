@@ -73,8 +73,12 @@ impl<const BYTES: usize> Bump<BYTES> {
     }
 }
 
-// SAFETY: blocks of the arena are within it, aligned, and above all blocks that are in use; the others are the ordinary
-// allocator's. No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
+// SAFETY: blocks of the arena are within it, aligned, and either above all blocks that are in use or freed ones of the same
+// size; the others are the ordinary allocator's. Freed blocks are below `used`, which only the last block lowers. No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
+#[expect(
+    clippy::cast_ptr_alignment,
+    reason = "blocks of the arena are aligned to a unit, which is the alignment of an address or a multiple of it"
+)]
 unsafe impl<const BYTES: usize> GlobalAlloc for Bump<BYTES> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let room = room(layout);
@@ -130,7 +134,7 @@ unsafe impl<const BYTES: usize> GlobalAlloc for Bump<BYTES> {
             return block;
         }
         // SAFETY: the caller promises that the size is valid with this alignment. Both blocks have at least the size of
-        // the old one, and the new one is above it or outside the arena.
+        // the old one, which is in use, so they do not overlap.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
