@@ -84,7 +84,8 @@ fn grants_the_reads_of_the_manifest_and_no_more() {
         "describe() does not declare reads of ConfigMap of v1"
     );
     let fake = FakeHost::granting(&manifest).not_granted("v1", "Secret");
-    let error = (&fake as &dyn Host).hashed_secret("demo", "a").unwrap_err();
+    let host: &dyn Host = &fake;
+    let error = host.hashed_secret("demo", "a").unwrap_err();
     assert_eq!(
         error.to_string(),
         "the plugin is not granted to read Secret of v1"
@@ -251,6 +252,15 @@ fn tells_each_rule_of_the_host_that_an_outcome_breaks() {
         let outcome = Outcome::desired(children, Report::new());
         assert_eq!(outcome_problems(&manifest, &request, &outcome), expected);
     }
+}
+
+#[test]
+fn tells_that_only_a_parent_in_deletion_is_finalized() {
+    let manifest = Manifest::new("ponds", "1").child_kind("v1", "ConfigMap", true);
+    let parent = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pond", "namespace": "demo"},
+    });
+    let request = TestRequest::new(&parent).build();
     let finalized = Outcome::finalized(Report::new());
     let told = "finalized is an answer for a parent that is being deleted";
     assert_eq!(outcome_problems(&manifest, &request, &finalized), [told]);
