@@ -82,9 +82,9 @@ impl Secrets {
             }
         });
         let client = tls.and_then(|it| it.client.as_ref()).map(|it| {
-            let issuer = it.cert_manager.as_ref();
-            let issuer = issuer.and_then(|it| it.client_issuer_ref.as_ref());
-            let issued = issuer.map(|_| Certificate::name(name, "client"));
+            let source = it.cert_manager.as_ref();
+            let source = source.and_then(|it| it.client_issuer_ref.as_ref());
+            let issued = source.map(|_| Certificate::name(name, "client"));
             ClientSecrets {
                 server: or_issued(&it.server, "server"),
                 trusted_ca: it.trusted_ca.clone().or_else(|| issued.clone()),

@@ -37,9 +37,9 @@ impl View<'_> {
         let missing = named.missing_secrets().chain(issued.missing_secrets());
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
-            let names = missing.join(", ");
+            let missing = missing.join(", ");
             let problem =
-                format!("Secret not found: {names}: no member starts until it exists{remedy}");
+                format!("Secret not found: {missing}: no member starts until it exists{remedy}");
             return Some(("SecretNotFound", problem));
         }
         if self.observation.secrets().any(tls::is_hidden) {

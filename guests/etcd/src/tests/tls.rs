@@ -340,7 +340,8 @@ fn certificates_have_the_names_of_members_and_clients() {
             "client auth"
           ]
         }
-    "#]].assert_eq(&spec("cert-peer"));
+    "#]]
+    .assert_eq(&spec("cert-peer"));
     expect![[r#"
         {
           "commonName": "root",
@@ -354,7 +355,8 @@ fn certificates_have_the_names_of_members_and_clients() {
             "client auth"
           ]
         }
-    "#]].assert_eq(&spec("cert-client"));
+    "#]]
+    .assert_eq(&spec("cert-client"));
     let server = Value::from(outcome.child("cert-server").unwrap().object.clone());
     let peer = Value::from(outcome.child("cert-peer").unwrap().object.clone());
     assert_eq!(server["spec"]["dnsNames"], peer["spec"]["dnsNames"]);
