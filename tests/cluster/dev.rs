@@ -324,7 +324,7 @@ impl Session {
                 let is_new = write.resource == "configmaps" && write.received > saved;
                 is_new && write.body["data"].to_string().contains(text)
             };
-            let found = writes.iter().find(is_it).ok_or(self.file("out"))?;
+            let found = writes.iter().find(is_it).ok_or_else(|| self.file("out"))?;
             Ok::<_, String>(found.answered.duration_since(saved).unsigned_abs())
         })
     }
