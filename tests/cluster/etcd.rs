@@ -422,3 +422,31 @@ fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
         site.wait_ready(parent);
     }
 }
+
+// Nothing issues certificates here, so the test writes the Secrets as cert-manager does.
+#[test]
+fn a_cluster_with_certificates_of_cert_manager_waits_for_their_secrets() {
+    let site = Site::new("etcd-issued");
+    site.apply_example("examples/etcd/04-tls-cert-manager.yaml");
+    let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "issued");
+    let names = ["issued-peer-tls", "issued-server-tls", "issued-client-tls"];
+    for name in names {
+        let certificate = ("cert-manager.io/v1", "Certificate", name);
+        site.wait("a Certificate appears", certificate, |it| {
+            it["spec"]["secretName"] == name
+        });
+    }
+    site.wait("the parent tells of the Secrets", parent, |parent| {
+        reason(parent, "Ready") == "SecretNotFound"
+    });
+    assert!(site.find(("apps/v1", "StatefulSet", "issued")).is_none());
+    for name in names {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": { "name": name, "namespace": site.namespace },
+            "stringData": { "tls.crt": "certificate", "tls.key": "key", "ca.crt": "authority" },
+        });
+        site.plane.user().create(&secret).unwrap();
+    }
+    site.wait_ready(parent);
+}

@@ -14,7 +14,7 @@ use innkeeper_tests::{
     process::path_from_env,
     user::Kind,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stage::{restart_collector, wait_served};
 
@@ -46,6 +46,13 @@ fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| {
         let plane = ControlPlane::shared();
+        for (plural, kind) in [("issuers", "Issuer"), ("certificates", "Certificate")] {
+            let definition = of_cert_manager(plural, kind);
+            plane
+                .user()
+                .apply(&definition)
+                .expect("a CRD can be applied");
+        }
         let mut options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
         let config = manifest::root().join("tests/cluster/backup.yaml");
         let config = format!("backup={}", config.display());
@@ -53,6 +60,23 @@ fn shared() -> &'static Shared {
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host should start");
         prepare(plane, &host);
         Shared { plane, host }
+    })
+}
+
+/// The definition of a kind of cert-manager, without the schema.
+fn of_cert_manager(plural: &str, kind: &str) -> Value {
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.cert-manager.io") },
+        "spec": {
+            "group": "cert-manager.io", "scope": "Namespaced",
+            "names": { "kind": kind, "plural": plural },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": { "status": {} }, "schema": { "openAPIV3Schema": schema },
+            }],
+        },
     })
 }
 
