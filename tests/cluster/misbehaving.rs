@@ -194,13 +194,13 @@ fn f16_a_megabyte_of_children_is_no_fault() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_reads_a_kind_without_a_grant() {
+fn a7_f16_keeps_children_when_the_guest_reads_a_kind_that_it_does_not_declare() {
     let expected = ("False", "Retrying");
     check(
         NOSY,
         "not-granted",
         expected,
-        "not granted to read Pod of v1",
+        "does not declare reads of Pod of v1",
     );
 }
 
