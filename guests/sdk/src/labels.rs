@@ -152,7 +152,8 @@ fn is_name_part(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-fn is_dns_subdomain(text: &str) -> bool {
+/// True for a DNS subdomain of Kubernetes (RFC 1123), as which most objects are named.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|part| {
             is_name_part(part)

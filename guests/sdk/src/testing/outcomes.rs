@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::identity;
 use crate::child::Child;
+use crate::labels::is_dns_subdomain;
 use crate::manifest::Manifest;
 use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
@@ -106,14 +107,10 @@ fn kind_problems(manifest: &Manifest, object: &Value, tell: &mut impl FnMut(Stri
             "describe() does not declare children of kind {version} {kind}"
         ));
     }
-    let word = |word: &str| {
-        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        let is_edge = |c: char| c != '-';
-        word.bytes().all(inner) && word.starts_with(is_edge) && word.ends_with(is_edge)
-    };
     // Kinds of roles may have other names.
-    let is_free = group == "rbac.authorization.k8s.io" && !name.is_empty();
-    if name.len() > NAME_CHARS_MAX || !(is_free || name.split('.').all(word)) {
+    let is_role = group == "rbac.authorization.k8s.io";
+    let is_free = is_role && (1..=NAME_CHARS_MAX).contains(&name.len());
+    if !is_free && !is_dns_subdomain(name) {
         tell(format!("\"{name}\" is not a valid name"));
     }
 }
