@@ -86,6 +86,13 @@ pub struct ReadKind {
     pub label_selector: Option<String>,
 }
 
+impl ReadKind {
+    /// True if this is a request for reads of the kind, in any version.
+    pub(crate) fn is_of(&self, api_version: &str, kind: &str) -> bool {
+        group_of(&self.api_version) == group_of(api_version) && self.kind == kind
+    }
+}
+
 /// Identity and requests of a plugin, filled in by `describe`.
 ///
 /// ```
@@ -192,9 +199,7 @@ impl Manifest {
 
     /// True if the plugin asks for reads of a kind, in any version.
     pub(crate) fn declares_read(&self, api_version: &str, kind: &str) -> bool {
-        let group = group_of(api_version);
-        let mut reads = self.reads.iter();
-        reads.any(|it| group_of(&it.api_version) == group && it.kind == kind)
+        self.reads.iter().any(|it| it.is_of(api_version, kind))
     }
 
     /// Makes the last added kind of child optional.

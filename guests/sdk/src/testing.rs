@@ -159,7 +159,7 @@ impl FakeHost {
         let grants: Option<Vec<&ReadKind>> = self.grants.as_ref().map(|grants| {
             grants
                 .iter()
-                .filter(|it| group_of(&it.api_version) == group && it.kind == kind)
+                .filter(|it| it.is_of(api_version, kind))
                 .collect()
         });
         if grants.as_ref().is_some_and(Vec::is_empty) {
