@@ -73,8 +73,9 @@ impl<const BYTES: usize> Bump<BYTES> {
     }
 }
 
-// SAFETY: blocks of the arena are within it, aligned, and either above all blocks that are in use or freed ones of the same
-// size; the others are the ordinary allocator's. Freed blocks are below `used`, which only the last block lowers. No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
+// SAFETY: blocks of the arena are within it, aligned, and either above all blocks that are in use or freed ones of the
+// same size; the others are the ordinary allocator's. Freed blocks are below `used`, which only the last block lowers.
+// No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
 #[expect(
     clippy::cast_ptr_alignment,
     reason = "blocks of the arena are aligned to a unit, which is the alignment of an address or a multiple of it"
