@@ -9,7 +9,9 @@ use crate::{api::IssuerRef, cluster::Cluster};
 pub(crate) struct Certificate<'a> {
     pub(crate) name: String,
     plane: &'static str,
-    issuer: &'a IssuerRef,
+    pub(crate) issuer: &'a IssuerRef,
+    /// The path of the issuer in the spec.
+    pub(crate) path: &'static str,
     duration: Option<&'a str>,
     renew_before: Option<&'a str>,
 }
@@ -24,23 +26,38 @@ impl<'a> Certificate<'a> {
         let tls = cluster.spec.tls.as_ref();
         let peer = tls.and_then(|it| it.peer.as_ref()?.cert_manager.as_ref());
         let client = tls.and_then(|it| it.client.as_ref()?.cert_manager.as_ref());
-        let of =
-            |plane, issuer, duration: &'a Option<String>, renew_before: &'a Option<String>| Self {
-                name: Self::name(cluster.name, plane),
-                plane,
-                issuer,
-                duration: duration.as_deref(),
-                renew_before: renew_before.as_deref(),
-            };
-        let all = [
-            peer.map(|it| of("peer", &it.issuer_ref, &it.duration, &it.renew_before)),
-            client.map(|it| of("server", &it.issuer_ref, &it.duration, &it.renew_before)),
-            client.and_then(|it| {
-                let issuer = it.client_issuer_ref.as_ref()?;
-                Some(of("client", issuer, &it.duration, &it.renew_before))
-            }),
-        ];
-        all.into_iter().flatten()
+        let of = |plane,
+                  path,
+                  issuer,
+                  duration: &'a Option<String>,
+                  renew_before: &'a Option<String>| Self {
+            name: Self::name(cluster.name, plane),
+            plane,
+            issuer,
+            path,
+            duration: duration.as_deref(),
+            renew_before: renew_before.as_deref(),
+        };
+        let peer = peer.map(|it| {
+            let path = "spec.tls.peer.certManager.issuerRef";
+            of("peer", path, &it.issuer_ref, &it.duration, &it.renew_before)
+        });
+        let server = client.map(|it| {
+            let path = "spec.tls.client.certManager.issuerRef";
+            of(
+                "server",
+                path,
+                &it.issuer_ref,
+                &it.duration,
+                &it.renew_before,
+            )
+        });
+        let client = client.and_then(|it| {
+            let path = "spec.tls.client.certManager.clientIssuerRef";
+            let issuer = it.client_issuer_ref.as_ref()?;
+            Some(of("client", path, issuer, &it.duration, &it.renew_before))
+        });
+        [peer, server, client].into_iter().flatten()
     }
 
     fn child(&self, cluster: &Cluster<'_>) -> Child {

@@ -290,10 +290,7 @@ impl<'a> View<'a> {
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
-            Stage::Certificates => {
-                let (reason, message) = self.certificates().unwrap_or_default();
-                (false, reason, message)
-            }
+            Stage::Certificates => self.awaited(),
             Stage::BootstrapFailed => (false, "BootstrapFailed", self.counts()),
             _ if !self.is_formed() => (false, "Bootstrapping", self.counts()),
             _ if self.ready == self.members => (true, "QuorumHealthy", self.counts()),
@@ -323,10 +320,7 @@ impl<'a> View<'a> {
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
-            Stage::Certificates => {
-                let (reason, message) = self.certificates().unwrap_or_default();
-                (false, reason, message)
-            }
+            Stage::Certificates => self.awaited(),
             Stage::BootstrapFailed => (
                 false,
                 "DeadlineExceeded",

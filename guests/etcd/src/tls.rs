@@ -12,7 +12,7 @@ use innkeeper_sdk::{
 use k8s_openapi::api::core::v1::{EnvVar, Volume, VolumeMount};
 
 use crate::{
-    api::{IssuerRef, OnChange, Tls},
+    api::{OnChange, Tls},
     certificates::Certificate,
     cluster::Cluster,
     observe::Observation,
@@ -101,22 +101,6 @@ fn peer<'a>(cluster: &'a Cluster<'_>) -> Option<&'a PeerSecrets> {
 
 fn client<'a>(cluster: &'a Cluster<'_>) -> Option<&'a ClientSecrets> {
     cluster.secrets.client.as_ref()
-}
-
-/// The issuers that the spec names, with the paths of their fields.
-pub(crate) fn issuers<'a>(cluster: &Cluster<'a>) -> Vec<(&'static str, &'a IssuerRef)> {
-    let tls = cluster.spec.tls.as_ref();
-    let peer = tls.and_then(|it| it.peer.as_ref()?.cert_manager.as_ref());
-    let client = tls.and_then(|it| it.client.as_ref()?.cert_manager.as_ref());
-    let all = [
-        peer.map(|it| ("spec.tls.peer.certManager.issuerRef", &it.issuer_ref)),
-        client.map(|it| ("spec.tls.client.certManager.issuerRef", &it.issuer_ref)),
-        client.and_then(|it| {
-            let issuer = it.client_issuer_ref.as_ref()?;
-            Some(("spec.tls.client.certManager.clientIssuerRef", issuer))
-        }),
-    ];
-    all.into_iter().flatten().collect()
 }
 
 /// The scheme of the addresses for clients.

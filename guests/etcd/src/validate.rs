@@ -11,6 +11,7 @@ use innkeeper_sdk::{
 
 use crate::{
     api::{ExistingClaims, Medium},
+    certificates::Certificate,
     cluster::Cluster,
     observe::Observation,
     tls, upgrade,
@@ -90,10 +91,11 @@ fn issued(
     observation: &Observation,
 ) -> Result<(), String> {
     let limits = &cluster.config.tenants;
-    let foreign = tls::issuers(cluster).into_iter();
-    for (path, issuer) in foreign.filter(|(_, issuer)| !issuer.is_of_namespace()) {
-        let list = "tenants.clusterIssuers";
-        check_listed(path, list, [&issuer.name], &limits.cluster_issuers)?;
+    for Certificate { path, issuer, .. } in Certificate::all(cluster) {
+        if !issuer.is_of_namespace() {
+            let list = "tenants.clusterIssuers";
+            check_listed(path, list, [&issuer.name], &limits.cluster_issuers)?;
+        }
     }
     for secret in observation.issued.objects() {
         check_reference(request, limits.references, "Secret", &secret.metadata)

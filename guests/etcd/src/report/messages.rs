@@ -52,6 +52,12 @@ impl View<'_> {
         Some(("SecretIncomplete", problem))
     }
 
+    /// The state of a cluster that has not begun, because cert-manager has not written all Secrets.
+    pub(super) fn awaited(&self) -> (bool, &'static str, String) {
+        let (reason, message) = self.certificates().unwrap_or_default();
+        (false, reason, message)
+    }
+
     /// The problem of a roll-out that does not go on.
     pub(super) fn stuck(&self) -> String {
         format!(
