@@ -341,8 +341,8 @@ const CONFIGURED: [(&str, &str); 3] = [
         "let settings: serde_json::Value = request.config()?; let spec = spec.map_err",
     ),
     (
-        "(\"spec.json\".to_owned(), spec)",
-        "(\"spec.json\".to_owned(), spec), (\"water\".to_owned(), settings[\"water\"].to_string())",
+        "(\"pond.json\".to_owned(), spec)",
+        "(\"pond.json\".to_owned(), spec), (\"water\".to_owned(), settings[\"water\"].to_string())",
     ),
 ];
 
@@ -397,10 +397,7 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     assert!(!session.file("out")[before..].contains("building"));
     let mut before = 0;
     for (from, to) in CONFIGURED {
-        before = session.edit(
-            &from.replace("spec.json", "pond.json"),
-            &to.replace("spec.json", "pond.json"),
-        );
+        before = session.edit(from, to);
     }
     session.wait(before, "serves revision", short);
     let saved = Timestamp::now();
