@@ -153,7 +153,7 @@ fn the_sdk_is_a_package_with_the_contract_inside() {
     }
 }
 
-/// What `cargo install innkeeper` fetches; in a copy, because this repository is not to be published yet.
+/// The packages that `cargo install innkeeper` fetches are made in a copy, because this repository may not be published yet.
 #[test]
 fn the_host_and_the_build_helper_are_packages() {
     let copy = tempfile::tempdir().unwrap();
