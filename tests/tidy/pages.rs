@@ -1,13 +1,16 @@
 //! The Markdown pages: links lead to existing files and headings, and each page of the documentation opens with its reader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_tests::{
     manifest::root,
     pages::{Block, Page},
 };
 
-use super::{assert_none, files::tracked};
+use super::{
+    assert_none,
+    files::{read, tracked},
+};
 
 /// The pages with a fixed opening.
 const DOCUMENTATION: [&str; 5] = [
@@ -145,12 +148,52 @@ fn every_alert_has_a_runbook() {
 }
 
 #[test]
-fn every_picture_has_its_source() {
+fn every_picture_shows_its_source() {
     let paths = tracked();
-    let pictures = paths.iter().filter_map(|path| path.strip_suffix(".svg"));
-    let missing = pictures.filter(|picture| !paths.contains(&format!("{picture}.dot")));
-    let missing = missing.map(str::to_owned).collect();
-    assert_none("a picture without its source", missing);
+    let pictures: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.strip_suffix(".svg"))
+        .collect();
+    assert!(pictures.len() > 3, "{pictures:?}");
+    let mut differences = Vec::new();
+    for picture in pictures {
+        let source = read(&format!("{picture}.dot"));
+        let drawn = texts(&read(&format!("{picture}.svg")));
+        let labels = labels(&source);
+        let missing = labels.iter().filter(|label| !drawn.contains(*label));
+        differences
+            .extend(missing.map(|label| format!("{picture}.svg lacks {label:?}: render it again")));
+        // A node without a label shows its name.
+        let foreign = drawn
+            .iter()
+            .filter(|text| !labels.contains(*text) && !source.contains(&***text));
+        differences.extend(foreign.map(|text| format!("{picture}.dot lacks {text:?}")));
+    }
+    assert_none("a picture that differs from its source", differences);
+}
+
+/// The lines of all labels of a graph.
+fn labels(graph: &str) -> BTreeSet<String> {
+    let labels = graph.split("label=\"").skip(1);
+    let labels = labels.filter_map(|rest| rest.split('"').next());
+    labels
+        .flat_map(|label| label.split("\\n"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The texts that a picture shows.
+fn texts(picture: &str) -> BTreeSet<String> {
+    let texts = picture.split("<text").skip(1);
+    let texts = texts.filter_map(|rest| rest.split_once('>')?.1.split('<').next());
+    texts
+        .map(|text| {
+            text.replace("&#45;", "-")
+                .replace("&gt;", ">")
+                .replace("&lt;", "<")
+                .replace("&amp;", "&")
+        })
+        .collect()
 }
 
 #[test]
