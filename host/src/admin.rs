@@ -53,7 +53,7 @@ use crate::{
 use access::Access;
 use connections::MoreTime;
 pub use heartbeat::{Heartbeat, Heartbeats};
-pub use order::{NUMBER_MAX, OrderRefusal, RecordingOrder, RecordingTarget, SECONDS_MAX};
+pub use order::{OrderRefusal, RecordingOrder, RecordingTarget};
 pub use state::{
     FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
 };

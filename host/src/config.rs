@@ -53,7 +53,10 @@ pub use new::{NewArgs, ParentKind, Sdk};
 pub use plan::{DumpArgs, FleetArgs, ParentName, PlanArgs, PlanFormat};
 pub(crate) use plugins::object_in;
 pub use plugins::{PluginArgs, PluginObject, by_plugin};
-pub use recordings::{BisectArgs, BisectReference, RecordArgs, ReplayArgs, ShrinkArgs};
+pub use recordings::{
+    BisectArgs, BisectReference, RECORDING_SECONDS_MAX, RECORDINGS_MAX, RecordArgs, ReplayArgs,
+    ShrinkArgs,
+};
 pub use registry::{
     FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
 };

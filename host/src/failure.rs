@@ -4,7 +4,7 @@ use std::error::Error;
 
 use innkeeper_source as source;
 
-use crate::config::{Exit, Streams};
+use crate::streams::{Exit, Streams};
 
 /// A failure that ends a command.
 #[derive(Debug, thiserror::Error)]

@@ -10,13 +10,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::config::ParentName;
-
-/// The most recordings of an order.
-pub const NUMBER_MAX: u32 = 100;
-
-/// The longest time of an order, in seconds.
-pub const SECONDS_MAX: u64 = 3600;
+use crate::config::{ParentName, RECORDING_SECONDS_MAX, RECORDINGS_MAX};
 
 /// An order of recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +18,9 @@ pub const SECONDS_MAX: u64 = 3600;
 pub struct RecordingOrder {
     /// The calls to record.
     pub of: RecordingTarget,
-    /// The number of recordings, 1 to [`NUMBER_MAX`].
+    /// The number of recordings, 1 to [`RECORDINGS_MAX`].
     pub number: u32,
-    /// The time of the order in seconds, 1 to [`SECONDS_MAX`].
+    /// The time of the order in seconds, 1 to [`RECORDING_SECONDS_MAX`].
     pub seconds: u64,
 }
 
@@ -57,10 +51,10 @@ impl RecordingOrder {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let order: Self = serde_json::from_str(text)
             .map_err(|error| format!("failed to parse the order: {error}"))?;
-        let is_bounded =
-            (1..=NUMBER_MAX).contains(&order.number) && (1..=SECONDS_MAX).contains(&order.seconds);
+        let is_bounded = (1..=RECORDINGS_MAX).contains(&order.number)
+            && (1..=RECORDING_SECONDS_MAX).contains(&order.seconds);
         is_bounded.then_some(order).ok_or_else(|| {
-            format!("give a number of 1 to {NUMBER_MAX} and a time of 1 to {SECONDS_MAX} seconds")
+            format!("give a number of 1 to {RECORDINGS_MAX} and a time of 1 to {RECORDING_SECONDS_MAX} seconds")
         })
     }
 

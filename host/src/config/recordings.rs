@@ -11,10 +11,13 @@ use super::{
     streams::{examples, exit_codes},
     values::seconds,
 };
-use crate::{
-    admin::{NUMBER_MAX, SECONDS_MAX},
-    failure::Failure,
-};
+use crate::failure::Failure;
+
+/// The most recordings of an order to a host.
+pub const RECORDINGS_MAX: u32 = 100;
+
+/// The longest time of an order to a host, in seconds.
+pub const RECORDING_SECONDS_MAX: u64 = 3600;
 
 /// Flags of `record`.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,7 +33,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME", value_parser = PluginName::new, requires = "next_faults")]
     pub plugin: Option<PluginName>,
     /// With --plugin: record this many calls that end with a fault of the plugin, 1 to 100.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(NUMBER_MAX)), requires = "plugin")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDINGS_MAX)), requires = "plugin")]
     pub next_faults: Option<u32>,
     /// Host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT, or as https://HOST:PORT if it
     /// runs with --admin-tls. `kubectl port-forward` brings the port of a Pod to this machine.
@@ -40,7 +43,7 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub client: AdminClientArgs,
     /// Time to wait for the recordings, 1 s to 1 h.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = seconds(1..=SECONDS_MAX))]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = seconds(1..=RECORDING_SECONDS_MAX))]
     pub timeout: Duration,
     /// Directory of the files PLUGIN-NAMESPACE-NAME-N.json, which are made for their owner only; created if missing.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]

@@ -9,6 +9,7 @@ mod dispatch;
 mod expectations;
 mod freshness;
 mod made;
+mod namespace_watch;
 mod namespaces;
 mod related;
 mod running;

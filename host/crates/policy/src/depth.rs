@@ -3,11 +3,7 @@
 
 use innkeeper_model::Child;
 
-use super::{Rejection, Rules};
-
-/// The largest depth that a grant may give: each generation may be as large as all children of one parent, 256 by default,
-/// for every object of the generation before.
-pub const DEPTH_MAX: u32 = 16;
+use super::{DEPTH_MAX, Rejection, Rules};
 
 /// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth, and a child of a
 /// kind that another plugin serves below so many plugins that they must make parents of each other.

@@ -8,9 +8,12 @@ use innkeeper_model::{
 
 use super::{
     PodSecurity,
-    depth::DEPTH_MAX,
     privilege::{is_built_in, is_privileged, is_privileged_to_read, is_secret, needs_no_grant},
 };
+
+/// The largest depth that a grant may give: each generation may be as large as all children of one parent, 256 by default,
+/// for every object of the generation before.
+pub const DEPTH_MAX: u32 = 16;
 
 /// A granted kind of parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

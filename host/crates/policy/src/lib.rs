@@ -18,20 +18,23 @@ mod powers;
 mod privilege;
 mod rejection;
 mod report;
+mod rules;
 mod selection;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Rules, check, check_fault};
+pub use answer::{check, check_fault};
 pub use assessment::{Assessment, Shortfall};
 pub use checked::Checked;
 pub use child::check_adoption;
-pub use depth::DEPTH_MAX;
-pub use grants::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, is_system_namespace};
+pub use grants::{
+    ChildGrant, CrdGrant, DEPTH_MAX, Grants, ParentGrant, ReadGrant, is_system_namespace,
+};
 pub use pod_security::{PodSecurity, makes_pods, pod_violations};
 pub use privilege::{
     BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS, SETTING_KINDS,
     is_built_in, is_privileged, is_privileged_to_read, is_secret,
 };
 pub use rejection::Rejection;
+pub use rules::Rules;
 pub use selection::{NotSelected, Selection};

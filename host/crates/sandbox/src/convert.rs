@@ -18,6 +18,7 @@ use wasmtime::{
 use crate::{
     Error,
     call::{CallFault, Request},
+    manifest,
     state::StoreState,
 };
 
@@ -53,6 +54,12 @@ impl Rejected {
 impl From<Rejected> for CallFault {
     fn from(Rejected { at, problem }: Rejected) -> Self {
         Self::OutputRejected { at, problem }
+    }
+}
+
+impl From<Rejected> for manifest::Error {
+    fn from(Rejected { at, problem }: Rejected) -> Self {
+        Self::Json { at, problem }
     }
 }
 

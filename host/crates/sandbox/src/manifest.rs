@@ -10,8 +10,6 @@ use innkeeper_model::{
 use innkeeper_plan::crd;
 use serde_json::Value;
 
-use crate::convert::Rejected;
-
 // The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
 // kind of each entry.
 const PARENTS_MAX: usize = 16;
@@ -131,12 +129,6 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
-}
-
-impl From<Rejected> for Error {
-    fn from(Rejected { at, problem }: Rejected) -> Self {
-        Self::Json { at, problem }
-    }
 }
 
 /// Checks the lengths of the lists, before they are converted.

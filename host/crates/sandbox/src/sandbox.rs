@@ -9,8 +9,7 @@ use wasmtime_wasi::I32Exit;
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Pace, Timing,
     deadline::{self, Stopwatch},
-    state::{AnyReads, Ending, StoreState},
-    wasi,
+    state::{AnyReads, Ending, HANDLES_MAX, StoreState},
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
@@ -135,7 +134,7 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
     if let Some(ResourceTableError::Full) = error.downcast_ref() {
         return CallFault::LimitExceeded {
             limit: CallLimit::Handles,
-            allowed: wasi::HANDLES_MAX,
+            allowed: HANDLES_MAX,
         };
     }
     let trap = error.downcast_ref::<Trap>();

@@ -4,17 +4,18 @@
 //! To end a call, the host notes the reason in `ending` and traps the guest. The caller gets the noted reason, not the
 //! trap.
 
-use std::{any::Any, sync::Arc, time::Instant};
+use std::{any::Any, collections::BTreeSet, sync::Arc, time::Instant};
 
 use innkeeper_model::{Digest, Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads, ZoneTime};
 use parking_lot::Mutex;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{cli::WasiCliCtx, filesystem::WasiFilesystemCtx};
 
 use crate::{
     call::{CallFault, CallLimit, Context},
     limiter::MemoryMeter,
     log::{LogBuffer, LogLevel},
     random::RandomStream,
-    wasi::Wasi,
 };
 
 /// Random bytes in one call of `random`; the contract states this limit.
@@ -24,6 +25,9 @@ const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
 pub(super) const STARTUP_MS: u64 = 1_000;
 /// Random bytes in one pass, and as many before it; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
+/// Handles of streams and the like that a guest may hold at a time; a pollable of a clock counts twice. Chosen, not
+/// measured: far more than the standard streams need, and each costs the host about 200 bytes.
+pub(super) const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller in their own type.
 pub(super) trait AnyReads: Reads {
@@ -48,6 +52,28 @@ pub(super) enum Ending {
 pub(crate) enum ReadRefusal {
     NotGranted,
     NotServed,
+}
+
+/// The state of a guest that uses WASI.
+pub(super) struct Wasi {
+    pub(super) cli: WasiCliCtx,
+    pub(super) files: WasiFilesystemCtx,
+    pub(super) handles: ResourceTable,
+    /// The handles of waits that never end.
+    pub(super) waits: BTreeSet<u32>,
+}
+
+impl Default for Wasi {
+    fn default() -> Self {
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(HANDLES_MAX);
+        Self {
+            cli: WasiCliCtx::default(),
+            files: WasiFilesystemCtx::default(),
+            handles,
+            waits: BTreeSet::new(),
+        }
+    }
 }
 
 /// The state of one call.

@@ -12,11 +12,7 @@
 //! Only the interfaces that a component imports are linked, and the state of a call is made by its first use of WASI: a
 //! guest without WASI pays for none of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -29,8 +25,8 @@ use wasmtime::{
 };
 use wasmtime_wasi::{
     async_trait,
-    cli::{WasiCli, WasiCliCtx, WasiCliCtxView},
-    filesystem::{WasiFilesystem, WasiFilesystemCtx, WasiFilesystemCtxView},
+    cli::{WasiCli, WasiCliCtxView},
+    filesystem::{WasiFilesystem, WasiFilesystemCtxView},
     p2::{
         DynOutputStream, DynPollable, OutputStream, Pollable, StreamResult,
         bindings::{
@@ -57,7 +53,7 @@ use wasmtime_wasi::{
 use crate::{
     call::CallFault,
     log::{LogBuffer, LogLevel},
-    state::StoreState,
+    state::{StoreState, Wasi},
 };
 
 /// The functions of an interface that answer from the state of the pass.
@@ -119,10 +115,6 @@ const SOCKETS: [(&str, &[&str]); 7] = [
 /// The prefix of the supported versions: later versions of this line only add to the interfaces.
 const VERSIONS: &str = "0.2.";
 
-/// Handles of streams and the like that a guest may hold at a time; a pollable of a clock counts twice. Chosen, not
-/// measured: far more than the standard streams need, and each costs the host about 200 bytes.
-pub(super) const HANDLES_MAX: usize = 1000;
-
 /// The answer to `check-write`: bytes that a guest may write at a time. Longer writes are taken too, and the log bounds
 /// them; but the host allocates as many bytes if a guest writes zeroes.
 const WRITE_BYTES_TOLD: usize = 64 * 1024;
@@ -131,28 +123,6 @@ const NANOS_PER_MILLI: u32 = 1_000_000;
 
 /// The only argument of the guest, in the place of the name of a program.
 const PROGRAM: &str = "plugin";
-
-/// The state of a guest that uses WASI.
-pub(super) struct Wasi {
-    cli: WasiCliCtx,
-    files: WasiFilesystemCtx,
-    handles: ResourceTable,
-    /// The handles of waits that never end.
-    waits: BTreeSet<u32>,
-}
-
-impl Default for Wasi {
-    fn default() -> Self {
-        let mut handles = ResourceTable::new();
-        handles.set_max_capacity(HANDLES_MAX);
-        Self {
-            cli: WasiCliCtx::default(),
-            files: WasiFilesystemCtx::default(),
-            handles,
-            waits: BTreeSet::new(),
-        }
-    }
-}
 
 /// Returns true if an import is supported.
 pub(super) fn is_known(import: &str) -> bool {

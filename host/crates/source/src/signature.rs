@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
 use serde_json::{Value, json};
 
-use super::{Expectation, Failure, FailureKind, PublicKey, Reference};
+use super::{Expectation, Failure, FailureKind, PublicKey};
 
 /// The largest signature beside a file, in bytes: an upper limit for every known form.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -25,11 +25,11 @@ const OTHER_KEY: &str = "none of the expected keys made the signature";
 const NOT_UNDERSTOOD: &str = "the signed content is not a signature of cosign";
 const OTHER_CONTENT: &str = "the signature is of other content";
 
-/// The document to sign for a manifest.
-pub(super) fn simple(reference: &Reference, manifest: &Digest) -> Vec<u8> {
+/// The document to sign for a manifest in a repository.
+pub(super) fn simple(repository: &str, manifest: &Digest) -> Vec<u8> {
     let document = json!({
         "critical": {
-            "identity": {"docker-reference": reference.name()},
+            "identity": {"docker-reference": repository},
             "image": {"docker-manifest-digest": manifest.to_string()},
             "type": SIMPLE_TYPE,
         },

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::{Access, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
+use super::{
+    CacheState, SlotId,
+    namespace_watch::{Health, NamespaceWatch},
+};
 use crate::{
     store::{ObjectKey, Store},
     wire::WatchTarget,

@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource, Selector};
 use tokio::time::Instant;
 
-use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
+use super::{CacheState, Role, SubscriberId, namespace_watch::NamespaceWatch};
 use crate::{
     reader::Reader,
     store::Store,
@@ -33,17 +33,6 @@ pub(super) struct Need {
     pub(super) access: Access,
     /// The field managers whose entries are kept.
     pub(super) managers: BTreeSet<Arc<str>>,
-}
-
-/// The state of a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    /// The objects are complete. Next: `Refused` if the API server denies access, `Listing` if the watch starts over.
-    Synced,
-    /// The first list is in progress, with the last failure.
-    Listing(Option<String>),
-    /// The API server denies access, with its message.
-    Refused(String),
 }
 
 /// One watch: its objects, its users and its state.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::{Access, ResourceVersion, error_chain};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
+use super::{
+    CacheState, SlotId,
+    namespace_watch::{Health, NamespaceWatch},
+};
 use crate::{
     discovery::ServedKinds,
     machine::{Since, WatchStep},

@@ -128,7 +128,7 @@ pub(crate) async fn sign(
         Some((text, _)) => OciManifest::parse(&text)?.layers,
         None => Vec::new(),
     };
-    let document = signature::simple(&target.reference, signed);
+    let document = signature::simple(&target.reference.name(), signed);
     let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);
     let signature = key.sign(&document)?;
     layer

@@ -234,9 +234,9 @@ fn a_signature_does_not_count_for_something_else() {
         assert!(refused.contains(problem), "{refused}");
     }
 
-    let reference = "registry.test/plugins/pond:1".parse().unwrap();
+    let repository = "registry.test/plugins/pond";
     let manifest = Digest::of(b"manifest");
-    let document = signature::simple(&reference, &manifest);
+    let document = signature::simple(repository, &manifest);
     expect_test::expect![[r#"{"critical":{"identity":{"docker-reference":"registry.test/plugins/pond"},"image":{"docker-manifest-digest":"sha256:05b3abf2579a5eb66403cd78be557fd860633a1fe2103c7642030defe32c657f"},"type":"cosign container image signature"},"optional":null}"#]].assert_eq(str::from_utf8(&document).unwrap());
     let check_simple = |document: &[u8], manifest: &Digest| {
         let text = key.sign(document).unwrap();
@@ -393,7 +393,7 @@ fn put_signatures(registry: &Registry, manifest: &Digest, layers: &[serde_json::
 
 /// A layer with the document that names a manifest, signed by a key.
 fn simple_layer(registry: &Registry, key: &SigningKey, manifest: &Digest) -> serde_json::Value {
-    let document = signature::simple(&registry.artifact(":1").reference, manifest);
+    let document = signature::simple(&registry.artifact(":1").reference.name(), manifest);
     json!({
         "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
         "digest": registry.put_blob(&document),
