@@ -446,6 +446,14 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &So
     });
 }
 
+/// The keys of the Secret and of the Job; the latter is the component of their labels too.
+const fn keys(kind: Kind) -> [&'static str; 2] {
+    match kind {
+        Kind::Restore => ["config", "restore"],
+        _ => ["verify-config", "verify"],
+    }
+}
+
 /// Checks that the plugin can restore a database.
 fn target(source: &Source, index: usize, key: String) -> Result<Target, Stop> {
     let refused = |problem: &str| {

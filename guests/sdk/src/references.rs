@@ -25,12 +25,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::hash::{Hashed, content_hash};
 use crate::host::Host;
 use crate::request::Request;
-use crate::tenants::ReferenceScope;
+
+/// The Secrets and claims that a parent may name.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReferenceScope {
+    /// Its own, those of no parent, and those of another parent with the annotation
+    /// `innkeeper.dev/shared-with`.
+    #[default]
+    Shared,
+    /// All of its namespace.
+    Namespace,
+}
 
 /// The Secrets and ConfigMaps that a parent names, before they are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,8 +253,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
     use serde_json::{Value, json};
 
-    use super::{Found, References};
-    use crate::tenants::ReferenceScope;
+    use super::{Found, ReferenceScope, References};
     use crate::testing::{FakeHost, TestRequest};
 
     fn object(kind: &str, name: &str, data: Value) -> Value {

@@ -14,8 +14,6 @@
 //! ```
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::hash::Hashed;
 use crate::references::Found;
@@ -25,6 +23,8 @@ use crate::workload::Workload;
 mod code;
 
 pub use code::{check_environment, check_mount};
+
+pub use crate::references::ReferenceScope;
 
 /// Annotation on an object of one parent that shares it with others: `<kind>.<group>/<name>` of a parent
 /// in the same namespace, several separated by commas. Users who may edit the object set it.
@@ -38,18 +38,6 @@ const PLUGIN: &str = "innkeeper.dev/plugin";
 /// The annotation with the parent of a child that outlives it: `<group>/<kind>/<namespace>/<name>`,
 /// and after a space the host's proof.
 const RETAINED_FOR: &str = "innkeeper.dev/retained-for";
-
-/// The Secrets and claims that a parent may name.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ReferenceScope {
-    /// Its own, those of no parent, and those of another parent with the annotation
-    /// `innkeeper.dev/shared-with`.
-    #[default]
-    Shared,
-    /// All of its namespace.
-    Namespace,
-}
 
 /// Checks an image against the repositories that the configuration allows; an empty list allows all.
 ///

@@ -11,8 +11,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::{Restoration, pod};
-use crate::{api::Kind, plan::suffixed};
+use super::{Restoration, keys, pod};
+use crate::plan::suffixed;
 
 /// The annotation of the Job with the name of the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
@@ -73,12 +73,4 @@ pub(super) fn children<const N: usize>(
         _ => job,
     };
     secret.into_iter().chain([job]).collect()
-}
-
-/// The keys of the Secret and of the Job; the latter is the component of their labels too.
-pub(super) const fn keys(kind: Kind) -> [&'static str; 2] {
-    match kind {
-        Kind::Restore => ["config", "restore"],
-        _ => ["verify-config", "verify"],
-    }
 }

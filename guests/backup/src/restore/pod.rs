@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     SecurityContext, Volume, VolumeMount,
 };
 
-use super::{Restoration, children, remote, script};
+use super::{Restoration, keys, remote, script};
 use crate::{
     api::RunWith,
     pod::{self, secret_key, volumes},
@@ -22,7 +22,7 @@ pub(super) const FETCH: &str = "fetch";
 /// The template of the Pod.
 pub(super) fn template(restoration: &Restoration<'_>) -> PodTemplateSpec {
     let given = restoration.spec.pod_metadata();
-    let [_, component] = children::keys(restoration.plan.parent.kind);
+    let [_, component] = keys(restoration.plan.parent.kind);
     let labels = restoration.plan.labels(component);
     PodTemplateSpec {
         metadata: Some(block::metadata(given, labels, [])),

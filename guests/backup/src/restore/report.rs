@@ -9,7 +9,8 @@ use k8s_openapi::api::batch::v1::Job;
 
 use super::{
     api::RestoreStatus,
-    children::{self, FILE, RESTORED},
+    children::{FILE, RESTORED},
+    keys,
     pod::{FETCH, RESTORE},
 };
 use crate::{api::Kind, plan, runs::JOB_LOST, status::Phase};
@@ -164,7 +165,7 @@ pub(super) fn failure(
     kind: Kind,
     job: &ObservedJob,
 ) -> Result<String, Fault> {
-    let [_, component] = children::keys(kind);
+    let [_, component] = keys(kind);
     let selector = labels::selector_text(&plan::labels(request, kind, component));
     let pods = host.list::<JobPod>(request.namespace(), &selector)?;
     let uid = job.metadata.uid.as_deref().unwrap_or_default();

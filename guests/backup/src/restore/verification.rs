@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     api::{BackupKind, BackupReference, RestoreSpec, Verify, deadline},
     children::{self, FILE, RESTORED, SKIPPED, TIME},
-    chosen, inside, origin, report,
+    chosen, inside, keys, origin, report,
 };
 use crate::{
     api::{Kind, Parent},
@@ -117,7 +117,7 @@ impl<'a> Verification<'a> {
 
     /// The observed children as they are.
     fn held(&self) -> Vec<Child> {
-        let [config, job] = children::keys(self.kind);
+        let [config, job] = keys(self.kind);
         let children = &self.request.children;
         let secret = secret_name(self.request, self.kind);
         let secret = children
