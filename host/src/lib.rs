@@ -8,6 +8,7 @@ pub mod config;
 
 mod diff;
 mod document;
+mod generate;
 mod shrink;
 
 pub mod admin;

@@ -18,13 +18,14 @@ use std::{
 };
 
 use innkeeper_model::{Limits, Manifest, ParentKind, yaml};
-use innkeeper_schema::{Choices, Schema, generate, kind_of_crd, schema_of};
+use innkeeper_schema::{Schema, kind_of_crd, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{
     config::{Exit, Inspected, RegistryArgs, Streams, TestArgs},
     document::Document,
     failure::{Failure, OrFail as _},
+    generate::{Choices, generate},
     plugin_file,
     render::{self, Call, Offline},
     shrink,

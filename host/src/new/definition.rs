@@ -3,12 +3,13 @@
 use std::{fs, path::Path};
 
 use innkeeper_model::yaml;
-use innkeeper_schema::{Choices, Schema, generate, schema_of};
+use innkeeper_schema::{Schema, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{
     config::{Exit, ParentKind},
     failure::{Failure, OrFail as _},
+    generate::{Choices, generate},
 };
 
 /// The number of tries to find a valid parent; each takes about a millisecond.

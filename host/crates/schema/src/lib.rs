@@ -8,7 +8,6 @@
 
 mod cause;
 mod format;
-mod generate;
 mod kinds;
 mod lists;
 mod metadata;
@@ -23,7 +22,6 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
 pub use cause::{Rejection, RejectionCause};
-pub use generate::{Choices, generate};
 pub use kinds::{Kinds, kind_of_crd};
 use node::{Node, SchemaValue};
 use rules::CompiledRules;

@@ -16,19 +16,19 @@ const MORE_MAX: u64 = 2;
 
 /// The numbers that decide about an object; zeros follow them without an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choices {
+pub(crate) struct Choices {
     numbers: Vec<u64>,
     next: usize,
 }
 
 impl Choices {
     /// Returns choices by these numbers.
-    pub const fn new(numbers: Vec<u64>) -> Self {
+    pub(crate) const fn new(numbers: Vec<u64>) -> Self {
         Self { numbers, next: 0 }
     }
 
     /// Returns this many random numbers, the same for each seed.
-    pub fn random(seed: u64, count: u32) -> Self {
+    pub(crate) fn random(seed: u64, count: u32) -> Self {
         let mut state = seed;
         // Knuth's linear generator, whose upper bits are random enough for tests.
         let numbers = (0..count).map(|_| {
@@ -41,7 +41,7 @@ impl Choices {
     }
 
     /// Returns choices of smaller objects, the smallest first: fewer numbers, zeros, and smaller numbers.
-    pub fn smaller(&self) -> Vec<Self> {
+    pub(crate) fn smaller(&self) -> Vec<Self> {
         let count = self.numbers.len();
         let mut all: Vec<Self> = Vec::new();
         let shorter =
@@ -80,7 +80,7 @@ impl Choices {
 }
 
 /// Returns a value for a schema of a CustomResourceDefinition.
-pub fn generate(schema: &Value, choices: &mut Choices) -> Value {
+pub(crate) fn generate(schema: &Value, choices: &mut Choices) -> Value {
     value(schema, choices, 0)
 }
 
