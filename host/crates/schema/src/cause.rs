@@ -31,11 +31,11 @@ impl RejectionCause {
         }
     }
 
-    /// A problem that makes the result of rules meaningless, such as a wrong type.
-    pub(super) fn blocking(path: impl Into<String>, message: impl Into<String>) -> Self {
+    /// The same; `blocks_rules` for a problem that makes the result of rules meaningless, such as a wrong type.
+    pub(super) fn blocking(self, blocks_rules: bool) -> Self {
         Self {
-            blocks_rules: true,
-            ..Self::new(path, message)
+            blocks_rules,
+            ..self
         }
     }
 }

@@ -82,5 +82,5 @@ pub(super) fn check_annotations(object: &Map<String, Value>, path: &str) -> Opti
     let message = || format!("has more than {ANNOTATIONS_BYTES_MAX} bytes");
     let path = child(path, "metadata.annotations");
     (bytes.sum::<usize>() > ANNOTATIONS_BYTES_MAX)
-        .then(|| RejectionCause::blocking(path, message()))
+        .then(|| RejectionCause::new(path, message()).blocking(true))
 }

@@ -35,12 +35,8 @@ pub(super) struct CompiledRules(pub(super) BTreeMap<String, Vec<CompiledSchema>>
 impl CompiledRules {
     /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
-        let rules: Vec<Value> = node
-            .x_kubernetes_validations
-            .iter()
-            .flatten()
-            .map(translate)
-            .collect();
+        let stated = node.x_kubernetes_validations.iter().flatten();
+        let rules: Vec<Value> = stated.map(translate).collect();
         if !rules.is_empty() {
             let mut schema = types(typed);
             schema["x-kubernetes-validations"] = rules.into();
@@ -69,12 +65,9 @@ impl CompiledRules {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
+            let cause = |error| cause(error, compiled, &place.path);
             if let Err(errors) = validate_compiled(compiled, &value, None) {
-                causes.extend(
-                    errors
-                        .iter()
-                        .map(|error| cause(error, compiled, &place.path)),
-                );
+                causes.extend(errors.iter().map(cause));
             }
         }
         causes
@@ -84,9 +77,8 @@ impl CompiledRules {
 fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> RejectionCause {
     let mut rules = compiled.validations.iter().flatten();
     let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
-    let fixed = rule
-        .and_then(|compiled| compiled.rule.message.as_deref())
-        .unwrap_or_default();
+    let message = rule.and_then(|compiled| compiled.rule.message.as_deref());
+    let fixed = message.unwrap_or_default();
     if error.kind != ErrorKind::ValidationFailure {
         let source = error.source().map(ToString::to_string);
         let problem = source.as_ref().unwrap_or(&error.message);
@@ -124,11 +116,8 @@ fn translate(rule: &ValidationRule) -> Value {
     if rule.optional_old_self == Some(true) && text.contains("oldSelf") {
         text = format!("[optional.none()].all(oldSelf, ({text}))").into();
     }
-    let message = rule
-        .message
-        .as_deref()
-        .map(str::trim)
-        .filter(|text| !text.is_empty());
+    let stated = rule.message.as_deref().map(str::trim);
+    let message = stated.filter(|text| !text.is_empty());
     json!({
         "rule": text,
         "message": message.map_or_else(|| format!("{FAILED}{original}"), str::to_owned),
@@ -143,11 +132,8 @@ fn translate(rule: &ValidationRule) -> Value {
 /// Every object is declared as a map whose keys are the names of its fields in rules, because `kube-cel` leaves the keys
 /// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
-    let properties = node
-        .properties
-        .iter()
-        .flatten()
-        .map(|(name, inner)| (name_in_rules(name), types(inner)));
+    let fields = node.properties.iter().flatten();
+    let properties = fields.map(|(name, inner)| (name_in_rules(name), types(inner)));
     // A date is a point in time, of which `kube-cel` knows the longer form alone.
     let format = node.format.as_deref();
     let is_date = format == Some("date");

@@ -124,7 +124,7 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            RejectionCause::blocking(child(&path, name), "is required")
+            RejectionCause::new(child(&path, name), "is required").blocking(true)
         }
         Kind::AnyOf { context } => alternatives(path, "anyOf", context),
         Kind::OneOfNotValid { context } => alternatives(path, "oneOf", context),
@@ -133,21 +133,14 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
         Kind::Not { .. } => plain("has a form that is excluded (not)"),
         Kind::Contains => plain("has more than one entry with controller: true"),
         Kind::PropertyNames { error } => RejectionCause::new(path, cause(error).message),
-        Kind::Format { format } => RejectionCause {
-            blocks_rules: format::known(format).is_some(),
-            ..RejectionCause::new(path, format!("{value} is not a valid {format}"))
-        },
-        kind => RejectionCause {
-            blocks_rules: matches!(
-                kind,
-                Kind::Type { .. }
-                    | Kind::Enum { .. }
-                    | Kind::MaxLength { .. }
-                    | Kind::MaxItems { .. }
-                    | Kind::MaxProperties { .. }
-            ),
-            ..RejectionCause::new(path, text)
-        },
+        Kind::Format { format } => plain(&format!("{value} is not a valid {format}"))
+            .blocking(format::known(format).is_some()),
+        Kind::Type { .. }
+        | Kind::Enum { .. }
+        | Kind::MaxLength { .. }
+        | Kind::MaxItems { .. }
+        | Kind::MaxProperties { .. } => plain(&text).blocking(true),
+        _ => plain(&text),
     }
 }
 
@@ -160,10 +153,7 @@ fn alternatives(
     let causes: Vec<RejectionCause> = context.iter().flatten().map(cause).collect();
     let problems = joined(&causes, ", ");
     let message = format!("matches no alternative ({keyword}): {problems}");
-    RejectionCause {
-        blocks_rules: causes.iter().any(|cause| cause.blocks_rules),
-        ..RejectionCause::new(path, message)
-    }
+    RejectionCause::new(path, message).blocking(causes.iter().any(|cause| cause.blocks_rules))
 }
 
 /// Finds a number that its type cannot hold; JSON schema knows integers of any size.
@@ -174,7 +164,7 @@ pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<R
     let is_integer = type_ == "integer" || node.x_kubernetes_int_or_string == Some(true);
     // The API server reads numbers beyond 64 bits as floats, and takes only exact floats for integers.
     if is_integer && !number.is_i64() && float.abs() > FLOAT_INTEGER_MAX {
-        return Some(RejectionCause::blocking(path, message("int64")));
+        return Some(RejectionCause::new(path, message("int64")).blocking(true));
     }
     let format = node.format.as_deref()?;
     let range = match (type_, format) {
