@@ -315,24 +315,7 @@ impl SampleSource for StatusRegistry {
         let plugins = self.active();
         Sample {
             watches: watches(self).iter().map(watch_sample).collect(),
-            plugins: plugins
-                .iter()
-                .map(|plugin| PluginSample {
-                    plugin: plugin.name.to_string(),
-                    serving: true,
-                    parents: plugin
-                        .reconcilers
-                        .iter()
-                        .map(|reconciler| reconciler.parent_count())
-                        .sum(),
-                    waiting: plugin
-                        .reconcilers
-                        .iter()
-                        .map(|reconciler| reconciler.registration().waiting().len())
-                        .sum(),
-                    limits: limits(plugin),
-                })
-                .collect(),
+            plugins: plugins.iter().map(|plugin| plugin_sample(plugin)).collect(),
             left_out: self.inactive_count(),
             unfinished: self.controllers().iter().map(unfinished).collect(),
             process: self.process.sample(),
@@ -340,15 +323,19 @@ impl SampleSource for StatusRegistry {
     }
 }
 
-/// All kinds of parents of a plugin share its limits.
-fn limits(plugin: &Served) -> Vec<(&'static str, f64)> {
-    let usage = plugin
-        .reconcilers
-        .first()
-        .map(|reconciler| reconciler.usage())
-        .unwrap_or_default()
-        .into_iter();
-    usage.map(|it| (it.limit, it.share.ratio())).collect()
+fn plugin_sample(plugin: &Served) -> PluginSample {
+    let reconcilers = || plugin.reconcilers.iter();
+    let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
+    // All kinds of parents of a plugin share its limits.
+    let usage = reconcilers().next().map(|reconciler| reconciler.usage());
+    let limits = usage.unwrap_or_default().into_iter();
+    PluginSample {
+        plugin: plugin.name.to_string(),
+        serving: true,
+        parents: reconcilers().map(|it| it.parent_count()).sum(),
+        waiting: waiting.sum(),
+        limits: limits.map(|it| (it.limit, it.share.ratio())).collect(),
+    }
 }
 
 fn unfinished(controller: &ControllerMetrics) -> (String, Duration, Duration) {

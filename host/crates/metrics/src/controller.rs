@@ -106,11 +106,8 @@ impl ControllerMetrics {
             began: Arc::default(),
         };
         let label = metrics.controller();
-        let workers_max = i64::try_from(workers_max).unwrap_or(i64::MAX);
-        families
-            .workers_max
-            .get_or_create_owned(&label)
-            .set(workers_max);
+        let workers = families.workers_max.get_or_create_owned(&label);
+        workers.set(i64::try_from(workers_max).unwrap_or(i64::MAX));
         families.active_workers.get_or_create_owned(&label).set(0);
         // Created at zero: without a first value, the rate over the first error would be unknown to an alert.
         families.reconcile_errors.get_or_create_owned(&label);
@@ -133,16 +130,12 @@ impl ControllerMetrics {
     /// Counts the start of a pass: `waited` is the time of its parent in the queue, `depth` the number of parents that
     /// still wait.
     pub fn begin(&self, waited: Duration, depth: usize) -> RunningPass {
-        let queued = self
-            .families
-            .queue_seconds
-            .get_or_create_owned(&self.queue());
+        let families = &self.families;
+        let queued = families.queue_seconds.get_or_create_owned(&self.queue());
         queued.observe(waited.as_secs_f64());
         self.depth(depth);
-        let active = self
-            .families
-            .active_workers
-            .get_or_create_owned(&self.controller());
+        let controller = self.controller();
+        let active = families.active_workers.get_or_create_owned(&controller);
         active.inc();
         let began = Instant::now();
         let mut passes = self.began.lock();
@@ -160,10 +153,8 @@ impl ControllerMetrics {
     pub fn unfinished(&self) -> (Duration, Duration) {
         let now = Instant::now();
         let running = self.began.lock();
-        let ages = running
-            .passes
-            .values()
-            .map(|began| now.saturating_duration_since(*began));
+        let began = running.passes.values();
+        let ages = began.map(|began| now.saturating_duration_since(*began));
         ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
             (sum + age, longest.max(age))
         })
@@ -171,12 +162,8 @@ impl ControllerMetrics {
 
     /// Returns the number of queued parents.
     pub fn waiting(&self) -> u64 {
-        let depth = self
-            .families
-            .queue_depth
-            .get_or_create_owned(&self.queue())
-            .get();
-        u64::try_from(depth).unwrap_or_default()
+        let gauge = self.families.queue_depth.get_or_create_owned(&self.queue());
+        u64::try_from(gauge.get()).unwrap_or_default()
     }
 
     /// Returns the number of running passes.
@@ -208,19 +195,13 @@ impl RunningPass {
         let [name] = controller.clone();
         let ended = [name, ("result", result.to_string())];
         families.reconciles.get_or_create_owned(&ended).inc();
-        families
-            .reconcile_seconds
-            .get_or_create_owned(&controller)
-            .observe(seconds);
-        families
-            .work_seconds
-            .get_or_create_owned(&queue)
-            .observe(seconds);
+        let pass = families.reconcile_seconds.get_or_create_owned(&controller);
+        pass.observe(seconds);
+        let work = families.work_seconds.get_or_create_owned(&queue);
+        work.observe(seconds);
         if result == PassResult::Error {
-            families
-                .reconcile_errors
-                .get_or_create_owned(&controller)
-                .inc();
+            let errors = families.reconcile_errors.get_or_create_owned(&controller);
+            errors.inc();
             families.queue_retries.get_or_create_owned(&queue).inc();
         }
     }

@@ -60,7 +60,8 @@ pub struct Metrics {
 }
 
 /// The end of a span on its way to a collector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum SpanResult {
     /// The collector has it.
     Sent,
@@ -68,16 +69,6 @@ pub enum SpanResult {
     Dropped,
     /// The collector did not take it.
     Failed,
-}
-
-impl SpanResult {
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::Dropped => "dropped",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// Registers families whose names have one prefix.
@@ -171,7 +162,7 @@ impl Metrics {
 
     /// Counts spans of traces.
     pub fn spans(&self, result: SpanResult, count: usize) {
-        let labels = [("result", result.label().to_owned())];
+        let labels = [("result", result.to_string())];
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.spans.get_or_create_owned(&labels).inc_by(count);
     }
