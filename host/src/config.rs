@@ -58,7 +58,7 @@ pub use recordings::{
     ShrinkArgs,
 };
 pub use registry::{
-    FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
+    FetchArgs, LoadArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
 };
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use run::RunArgs;

@@ -180,8 +180,8 @@ fn given(
 }
 
 fn describe(engine: &Engine, from: &Inspected, args: &FleetArgs) -> Result<Described, Failure> {
-    let bytes = plugin_file::bytes(from, &args.registry)?;
-    let cache = args.cache.open()?;
+    let bytes = plugin_file::bytes(from, &args.load.registry)?;
+    let cache = args.load.cache.open()?;
     let described = plugin_file::describe_in(engine, &bytes, cache.as_ref());
     let message = format!("failed to load the plugin {from}");
     described.or_fail_by(plugin_file::Error::exit, message)

@@ -24,9 +24,9 @@ use crate::{
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
 pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let bytes = plugin_file::bytes(&args.target, &args.registry)?;
+    let bytes = plugin_file::bytes(&args.target, &args.load.registry)?;
     let inspection = artifact::inspect(&bytes);
-    let described = plugin_file::describe(&bytes, args.cache.open()?.as_ref());
+    let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
     let manifest = described.as_ref().ok().map(Described::manifest);
     let text = match args.output {
         ResultFormat::Text => text(&inspection, manifest),

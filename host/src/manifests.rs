@@ -58,7 +58,7 @@ struct Loaded {
 }
 
 fn load(args: &ManifestsArgs) -> Result<Vec<Loaded>, Failure> {
-    let cache = args.cache.open()?;
+    let cache = args.load.cache.open()?;
     let mut loaded = Vec::with_capacity(args.plugins.len());
     for plugin in &args.plugins {
         loaded.push(load_one(plugin, args, cache.as_ref())?);
@@ -94,11 +94,11 @@ fn load_one(
             (described, source, path.display().to_string())
         }
         Inspected::Artifact(reference) => {
-            let artifact = RegistryArtifact::open(reference, &args.registry.settings())?;
+            let artifact = RegistryArtifact::open(reference, &args.load.registry.settings())?;
             let fetched = runtime::block_on(artifact.fetch(&Expectation::default()))?;
             let mut source =
                 json!({"reference": artifact.pinned(fetched.manifest_digest.as_ref())});
-            if args.registry.insecure {
+            if args.load.registry.insecure {
                 source["insecure"] = true.into();
             }
             let described = plugin_file::describe(&fetched.bytes, cache);

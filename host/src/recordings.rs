@@ -15,7 +15,7 @@ use innkeeper_sandbox::{Described, LogLine, Recording, Request, Said, read_to_js
 use serde_json::Value;
 
 use crate::{
-    config::{CacheArgs, Exit, Inspected, RegistryArgs, Streams},
+    config::{Exit, Inspected, LoadArgs, Streams},
     diff,
     failure::{Failure, OrFail as _},
     plugin_file, render,
@@ -110,15 +110,11 @@ pub(crate) fn repeat(
 }
 
 /// Loads the given plugin, or the one of the project in the current directory.
-fn plugin(
-    given: Option<&Inspected>,
-    registry: &RegistryArgs,
-    cache: &CacheArgs,
-) -> Result<(Inspected, Described), Failure> {
+fn plugin(given: Option<&Inspected>, load: &LoadArgs) -> Result<(Inspected, Described), Failure> {
     let from = match given {
         Some(given) => given.clone(),
         None => Inspected::File(plugin_file::built(&PathBuf::from("."))?),
     };
-    let described = render::described(&from, registry, cache)?;
+    let described = render::described(&from, load)?;
     Ok((from, described))
 }

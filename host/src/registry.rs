@@ -23,8 +23,8 @@ use crate::{
 
 /// Pushes a plugin.
 pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
-    let (package, size) = package(&args.file, &args.cache)?;
+    let artifact = RegistryArtifact::open(&args.reference, &args.load.registry.settings())?;
+    let (package, size) = package(&args.file, &args.load.cache)?;
     let pushed = runtime::block_on(artifact.push(&package))?;
     let found = [
         (

@@ -22,7 +22,7 @@ use innkeeper_schema::{Schema, kind_of_crd, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{Exit, Inspected, RegistryArgs, Streams, TestArgs},
+    config::{Exit, Inspected, LoadArgs, Streams, TestArgs},
     document::Document,
     failure::{Failure, OrFail as _},
     generate::{Choices, generate},
@@ -63,7 +63,11 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         .map(|path| render::grants_in(path, streams))
         .transpose()?;
     let from = Inspected::File(file);
-    let loaded = render::described(&from, &RegistryArgs::default(), &args.cache)?;
+    let load = LoadArgs {
+        cache: args.cache.clone(),
+        ..LoadArgs::default()
+    };
+    let loaded = render::described(&from, &load)?;
     let mut results = Vec::new();
     let mut parents = Vec::new();
     for case in &cases {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::{
-    CacheArgs, RegistryArgs, ResultFormat,
+    LoadArgs, ResultFormat,
     streams::{examples, exit_codes},
 };
 
@@ -19,12 +19,9 @@ pub struct InspectArgs {
     /// File of at most 32 MiB, or an artifact in a registry
     #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub target: Inspected,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,

@@ -4,8 +4,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use innkeeper_model::is_dns_label;
 
 use super::{
-    CacheArgs, Definitions, Exit, HOST_NAMESPACE, Inspected, Namespaces, PluginObject,
-    RegistryArgs,
+    Definitions, Exit, HOST_NAMESPACE, Inspected, LoadArgs, Namespaces, PluginObject,
     plugins::{OfPlugin, plugin_object},
     scope::namespaces,
     streams::{examples, exit_codes},
@@ -52,12 +51,9 @@ pub struct ManifestsArgs {
     /// the values of Secrets, with Pods at podSecurity: restricted.
     #[arg(long)]
     pub print_grants: bool,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
 }
 
 impl ManifestsArgs {

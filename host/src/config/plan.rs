@@ -7,7 +7,7 @@ use innkeeper_model::{ObjectId, PluginName};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CacheArgs, ConnectionArgs, Inspected, RegistryArgs,
+    ConnectionArgs, Inspected, LoadArgs,
     cluster::usual_namespace,
     scope::{Namespaces, namespaces},
     streams::{examples, exit_codes},
@@ -92,12 +92,9 @@ pub struct FleetArgs {
         help_heading = "Cluster"
     )]
     pub namespaces: Option<Namespaces>,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
 }
 
 /// The output format of a plan.

@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use innkeeper_model::PluginName;
 
 use super::{
-    AdminAddress, AdminClientArgs, CacheArgs, Inspected, ParentName, RegistryArgs, ResultFormat,
+    AdminAddress, AdminClientArgs, Inspected, LoadArgs, ParentName, ResultFormat,
     streams::{examples, exit_codes},
     values::seconds,
 };
@@ -71,12 +71,9 @@ pub struct ReplayArgs {
     /// in the current directory, as `innkeeper build` has built it].
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub plugin: Option<Inspected>,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
@@ -98,12 +95,9 @@ pub struct BisectArgs {
     /// Answer from which the first revision differs.
     #[arg(long, value_enum, default_value_t = BisectReference::Oldest)]
     pub reference: BisectReference,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
@@ -127,12 +121,9 @@ pub struct ShrinkArgs {
     /// File of the smaller recording, which is made for its owner only; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
 }
 
 /// The answer that the revisions are compared with.

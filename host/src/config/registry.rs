@@ -34,6 +34,17 @@ pub struct RegistryArgs {
     pub(crate) proxies: Proxies,
 }
 
+/// Flags of every command that loads a component.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct LoadArgs {
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The cache.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
 impl RegistryArgs {
     /// Returns the connection settings.
     pub fn settings(&self) -> RegistrySettings {
@@ -114,12 +125,9 @@ pub struct PushArgs {
     /// Destination with a tag: registry.example/plugins/memcached:1.4.0
     #[arg(value_name = "REFERENCE")]
     pub reference: String,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 
 use super::{
-    CacheArgs, Inspected, RegistryArgs,
+    Inspected, LoadArgs,
     streams::{examples, exit_codes},
 };
 
@@ -46,12 +46,9 @@ pub struct RenderArgs {
     /// Key for the hashes of Secrets and ConfigMaps: the bytes of this file [default: a fixed key]
     #[arg(long, value_name = "FILE")]
     pub hash_key: Option<PathBuf>,
-    /// The registry.
+    /// The registry and the cache.
     #[command(flatten)]
-    pub registry: RegistryArgs,
-    /// The cache.
-    #[command(flatten)]
-    pub cache: CacheArgs,
+    pub load: LoadArgs,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = OutputFormat::Yaml)]
     pub output: OutputFormat,

@@ -8,7 +8,7 @@ use innkeeper_sandbox::testing::{Description, guest};
 use innkeeper_source::{Package, RegistryArtifact, tests::shared::TestRegistry};
 
 use super::*;
-use crate::config::{CacheArgs, Inspected, RegistryArgs};
+use crate::config::{Inspected, LoadArgs, RegistryArgs};
 
 fn inspect(bytes: &[u8], output: ResultFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -27,8 +27,10 @@ fn look_at_in(
 ) -> (Exit, String, String) {
     let args = InspectArgs {
         target,
-        registry,
-        cache: CacheArgs::default(),
+        load: LoadArgs {
+            registry,
+            ..LoadArgs::default()
+        },
         output,
     };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());

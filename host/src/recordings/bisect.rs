@@ -30,7 +30,7 @@ pub fn run(args: &BisectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
     let recording = read(&args.recording, streams)?;
     let revisions = match &args.revisions {
         Inspected::File(directory) => files(directory)?,
-        Inspected::Artifact(repository) => artifacts(repository, &args.registry)?,
+        Inspected::Artifact(repository) => artifacts(repository, &args.load.registry)?,
     };
     let [oldest, .., newest] = &revisions[..] else {
         let message = format!(
@@ -107,7 +107,7 @@ impl Answers<'_> {
     fn of(&mut self, at: usize) -> Result<&Repeated, Failure> {
         if !self.known.contains_key(&at) {
             let (args, from) = (self.args, &self.revisions[at].from);
-            let described = render::described(from, &args.registry, &args.cache)?;
+            let described = render::described(from, &args.load)?;
             let repeated = repeat(self.recording, &described, from)?;
             self.known.insert(at, repeated);
         }

@@ -11,7 +11,7 @@ use crate::{
 /// Repeats the recorded call, and prints the differences between the recorded and the new answer.
 pub fn run(args: &ReplayArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let recording = read(&args.recording, streams)?;
-    let (from, described) = plugin(args.plugin.as_ref(), &args.registry, &args.cache)?;
+    let (from, described) = plugin(args.plugin.as_ref(), &args.load)?;
     let repeated = repeat(&recording, &described, &from)?;
     if repeated.revision != recording.revision {
         streams.note(&format!(

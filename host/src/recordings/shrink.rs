@@ -26,11 +26,11 @@ const ENCODE: &str = "failed to encode the recording";
 pub fn run(args: &ShrinkArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let recording = read(&args.recording, streams)?;
     let against = args.against.as_ref().map(|from| {
-        let described = render::described(from, &args.registry, &args.cache)?;
+        let described = render::described(from, &args.load)?;
         Ok::<_, Failure>((from.clone(), described))
     });
     let builds = Builds {
-        plugin: plugin(args.plugin.as_ref(), &args.registry, &args.cache)?,
+        plugin: plugin(args.plugin.as_ref(), &args.load)?,
         against: against.transpose()?,
     };
     let Some(failure) = builds.failure_of(&recording)? else {

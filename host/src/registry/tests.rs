@@ -6,7 +6,7 @@ use innkeeper_source::{DockerConfigText, SigningKey};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::RegistryArgs;
+use crate::config::{LoadArgs, RegistryArgs};
 
 /// The exit code and the output of a command.
 #[derive(Debug)]
@@ -67,8 +67,10 @@ impl Site {
         let args = PushArgs {
             file: self.file(file),
             reference: self.registry.reference(version),
-            registry: self.settings.clone(),
-            cache: CacheArgs::default(),
+            load: LoadArgs {
+                registry: self.settings.clone(),
+                ..LoadArgs::default()
+            },
             output: ResultFormat::Json,
         };
         run(move |streams| push(&args, streams)).await

@@ -8,26 +8,22 @@ use innkeeper_sandbox::{
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{CacheArgs, Exit, Inspected, RegistryArgs, RenderArgs, Streams},
+    config::{Exit, Inspected, LoadArgs, RenderArgs, Streams},
     failure::{Failure, OrFail as _},
     plugin_file,
 };
 
 /// Loads the plugin with a configuration.
 pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
-    let plugin = described(&args.plugin, &args.registry, &args.cache)?.configure(config);
+    let plugin = described(&args.plugin, &args.load)?.configure(config);
     let message = format!("failed to load the plugin {}", args.plugin);
     plugin.or_fail_by(Exit::of_plugin, message)
 }
 
 /// Loads a plugin; its calls report their fuel.
-pub(crate) fn described(
-    from: &Inspected,
-    registry: &RegistryArgs,
-    cache: &CacheArgs,
-) -> Result<Described, Failure> {
-    let bytes = plugin_file::bytes(from, registry)?;
-    let cache = cache.open()?;
+pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, Failure> {
+    let bytes = plugin_file::bytes(from, &load.registry)?;
+    let cache = load.cache.open()?;
     let settings = EngineSettings {
         metering: Metering::Fuel,
         ..EngineSettings::new(NonZeroU32::MIN)

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{reads::OfflineReads, *};
-use crate::config::{CacheArgs, RegistryArgs};
+use crate::config::LoadArgs;
 
 pub(crate) type Answer = fn(&Request<'_>, &mut OfflineReads, &Context) -> End;
 
@@ -163,8 +163,7 @@ fn given(parent: &str) -> Given {
         now: Some("2024-05-06T07:08:09Z".parse().unwrap()),
         seed: 0,
         hash_key: None,
-        registry: RegistryArgs::default(),
-        cache: CacheArgs::default(),
+        load: LoadArgs::default(),
         output: OutputFormat::Yaml,
     };
     Given {
