@@ -42,8 +42,8 @@ pub use source::{
 };
 pub use status::{
     CandidateCounts, CandidateStatus, CandidateVerdict, ChildKindStatus, FaultReason, Faults,
-    HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitUsage, LimitsStatus, ObjectName, Parents,
-    PluginStatus, number, revision_name, whole_seconds,
+    HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitUsage, ObjectName, Parents, PluginStatus,
+    number, revision_name, whole_seconds,
 };
 pub use terms::Terms;
 

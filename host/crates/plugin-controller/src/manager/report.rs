@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_apply::MANAGER;
 use innkeeper_cluster::ParentConditions;
-use innkeeper_model::{ANNOTATION_PAUSED, Event, EventType, Object, PluginName, error_chain};
+use innkeeper_model::{
+    ANNOTATION_PAUSED, Event, EventType, Limits, Object, PluginName, error_chain,
+};
 use innkeeper_plan::StatusWrite;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler, Usage};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -19,7 +21,7 @@ use super::{
 use crate::{
     lifecycle::{NextStep, StageFailure, dated},
     resource::{
-        ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsStatus,
+        ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsSpec,
         ObjectName, Parents, PluginStatus, number, whole_seconds,
     },
 };
@@ -157,7 +159,10 @@ impl Manager {
             },
             limits: active.map(|active| {
                 let limits = &active.terms.limits;
-                LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
+                LimitsSpec::of(&Limits {
+                    memory_bytes_max: engine.memory_bytes_max(limits.memory_bytes_max),
+                    ..limits.clone()
+                })
             }),
             usage: active.map_or_else(Vec::new, usage),
             history,

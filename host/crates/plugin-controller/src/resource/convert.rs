@@ -21,7 +21,8 @@ use super::{
     ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, OciSource,
     ParentsSpec, Plugin, PodSecurityLevel, ReadAccess, ReadForm, ReadPlace, RolloutSpec,
     SourceSpec, Terms, crd,
-    forms::{bytes, time},
+    forms::{bytes, duration_text, size_text, time},
+    number,
     source::{PULL_INTERVAL_DEFAULT, PullPolicy},
 };
 
@@ -188,6 +189,29 @@ impl SourceSpec {
 }
 
 impl LimitsSpec {
+    /// Returns the spec of these limits; a number above the range of its field becomes the maximum.
+    pub fn of(limits: &Limits) -> Self {
+        Self {
+            memory: size_text(limits.memory_bytes_max),
+            deadline: duration_text(limits.deadline),
+            output: size_text(limits.output_bytes_max),
+            object: size_text(limits.object_bytes_max),
+            children: number(limits.children_max),
+            logs: size_text(limits.log_bytes_max),
+            logs_per_second: size_text(limits.log_bytes_per_second_max),
+            host_calls: number(limits.host_calls_max),
+            host_call_bytes: size_text(limits.host_call_bytes_max),
+            concurrency: number(limits.concurrency_max),
+            passes_per_second: number(limits.passes_per_second_max),
+            writes_per_minute: number(limits.writes_per_minute_max),
+            writes_per_second: number(limits.writes_per_second_max),
+            objects_per_namespace: number(limits.namespace_objects_max),
+            nested_parents_per_namespace: number(limits.namespace_nested_max),
+            bytes_per_namespace: size_text(limits.namespace_bytes_max),
+            retained: number(limits.retained_max),
+        }
+    }
+
     fn limits(&self) -> Option<Limits> {
         Some(Limits {
             memory_bytes_max: bytes(&self.memory)?,

@@ -1,10 +1,10 @@
 //! The CustomResourceDefinition of the Plugin resource.
 
 use kube::CustomResourceExt;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
-use super::Plugin;
+use super::{LimitsSpec, Plugin};
 
 /// Its name.
 pub const NAME: &str = "plugins.innkeeper.dev";
@@ -74,15 +74,17 @@ fn without_nullable(value: Value) -> Value {
     }
 }
 
-/// Makes all properties of an object optional, without defaults: a status of another version of the host may lack some.
-pub(super) fn optional(object: &mut Schema) {
-    object.remove("required");
-    let properties = object.get_mut("properties").and_then(Value::as_object_mut);
+/// Returns the schema of limits in a status, which has neither bounds nor defaults: those of another version of the host may
+/// differ, and may lack some.
+pub(super) fn limits_in_force(generator: &mut SchemaGenerator) -> Schema {
+    let mut limits = LimitsSpec::json_schema(generator);
+    let properties = limits.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(Map::values_mut) {
         if let Some(property) = property.as_object_mut() {
-            property.remove("default");
+            property.retain(|name, _| ["description", "format", "type"].contains(&name.as_str()));
         }
     }
+    limits
 }
 
 /// Returns the schema of an object with any members, which the API server stores unchanged.

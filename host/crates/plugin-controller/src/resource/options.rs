@@ -1,5 +1,6 @@
 //! The spec besides source and grants: parents, limits, signatures, rollout.
 
+use innkeeper_model::Limits;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -134,25 +135,7 @@ pub struct LimitsSpec {
 
 impl Default for LimitsSpec {
     fn default() -> Self {
-        Self {
-            memory: "64Mi".to_owned(),
-            deadline: "250ms".to_owned(),
-            output: "4Mi".to_owned(),
-            object: "1Mi".to_owned(),
-            children: 256,
-            logs: "16Ki".to_owned(),
-            logs_per_second: "64Ki".to_owned(),
-            host_calls: 1000,
-            host_call_bytes: "16Mi".to_owned(),
-            concurrency: 4,
-            passes_per_second: 10_000,
-            writes_per_minute: 120,
-            writes_per_second: 500,
-            objects_per_namespace: 50_000,
-            nested_parents_per_namespace: 1_000,
-            bytes_per_namespace: "256Mi".to_owned(),
-            retained: 512,
-        }
+        Self::of(&Limits::default())
     }
 }
 

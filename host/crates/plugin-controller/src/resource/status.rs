@@ -1,6 +1,6 @@
 //! `status`: the report of the host about a plugin. Only the host writes it.
 
-use innkeeper_model::{self as model, Digest, Limits, ObjectId};
+use innkeeper_model::{self as model, Digest, ObjectId};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -8,10 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    crd,
-    forms::{duration_text, size_text},
-};
+use super::{LimitsSpec, crd};
 
 /// Returns the name of a revision in resources: the first 16 hexadecimal digits of its digest. 64 bits are enough to tell
 /// the few revisions of one Plugin apart.
@@ -62,9 +59,11 @@ pub struct PluginStatus {
     /// The faults of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
-    /// The limits in force.
+    /// The limits in force: those of the spec, except that memory is less if half of the memory that the host has for all
+    /// guests is less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<LimitsStatus>,
+    #[schemars(schema_with = "crd::limits_in_force")]
+    pub limits: Option<LimitsSpec>,
     /// The limits of spec.limits for one namespace of which at least a tenth is used, each for the namespace that has used
     /// most of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -212,48 +211,6 @@ pub struct FaultReason {
     pub time: Time,
 }
 
-/// The limits in force: spec.limits with all defaults filled in, reduced to the limits of the host.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(transform = crd::optional)]
-pub struct LimitsStatus {
-    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if half
-    /// of the memory that the host has for all guests is less.
-    pub memory: String,
-    /// CPU time of one pass.
-    pub deadline: String,
-    /// One whole answer.
-    pub output: String,
-    /// JSON text of one child, and of the parent's status.
-    pub object: String,
-    /// Children of one parent.
-    pub children: i32,
-    /// Log text of one pass.
-    pub logs: String,
-    /// Log text per second over all passes.
-    pub logs_per_second: String,
-    /// Reads in one pass.
-    pub host_calls: i32,
-    /// Total size of the objects that the reads of one pass return.
-    pub host_call_bytes: String,
-    /// Passes at the same time.
-    pub concurrency: i32,
-    /// Passes per second.
-    pub passes_per_second: i32,
-    /// Writes per minute for one parent.
-    pub writes_per_minute: i32,
-    /// Writes per second for all parents of one namespace.
-    pub writes_per_second: i32,
-    /// Children in one namespace.
-    pub objects_per_namespace: i32,
-    /// Children in one namespace that are parents of the same plugin.
-    pub nested_parents_per_namespace: i32,
-    /// JSON text of all children in one namespace.
-    pub bytes_per_namespace: String,
-    /// Children that one parent retains.
-    pub retained: i32,
-}
-
 /// The use of a limit.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -265,31 +222,6 @@ pub struct LimitUsage {
     pub namespace: Option<String>,
     /// The used part in percent, rounded down to tens.
     pub percent: i32,
-}
-
-impl LimitsStatus {
-    /// Returns the limits of a spec in a host that gives one instance at most this much memory.
-    pub fn of(limits: &Limits, memory_bytes_max: usize) -> Self {
-        Self {
-            memory: size_text(limits.memory_bytes_max.min(memory_bytes_max)),
-            deadline: duration_text(limits.deadline),
-            output: size_text(limits.output_bytes_max),
-            object: size_text(limits.object_bytes_max),
-            children: number(limits.children_max),
-            logs: size_text(limits.log_bytes_max),
-            logs_per_second: size_text(limits.log_bytes_per_second_max),
-            host_calls: number(limits.host_calls_max),
-            host_call_bytes: size_text(limits.host_call_bytes_max),
-            concurrency: number(limits.concurrency_max),
-            passes_per_second: number(limits.passes_per_second_max),
-            writes_per_minute: number(limits.writes_per_minute_max),
-            writes_per_second: number(limits.writes_per_second_max),
-            objects_per_namespace: number(limits.namespace_objects_max),
-            nested_parents_per_namespace: number(limits.namespace_nested_max),
-            bytes_per_namespace: size_text(limits.namespace_bytes_max),
-            retained: number(limits.retained_max),
-        }
-    }
 }
 
 /// A revision that has been active.
