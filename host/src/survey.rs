@@ -26,7 +26,8 @@ use crate::{
     runtime,
 };
 
-/// The timeout of one request to the host or the API server.
+/// The timeout of one request to the host or the API server. Chosen, not measured: a busy API server lists thousands of
+/// parents within seconds, and a user who asks for the state does not wait longer for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The state of plugins and parents.

@@ -20,6 +20,7 @@ use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually, manifest};
 const FIRST_PASS_MAX: Duration = Duration::from_millis(300);
 const STARTS: usize = 15;
 const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
+/// A hundred times the promise; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The message that the host logs at level debug after a guest has answered.

@@ -17,7 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The longest CPU time for one input; the usual input takes less than a millisecond.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// The time after which an input counts as endless.
+/// The time after which an input counts as endless. Twelve times [`TIME_MAX`], because a busy machine gives a thread less
+/// than a whole processor.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The most memory that one input of at most [`BYTES_MAX`](super::edits::BYTES_MAX) bytes may add to the process.
 const GROWTH_MAX: u64 = 256 << 20;

@@ -20,7 +20,8 @@ use crate::{
     runtime,
 };
 
-/// The time for the host to answer beyond the time of the order.
+/// The time for the host to answer beyond the time of the order. Chosen, not measured: the host ends the order by its own
+/// clock, and only its last recordings are on their way then.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Orders recordings of a host and writes each to a file.

@@ -175,7 +175,7 @@ where
 /// Fails if the API server refuses the credentials for longer than it does while it starts.
 pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
     const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
-    /// Longer than the discovery of a healthy API server takes.
+    /// Longer than the discovery of a healthy API server takes. Short, because a refusal is reported only after it.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {

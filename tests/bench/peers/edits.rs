@@ -33,6 +33,7 @@ const EDITORS: usize = 64;
 const EDITOR: &str = "bench-editor";
 /// The value of the first edit; each later edit adds 1, so that a value identifies its edit.
 const FIRST_VALUE: usize = 128;
+/// Nine times as long as sending the edits takes at the lowest rate; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The measurements of one contender at one rate.

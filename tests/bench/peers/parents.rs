@@ -21,7 +21,8 @@ use crate::{
 
 /// Concurrent requests while parents are created.
 const MAKERS: usize = 16;
-/// The longest time without a change of any parent.
+/// The longest time without a change of any parent. Chosen: parents change many times a second until all are final;
+/// only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Parents in one namespace, which the limits of the host are for.

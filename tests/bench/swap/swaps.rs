@@ -26,6 +26,7 @@ const SWAPS: usize = 7;
 const FIXED: Duration = Duration::from_millis(10);
 const PER_PARENT: Duration = Duration::from_micros(100);
 
+/// Long enough for the children of the most parents on a busy machine; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_mins(3);
 const FILES: [&str; 2] = ["one.wasm", "two.wasm"];
 
