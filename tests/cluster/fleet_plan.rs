@@ -177,17 +177,6 @@ fn patiently<T>(goal: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
     })
 }
 
-/// Waits until the host writes nothing; returns the end of the audit log.
-#[track_caller]
-fn settle(stage: &Stage) -> usize {
-    patiently("the host stops writing", || {
-        let mark = stage.mark();
-        thread::sleep(QUIET);
-        let writes = stage.writes_since(mark);
-        writes.last().map_or(Ok(mark), |last| Err(last.line()))
-    })
-}
-
 /// The numbers of creates, updates and deletes of children in the audit log.
 fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
     let is_of_child = |write: &&Write| {
@@ -244,7 +233,7 @@ fn serve(fleets: &[Fleet]) -> (Stage, Host, String) {
 fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
     let fleets = fleets();
     let (stage, host, namespace) = serve(&fleets);
-    let mark = settle(&stage);
+    let mark = stage.settle_within(QUIET, SYNCED_WITHIN);
 
     let kubeconfig = stage.plane.kubeconfig();
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -297,7 +286,7 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
             made => Err(format!("{made:?} of {planned:?}")),
         }
     });
-    settle(&stage);
+    stage.settle_within(QUIET, SYNCED_WITHIN);
     assert_eq!(written(&fleets, &stage.writes_since(mark)), planned);
     Stage::stop(host);
     // After the counts, which a slow machine does not change.

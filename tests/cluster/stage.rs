@@ -3,11 +3,7 @@
 //! For tests that count every write or break something; the others share the control plane of
 //! `suite`.
 
-use std::{
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
@@ -18,6 +14,9 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{compiled::CacheDirectory, suite::Target};
+
+/// The longest time until a host writes nothing more. Chosen: no test gives a host work for so long.
+pub(crate) const SETTLED_WITHIN: Duration = Duration::from_mins(1);
 
 /// A control plane, and the options of every host on it.
 pub(crate) struct Stage {
@@ -218,20 +217,15 @@ impl Stage {
     /// Waits until the host has written nothing for this long; returns the end of the audit log.
     #[track_caller]
     pub(crate) fn settle(&self, quiet: Duration) -> usize {
-        let start = Instant::now();
-        let (mut mark, mut since) = (self.mark(), Instant::now());
-        while since.elapsed() < quiet {
-            assert!(
-                start.elapsed() < Duration::from_mins(1),
-                "the host does not stop writing: {:?}",
-                lines(&self.writes_since(mark))
-            );
-            thread::sleep(Duration::from_millis(50));
-            if !self.writes_since(mark).is_empty() {
-                (mark, since) = (self.mark(), Instant::now());
-            }
-        }
-        self.mark()
+        self.settle_within(quiet, SETTLED_WITHIN)
+    }
+
+    /// The same, with the longest time until the last write.
+    #[track_caller]
+    pub(crate) fn settle_within(&self, quiet: Duration, patience: Duration) -> usize {
+        let audit = self.plane.audit();
+        let settled = audit.settle(quiet, patience, |mark| audit.by_host_since(mark));
+        settled.expect("the host stops writing")
     }
 }
 

@@ -1,12 +1,7 @@
 //! One control plane and one host with the shipped guests, which the tests of the suite share, and
 //! a namespace for each test.
 
-use std::{
-    process::Command,
-    sync::OnceLock,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{process::Command, sync::OnceLock, time::Duration};
 
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, eventually,
@@ -16,7 +11,7 @@ use innkeeper_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{restart_collector, wait_served};
+use crate::stage::{SETTLED_WITHIN, restart_collector, wait_served};
 
 /// The guests that ship with the product.
 pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
@@ -202,25 +197,11 @@ impl Site {
 
     /// Waits until the host has written nothing in this namespace for a while; returns the end of
     /// the audit log.
+    #[track_caller]
     pub(crate) fn settle(&self) -> usize {
-        let mut quiet_since = Instant::now();
-        let mut seen = self
-            .plane
-            .audit()
-            .mark()
-            .expect("the audit log can be read");
-        while quiet_since.elapsed() < QUIET {
-            thread::sleep(Duration::from_millis(100));
-            if !self.writes_since(seen).is_empty() {
-                quiet_since = Instant::now();
-            }
-            seen = self
-                .plane
-                .audit()
-                .mark()
-                .expect("the audit log can be read");
-        }
-        seen
+        let since = |mark| Ok(self.writes_since(mark));
+        let settled = self.plane.audit().settle(QUIET, SETTLED_WITHIN, since);
+        settled.expect("the host stops writing")
     }
 
     /// The host's writes in this namespace after a mark.

@@ -4,9 +4,11 @@ use std::{
     fs::File,
     io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
     path::PathBuf,
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -152,6 +154,32 @@ impl Audit {
             end = start;
         }
         Ok(0)
+    }
+
+    /// Waits until `since` returns no write for the time `quiet`; returns the end of the log as a mark.
+    ///
+    /// Fails if the writes do not stop within `patience`.
+    pub fn settle(
+        &self,
+        quiet: Duration,
+        patience: Duration,
+        since: impl Fn(usize) -> Result<Vec<Write>>,
+    ) -> Result<usize> {
+        let start = Instant::now();
+        let (mut mark, mut last) = (self.mark()?, start);
+        while last.elapsed() < quiet {
+            thread::sleep(Duration::from_millis(50));
+            let written = since(mark)?;
+            if !written.is_empty() {
+                let lines: Vec<String> = written.iter().map(Write::line).collect();
+                ensure!(
+                    start.elapsed() < patience,
+                    "writes do not stop for {patience:?}: {lines:?}"
+                );
+                (mark, last) = (self.mark()?, Instant::now());
+            }
+        }
+        self.mark()
     }
 
     /// Returns all writes that were answered after the mark, except access reviews.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{ControlPlane, Write};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -20,6 +20,7 @@ use crate::{
 
 /// A contender that sends no request for this long has finished its work.
 const QUIET: Duration = Duration::from_secs(2);
+/// Chosen: several times the time that the slowest contender takes for the most parents; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The measurements of one contender on one control plane.
@@ -196,22 +197,11 @@ pub(crate) fn requests(
 
 /// Waits until a contender sends no more requests.
 pub(crate) fn settle(plane: &ControlPlane, contender: Contender) -> Result<()> {
-    let start = Instant::now();
-    let (mut mark, mut since) = (plane.audit().mark()?, Instant::now());
-    while since.elapsed() < QUIET {
-        ensure!(
-            start.elapsed() < PATIENCE,
-            "{} keeps sending requests for longer than {PATIENCE:?}",
-            contender.name()
-        );
-        thread::sleep(Duration::from_millis(100));
-        let next = plane.audit().mark()?;
-        if !requests(plane, contender, mark)?.is_empty() {
-            since = Instant::now();
-        }
-        mark = next;
-    }
-    Ok(())
+    let requests = |mark| requests(plane, contender, mark);
+    let settled = plane.audit().settle(QUIET, PATIENCE, requests);
+    settled
+        .map(drop)
+        .with_context(|| contender.name().to_owned())
 }
 
 /// Waits until a process is idle; returns the time from the call to the beginning of the idle period.

@@ -112,18 +112,10 @@ impl Site {
 
     /// Waits until the host has written nothing for a period.
     pub(crate) fn settle(&self, quiet: Duration) -> Result<()> {
-        let begin = Instant::now();
-        let (mut mark, mut since) = (self.plane.audit().mark()?, Instant::now());
-        while since.elapsed() < quiet {
-            if begin.elapsed() > PATIENCE {
-                bail!("the host keeps writing for longer than {PATIENCE:?}");
-            }
-            thread::sleep(Duration::from_millis(100));
-            if !self.plane.audit().by_host_since(mark)?.is_empty() {
-                (mark, since) = (self.plane.audit().mark()?, Instant::now());
-            }
-        }
-        Ok(())
+        let audit = self.plane.audit();
+        audit
+            .settle(quiet, PATIENCE, |mark| audit.by_host_since(mark))
+            .map(drop)
     }
 }
 
