@@ -27,41 +27,16 @@ pub(super) fn all(plan: &FleetPlan, sums: &Sums, format: PlanFormat, has_colours
 }
 
 fn text(plan: &FleetPlan, sums: &Sums, has_colours: bool) -> String {
-    let red = |text: String| {
-        if has_colours {
+    let red = |text: String, is_delete: bool| {
+        if is_delete && has_colours {
             format!("\x1b[31m{text}\x1b[0m")
         } else {
             text
         }
     };
     let mut out = format!("{}\n\n", heading(plan));
-    let deletes = &sums.forecast.deletes;
-    if !deletes.is_empty() {
-        line(
-            &mut out,
-            &red(format!(
-                "Deletes {}:",
-                count(deletes.len(), "child", "children")
-            )),
-        );
-        for id in deletes.iter().take(NAMED_MAX) {
-            line(&mut out, &red(format!("  {id}")));
-        }
-        line_of_more(&mut out, "  ", deletes.len());
-        out.push('\n');
-    }
-    let faults = faults(plan);
-    if !faults.is_empty() {
-        line(
-            &mut out,
-            &format!("Fails for {}:", count(faults.len(), "parent", "parents")),
-        );
-        for fault in faults.iter().take(NAMED_MAX) {
-            line(&mut out, &format!("  {fault}"));
-        }
-        line_of_more(&mut out, "  ", faults.len());
-        out.push('\n');
-    }
+    let indented = |text: String, is_delete| red(format!("  {text}"), is_delete);
+    add_findings(&mut out, plan, sums, "  ", red, indented);
     if !sums.forecast.kinds.is_empty() {
         let rows = sums.forecast.kinds.iter().map(|(kind, writes)| {
             let [creates, updates, deletes] = cells(*writes);
@@ -124,6 +99,37 @@ fn summary(sums: &Sums) -> String {
         }
     }
     text
+}
+
+/// Adds the deletes and the new faults. `title` and `entry` return lines; the line about more entries begins with `start`.
+fn add_findings(
+    out: &mut String,
+    plan: &FleetPlan,
+    sums: &Sums,
+    start: &str,
+    title: impl Fn(String, bool) -> String,
+    entry: impl Fn(String, bool) -> String,
+) {
+    let ids = sums.forecast.deletes.iter();
+    let deletes: Vec<String> = ids.map(ToString::to_string).collect();
+    for (is_delete, verb, one, many, entries) in [
+        (true, "Deletes", "child", "children", deletes),
+        (false, "Fails for", "parent", "parents", faults(plan)),
+    ] {
+        if entries.is_empty() {
+            continue;
+        }
+        let number = entries.len();
+        let counted = count(number, one, many);
+        line(out, &title(format!("{verb} {counted}:"), is_delete));
+        for text in entries.into_iter().take(NAMED_MAX) {
+            line(out, &entry(text, is_delete));
+        }
+        if number > NAMED_MAX {
+            line(out, &format!("{start}and {} more", number - NAMED_MAX));
+        }
+        out.push('\n');
+    }
 }
 
 /// Returns the new faults as lines.
@@ -232,26 +238,9 @@ fn name(id: &ObjectId) -> Value {
 
 fn markdown(plan: &FleetPlan, sums: &Sums) -> String {
     let mut out = format!("### {}\n\n", heading(plan));
-    let deletes = &sums.forecast.deletes;
-    if !deletes.is_empty() {
-        let number = count(deletes.len(), "child", "children");
-        write!(out, "**Deletes {number}:**\n\n").expect(TAKES_ANY_TEXT);
-        for id in deletes.iter().take(NAMED_MAX) {
-            line(&mut out, &format!("- `{id}`"));
-        }
-        line_of_more(&mut out, "- ", deletes.len());
-        out.push('\n');
-    }
-    let faults = faults(plan);
-    if !faults.is_empty() {
-        let number = count(faults.len(), "parent", "parents");
-        write!(out, "**Fails for {number}:**\n\n").expect(TAKES_ANY_TEXT);
-        for fault in faults.iter().take(NAMED_MAX) {
-            line(&mut out, &format!("- `{}`", fault.replace('`', "'")));
-        }
-        line_of_more(&mut out, "- ", faults.len());
-        out.push('\n');
-    }
+    let title = |text: String, _| format!("**{text}**\n");
+    let entry = |text: String, _| format!("- `{}`", text.replace('`', "'"));
+    add_findings(&mut out, plan, sums, "- ", title, entry);
     if !sums.forecast.kinds.is_empty() {
         out.push_str("| Children | Deletes | Creates | Updates |\n|---|---|---|---|\n");
         for (kind, writes) in &sums.forecast.kinds {
@@ -283,12 +272,6 @@ fn count(number: usize, one: &str, many: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         more => format!("{more} {many}"),
-    }
-}
-
-fn line_of_more(out: &mut String, start: &str, number: usize) {
-    if number > NAMED_MAX {
-        line(out, &format!("{start}and {} more", number - NAMED_MAX));
     }
 }
 
