@@ -46,9 +46,12 @@ pub(crate) fn files(guest: &str) -> Vec<String> {
 }
 
 /// Makes the API server refuse Pods above the level restricted in a namespace.
-fn restrict(site: &Site) {
+pub(crate) fn restrict(site: &Site) {
     let user = site.plane.user();
-    let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
+    let labels = json!({
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "pod-security.kubernetes.io/warn": "restricted",
+    });
     let patch = json!({ "metadata": { "labels": labels } });
     let namespaces = Kind::cluster("v1", "Namespace");
     user.merge(namespaces, &site.namespace, &patch).unwrap();
@@ -62,7 +65,7 @@ fn restrict(site: &Site) {
 }
 
 /// Applies all files to one namespace, because later files may refer to objects of earlier ones.
-fn check_examples(guest: &str) {
+fn check_examples(guest: &str) -> Site {
     let site = Site::new(&format!("examples-{guest}"));
     restrict(&site);
     let files = files(guest);
@@ -78,6 +81,51 @@ fn check_examples(guest: &str) {
             check_converges(&site, file, parent);
         }
     }
+    check_no_warnings(&site);
+    site
+}
+
+/// Checks that the API server warns of no workload.
+fn check_no_warnings(site: &Site) {
+    let user = site.plane.user();
+    let own = "app.kubernetes.io/managed-by=innkeeper";
+    for (api_version, kind) in [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("batch/v1", "CronJob"),
+        ("batch/v1", "Job"),
+    ] {
+        for mut workload in user.list(site.kind(api_version, kind), own).unwrap() {
+            if kind == "Job" {
+                // The API server adds them to each Job.
+                workload["spec"]["selector"].take();
+                workload["spec"]["template"]["metadata"].take();
+            }
+            let object = json!({
+                "apiVersion": api_version, "kind": kind, "spec": workload["spec"],
+                "metadata": { "name": "trial", "namespace": site.namespace },
+            });
+            let trial = user
+                .try_create(site.kind(api_version, kind), &object)
+                .unwrap();
+            assert!(trial.is_accepted(), "{trial:?}: {object:#}");
+            assert_eq!(trial.warnings, BTreeSet::new(), "{object:#}");
+        }
+    }
+}
+
+/// Checks that no parent that is Ready has a Warning event. The articles of other guests have warnings: they are unsafe.
+fn check_no_warning_events(site: &Site) {
+    let user = site.plane.user();
+    let events = user
+        .list(site.kind("events.k8s.io/v1", "Event"), "")
+        .unwrap();
+    let is_resting = |name: &Value| NOT_READY.iter().any(|(_, its_name, _)| name == *its_name);
+    let warnings = events.iter().filter(|event| {
+        let regarding = &event["regarding"];
+        event["type"] == "Warning" && is_parent(regarding) && !is_resting(&regarding["name"])
+    });
+    assert_eq!(warnings.collect::<Vec<_>>(), Vec::<&Value>::new());
 }
 
 pub(crate) fn is_parent(object: &Value) -> bool {
@@ -114,22 +162,23 @@ pub(crate) fn check_converges(site: &Site, file: &str, parent: &Value) {
 
 #[test]
 fn the_examples_of_memcached_converge() {
-    check_examples("memcached");
+    drop(check_examples("memcached"));
 }
 
 #[test]
 fn the_examples_of_wordpress_converge() {
-    check_examples("wordpress");
+    drop(check_examples("wordpress"));
 }
 
 #[test]
 fn the_examples_of_etcd_converge() {
-    check_examples("etcd");
+    let site = check_examples("etcd");
+    check_no_warning_events(&site);
 }
 
 #[test]
 fn the_examples_of_backup_converge() {
-    check_examples("backup");
+    drop(check_examples("backup"));
 }
 
 #[test]

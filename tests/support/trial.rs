@@ -25,6 +25,8 @@ pub struct Trial {
     pub causes: BTreeSet<(String, String)>,
     /// The warnings about unknown fields, each as `unknown field "spec.x"`.
     pub unknown_fields: BTreeSet<String>,
+    /// The other warnings, such as those about a level of Pod Security.
+    pub warnings: BTreeSet<String>,
 }
 
 impl Trial {
@@ -59,11 +61,14 @@ impl User {
             message: String::new(),
             causes: BTreeSet::new(),
             unknown_fields: BTreeSet::new(),
+            warnings: BTreeSet::new(),
         };
         for warning in head.headers.get_all(header::WARNING) {
             let text = unquoted(&String::from_utf8_lossy(warning.as_bytes()));
             if text.starts_with("unknown field ") {
                 trial.unknown_fields.insert(text);
+            } else {
+                trial.warnings.insert(text);
             }
         }
         if !trial.is_accepted() {
