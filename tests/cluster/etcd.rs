@@ -423,6 +423,45 @@ fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
     }
 }
 
+// Prometheus follows the monitor to a Service, and its slices to the addresses of the members.
+#[test]
+fn the_production_example_lets_prometheus_find_all_members() {
+    let site = Site::new("etcd-monitored");
+    site.apply_example("examples/etcd/03-production.yaml");
+    let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "production");
+    site.wait_ready(parent);
+    let monitor = ("monitoring.coreos.com/v1", "ServiceMonitor", "production");
+    let monitor = site.get(monitor)["spec"].clone();
+    let service = site.get(("v1", "Service", "production"));
+    let labels = &service["metadata"]["labels"];
+    let mut selected = monitor["selector"]["matchLabels"]
+        .as_object()
+        .unwrap()
+        .iter();
+    assert!(
+        selected.all(|(key, value)| labels[key] == *value),
+        "{monitor} {labels}"
+    );
+    let port = monitor["endpoints"][0]["port"].as_str().unwrap();
+    let slices = site.kind("discovery.k8s.io/v1", "EndpointSlice");
+    let of_service = "kubernetes.io/service-name=production";
+    eventually("the Service has the metrics of five members", || {
+        let found = site.plane.user().list(slices, of_service).unwrap();
+        let is_metrics = |slice: &&Value| {
+            let ports = slice["ports"].as_array().into_iter().flatten();
+            ports
+                .clone()
+                .any(|it| it["name"] == port && it["port"] == 2381)
+        };
+        let members = found.iter().filter(is_metrics);
+        let members = members.filter_map(|slice| slice["endpoints"].as_array());
+        match members.map(Vec::len).sum() {
+            5 => Ok(()),
+            count => Err(format!("{count} members: {found:?}")),
+        }
+    });
+}
+
 // Nothing issues certificates here, so the test writes the Secrets as cert-manager does.
 #[test]
 fn a_cluster_with_certificates_of_cert_manager_waits_for_their_secrets() {

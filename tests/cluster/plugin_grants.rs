@@ -145,6 +145,11 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
         ),
         ("isolated", "NetworkPolicy", json!({"networkPolicy": {}})),
         (
+            "monitored",
+            "ServiceMonitor",
+            json!({"monitoring": {"serviceMonitor": {}}}),
+        ),
+        (
             "issued",
             "Certificate",
             json!({"tls": {"peer": {"certManager": {"issuerRef": {"name": "peers"}}}}}),

@@ -27,6 +27,13 @@ pub(crate) const PARENT_CRDS: [&str; 7] = [
     "storages.gobackup.io",
 ];
 
+/// The kinds of cert-manager and of the Prometheus operator that examples need: group, plural and kind.
+const FOREIGN_KINDS: [(&str, &str, &str); 3] = [
+    ("cert-manager.io", "issuers", "Issuer"),
+    ("cert-manager.io", "certificates", "Certificate"),
+    ("monitoring.coreos.com", "servicemonitors", "ServiceMonitor"),
+];
+
 /// After this long without a write, the host has finished: well above the time of a pass and its
 /// watch events.
 const QUIET: Duration = Duration::from_millis(1500);
@@ -41,8 +48,8 @@ fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| {
         let plane = ControlPlane::shared();
-        for (plural, kind) in [("issuers", "Issuer"), ("certificates", "Certificate")] {
-            let definition = of_cert_manager(plural, kind);
+        for (group, plural, kind) in FOREIGN_KINDS {
+            let definition = definition(group, plural, kind);
             plane
                 .user()
                 .apply(&definition)
@@ -58,14 +65,14 @@ fn shared() -> &'static Shared {
     })
 }
 
-/// The definition of a kind of cert-manager, without the schema.
-fn of_cert_manager(plural: &str, kind: &str) -> Value {
+/// The definition of a kind of other software, without the schema.
+fn definition(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.cert-manager.io") },
+        "metadata": { "name": format!("{plural}.{group}") },
         "spec": {
-            "group": "cert-manager.io", "scope": "Namespaced",
+            "group": group, "scope": "Namespaced",
             "names": { "kind": kind, "plural": plural },
             "versions": [{
                 "name": "v1", "served": true, "storage": true,
