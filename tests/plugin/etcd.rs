@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 use self::world::World;
 
+/// The image of the article.
+const V34: &str = "cnych/etcd:v3.4.13";
 const V35: &str = "quay.io/coreos/etcd:v3.5.35";
 const V36: &str = "quay.io/coreos/etcd:v3.6.16";
 const V37: &str = "quay.io/coreos/etcd:v3.7.3";
@@ -169,6 +171,24 @@ fn members_that_lose_their_disks_are_replaced_with_the_data_of_the_others() {
             world.operations
         );
     }
+}
+
+#[test]
+fn the_article_replaces_a_member_and_is_upgraded() {
+    if !is_full() {
+        return;
+    }
+    let mut world = formed(spec(3, V34));
+    let before = ids(&world);
+    world.lose_disk(1);
+    world.until("a replacement begins", |world| {
+        world.condition("Progressing").1 == "ReplacingMember"
+    });
+    world.until_ready();
+    check_members(&world, 3);
+    check_first(&world, 3);
+    assert_ne!(before["demo-1"], ids(&world)["demo-1"]);
+    upgrade(&mut world, &spec(3, V35), "3.5.35");
 }
 
 #[test]
