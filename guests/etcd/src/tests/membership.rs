@@ -2,14 +2,19 @@
 //! any two steps.
 //!
 //! The decisions are those of the product; the scripts of Jobs, the kubelet and etcd are written again here, with the
-//! conditions under which etcd accepts a change.
+//! conditions under which etcd accepts a change. A plugin keeps nothing between two passes, so hosts may be away or replaced
+//! at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use innkeeper_sdk::testing::TestRequest;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use proptest::prelude::*;
 
+use super::article;
 use crate::{
-    cluster::quorum,
+    cluster::{Cluster, quorum},
+    config::Config,
     record::Record,
     replace::{self, End, Next, Operation, Seen, SeenJob, SeenPod},
 };
@@ -54,8 +59,29 @@ struct World {
     /// The Pods of Jobs that were deleted: they may still do their work.
     leftovers: Vec<Operation>,
     record: Option<Record>,
+    /// The status of the parent says that the cluster is formed.
+    status: bool,
+    /// The StatefulSet has the mark of a formed cluster.
+    mark: bool,
     /// The record as the kubelet shows it to Pods, which can be late.
     mounted: Option<Record>,
+}
+
+/// The record that a pass reads from the ConfigMap of another one.
+fn stored(record: &Record) -> Record {
+    let parent = article();
+    let request = TestRequest::new(&parent).build();
+    let config = Config::default();
+    let cluster = Cluster::new(&request, &parent.spec, &config);
+    let config_map = ConfigMap {
+        metadata: ObjectMeta {
+            annotations: Some(record.annotations()),
+            ..Default::default()
+        },
+        data: Some(record.data(&cluster)),
+        ..Default::default()
+    };
+    Record::parse(&cluster, &config_map).unwrap()
 }
 
 impl World {
@@ -80,6 +106,8 @@ impl World {
             jobs: BTreeMap::new(),
             leftovers: Vec::new(),
             record: None,
+            status: true,
+            mark: true,
             mounted: None,
         };
         world.record = Some(world.reconstructed());
@@ -91,11 +119,11 @@ impl World {
         self.last
     }
 
-    /// The record that the plugin makes when it is deleted: all replicas, formed, with unused names of Jobs.
+    /// The record that the plugin makes when it is deleted: all replicas, with unused names of Jobs.
     fn reconstructed(&self) -> Record {
         Record {
             members: (0..self.size).collect(),
-            formed: true,
+            formed: self.status || self.mark || self.running() > 0,
             token: String::new(),
             voters: None,
             sequence: self.jobs.keys().next_back().copied().unwrap_or_default() + 1,
@@ -185,6 +213,8 @@ impl World {
         };
         let first = after.sequence.saturating_sub(1);
         self.jobs.retain(|sequence, _| *sequence >= first);
+        self.status = after.formed;
+        self.mark |= after.formed;
         self.record = Some(after);
     }
 
@@ -278,6 +308,10 @@ impl World {
             }
             State::Down | State::Waiting(_) => {
                 let mounted = self.mounted.as_ref();
+                prop_assert!(
+                    mounted.is_none_or(|it| it.formed),
+                    "{ordinal} would form a second cluster: {self:?}"
+                );
                 let admitted = mounted.and_then(|it| it.admitted.get(&ordinal));
                 if admitted != Some(&pod.uid.to_string()) || !self.join(ordinal)? {
                     return Ok(());
@@ -330,6 +364,13 @@ impl World {
             }
             20 => self.record = None,
             21 => self.now -= 50,
+            22 => self.status = false,
+            23 => {
+                // Another host, or another version of the plugin, goes on from the ConfigMap.
+                let stored = self.record.as_ref().map(stored);
+                prop_assert_eq!(&self.record, &stored);
+                self.record = stored;
+            }
             _ => {
                 // A member fails, but keeps its data.
                 if let Some(pod) = self.pods.get_mut(&ordinal)
@@ -384,7 +425,7 @@ proptest! {
     fn members_that_lose_their_data_are_replaced_in_any_schedule(
         size in 1_i32..8,
         is_volatile in any::<bool>(),
-        schedule in prop::collection::vec((0_u8..24, 0_i32..8), 1..120),
+        schedule in prop::collection::vec((0_u8..26, 0_i32..8), 1..120),
     ) {
         let mut world = World::new(size, is_volatile);
         for (what, which) in schedule {
@@ -394,7 +435,7 @@ proptest! {
         prop_assert_eq!(world.running(), usize::try_from(size).unwrap(), "{:?}", world);
         prop_assert_eq!(world.members.len(), world.running(), "{:?}", world);
         let record = world.record.clone().unwrap();
-        prop_assert!(record.replacing.is_empty() && record.admitted.is_empty(), "{:?}", world);
+        prop_assert!(record.formed && record.replacing.is_empty() && record.admitted.is_empty(), "{:?}", world);
         prop_assert!(world.jobs.is_empty(), "{:?}", world);
     }
 }
