@@ -154,8 +154,8 @@ impl<'a> Granted<'a> {
 
     /// The declared and granted parent kinds.
     fn parents(&self) -> impl Iterator<Item = &Gvk> {
-        let declared = self.manifest.parents.iter().map(|parent| &parent.kind);
-        declared.filter(|kind| self.grants.allows_parent(&kind.group_kind()))
+        let granted = self.grants.parents_of(self.manifest);
+        granted.map(|parent| &parent.kind)
     }
 
     /// The declared and granted child kinds.

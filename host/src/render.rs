@@ -175,6 +175,12 @@ impl<'a> Offline<'a> {
             world,
         } = circumstances;
         let (manifest, grants) = (self.manifest, &self.grants);
+        let kind = parent.group_kind();
+        if !grants.allows_parent(&kind) {
+            let message =
+                format!("the grants allow no parents of {kind}; grant them with --grants FILE");
+            return Err(Failure::new(Exit::Usage, message));
+        }
         let parent = parent::complete(parent, manifest, phase, now_ms);
         let mut observed = ObservedObjects::new(parent, others, grants, &self.hash_key)?;
         if world.backwards {

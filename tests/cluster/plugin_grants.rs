@@ -1,7 +1,10 @@
 //! Plugins with the grants of an administrator who knows an older version: they serve without the kinds of
 //! optional features, and only the parents that use a feature report it.
 
-use innkeeper_tests::{Host, manifest::condition};
+use innkeeper_tests::{
+    Host,
+    manifest::{self, condition},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -166,6 +169,51 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
     // Only a member that has to be replaced needs a Job.
     let_wait(site.stage.plane.user(), &site.namespace, "demo-1");
     wait_forbidden(&site, &host, ARTICLE, "Job");
+    Stage::stop(host);
+}
+
+// The grants of the version before the one with Restores and conditions of Storages.
+#[test]
+fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
+    const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
+    const STORAGE: Target<'static> = ("gobackup.io/v1", "Storage", "ledger");
+
+    let example = manifest::load("examples/plugins/backup.yaml").unwrap();
+    let mut plugins = example.into_iter().filter(|it| it["kind"] == "Plugin");
+    let present = plugins.next().unwrap()["spec"]["grants"].take();
+    let mut earlier = present.clone();
+    let later = ["Restore", "Storage"];
+    let is_later = |grant: &Value| later.iter().any(|kind| grant["kind"] == *kind);
+    let parents = earlier["parents"].as_array_mut().unwrap();
+    parents.retain(|grant| !is_later(grant));
+    assert_eq!(parents.len(), 2, "{parents:?}");
+    // It was a kind that Backups read only.
+    let storage = json!({"group": "gobackup.io", "kind": "Storage"});
+    earlier["crds"].as_array_mut().unwrap().push(storage);
+    let (site, host) = serve("backup", &earlier, "backups.gobackup.io", ARTICLE);
+    let plugin = site.wait_conditions(&host, &["Granted=True/Reduced", "Ready=True/Ready"]);
+    let granted = condition(&plugin, "Granted").unwrap();
+    for kind in later {
+        assert!(granted.contains(&format!("kind: {kind}")), "{granted}");
+    }
+    let example = "examples/backup/08-verified.yaml";
+    site.stage.apply_example(&site.namespace, example);
+    let verified: Target<'static> = ("gobackup.io/v1", "Backup", "ledger");
+    site.stage.wait(&host, &site.namespace, verified, is_ready);
+    let storage = site.stage.get(&site.namespace, STORAGE);
+    assert!(storage["status"].is_null(), "{storage:#}");
+
+    // A kind is served from its grant on, until it loses it; the others stay.
+    for (grants, expected) in [(&present, "True/"), (&earlier, "Unknown/PluginNotServing")] {
+        site.apply(&json!({"grants": grants}));
+        site.stage.wait(&host, &site.namespace, STORAGE, |storage| {
+            let synced = condition(storage, "Synced").unwrap_or_default();
+            synced.starts_with(expected)
+        });
+        site.wait_conditions(&host, &["Ready=True/Ready"]);
+        let article = site.stage.get(&site.namespace, ARTICLE);
+        assert!(is_ready(&article), "{article:#}");
+    }
     Stage::stop(host);
 }
 

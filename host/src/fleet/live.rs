@@ -104,6 +104,13 @@ pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<us
     Ok(plan.parents.len())
 }
 
+/// The notes about kinds of parents that the grants lack.
+fn denied(serving: &Serving) -> impl Iterator<Item = String> {
+    let kinds = serving.plugin.manifest().parent_kinds().into_iter();
+    let denied = kinds.filter(|kind| !serving.grants.allows_parent(kind));
+    denied.map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
+}
+
 /// Fails if the plugin may read the values of Secrets, which a dump does not have.
 fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
     let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
@@ -154,9 +161,8 @@ async fn plan_with(
             .flatten()
             .try_for_each(reads_no_values)?;
     }
-    let (served, missing): (Vec<Gvk>, Vec<Gvk>) = manifest
-        .parents
-        .iter()
+    let (served, missing): (Vec<Gvk>, Vec<Gvk>) = serving
+        .parents()
         .map(|parent| parent.kind.clone())
         .partition(|kind| shared.cluster.served(kind).is_some());
     if served.is_empty() {
@@ -176,6 +182,7 @@ async fn plan_with(
         notes: missing
             .iter()
             .map(|kind| format!("the cluster does not serve {kind} yet, so it has no parents"))
+            .chain(denied(&serving))
             .collect(),
         parents: Vec::new(),
     };

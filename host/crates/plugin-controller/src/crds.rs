@@ -41,7 +41,7 @@ pub(super) async fn install(
             shared.cluster.refresh_discovery();
         }
     }
-    for parent in &manifest.parents {
+    for parent in serving.parents() {
         let served = timeout(SERVED_WITHIN, shared.cluster.wait_served(&parent.kind)).await;
         served.map_err(|_| Error::NotServed {
             plugin: plugin.clone(),
@@ -50,7 +50,7 @@ pub(super) async fn install(
         })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
-    check_scope(shared, plugin, manifest)
+    check_scope(shared, plugin, serving)
 }
 
 /// Returns true if the host installs the definition of a kind for a plugin, unless it may not read definitions.
@@ -62,14 +62,20 @@ pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> 
 }
 
 /// Checks that a host that is limited to namespaces can see all children of the parents.
-fn check_scope(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Result<(), Error> {
+fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Serving) -> Result<(), Error> {
     if shared.cluster.namespaces().is_none() {
         return Ok(());
     }
     let scope = |kind: &Gvk| Some(shared.cluster.served(kind)?.scope);
-    let mut parents = manifest.parents.iter();
-    let cluster_scoped = parents.find(|parent| parent.scope == Scope::Cluster);
-    let mut children = manifest.children.iter().map(|child| &child.kind);
+    let cluster_scoped = serving
+        .parents()
+        .find(|parent| parent.scope == Scope::Cluster);
+    let mut children = serving
+        .plugin
+        .manifest()
+        .children
+        .iter()
+        .map(|child| &child.kind);
     let namespaced = children.find(|kind| scope(kind) == Some(Scope::Namespaced));
     match cluster_scoped.zip(namespaced) {
         None => Ok(()),

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use innkeeper_cluster::Interest;
-use innkeeper_model::{Gvk, Limits, PluginName, error_chain};
+use innkeeper_model::{GroupKind, Gvk, Limits, PluginName, error_chain};
 use innkeeper_reconcile::{RecentFault, Reconciler, Serving, Shared};
 use tracing::{info, warn};
 
@@ -20,8 +20,7 @@ pub struct Served {
 impl Served {
     /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
-        let parents = serving.plugin.manifest().parents.iter();
-        let reconcilers = parents.map(|parent| {
+        let reconcilers = serving.parents().map(|parent| {
             let (name, kind) = (name.clone(), parent.kind.clone());
             let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
             Arc::new(reconciler)
@@ -30,6 +29,12 @@ impl Served {
             reconcilers: reconcilers.collect(),
             name: name.clone(),
         }
+    }
+
+    /// Returns its kinds of parents without their versions.
+    pub(super) fn kinds(&self) -> BTreeSet<GroupKind> {
+        let reconcilers = self.reconcilers.iter();
+        reconcilers.map(|it| it.parent().group_kind()).collect()
     }
 
     /// Returns true if the kind is one of its parents, in any version.
@@ -61,11 +66,7 @@ pub async fn serve(
     let serving = loaded.serving(limits);
     crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
     if loaded.manifest().finalize {
-        let parents = loaded
-            .manifest()
-            .parents
-            .iter()
-            .map(|parent| parent.kind.clone());
+        let parents = serving.parents().map(|parent| parent.kind.clone());
         let recorded = shared.inventory.record_parents(&loaded.name, parents).await;
         recorded.map_err(|source| Error::RecordParents {
             plugin: loaded.name.clone(),

@@ -217,7 +217,9 @@ impl Loaded {
 
     /// Returns its name and its kinds of parents, which no other plugin of the host may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
-        (self.name.clone(), self.manifest().parent_kinds())
+        let granted = self.grants.parents_of(self.manifest());
+        let kinds = granted.map(|parent| parent.kind.group_kind()).collect();
+        (self.name.clone(), kinds)
     }
 
     /// Returns the revision that its passes run.

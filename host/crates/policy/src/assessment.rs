@@ -1,6 +1,6 @@
 //! The comparison of a plugin's requests with its grants.
 
-use std::{collections::BTreeSet, fmt};
+use std::fmt;
 
 use innkeeper_model::{Access, GroupKind, Manifest, ReadKind};
 
@@ -29,7 +29,7 @@ impl Assessment {
 /// One request that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortfall {
-    /// A kind of parent.
+    /// A kind of parent. It keeps the plugin from serving if no other one is granted.
     Parent(GroupKind),
     /// A CustomResourceDefinition of a kind that is not a parent kind.
     Crd(GroupKind),
@@ -50,13 +50,18 @@ impl Grants {
     /// Compares the grants with the requests of a plugin.
     pub fn assess(&self, manifest: &Manifest) -> Assessment {
         let mut assessment = Assessment::default();
-        let mut parents = BTreeSet::new();
-        for parent in &manifest.parents {
-            let kind = parent.kind.group_kind();
-            if !self.allows_parent(&kind) {
-                assessment.missing.push(Shortfall::Parent(kind.clone()));
-            }
-            parents.insert(kind);
+        let parents = manifest.parent_kinds();
+        let declared = manifest
+            .parents
+            .iter()
+            .map(|parent| parent.kind.group_kind());
+        let denied = declared.filter(|kind| !self.allows_parent(kind));
+        let denied = denied.map(Shortfall::Parent);
+        // A kind of parents that a later version of the plugin adds does not stop the passes for the others.
+        if self.parents_of(manifest).next().is_some() {
+            assessment.reduced.extend(denied);
+        } else {
+            assessment.missing.extend(denied);
         }
         for kind in manifest.crds.iter().filter_map(crd_kind) {
             // Granting the parent grants its definition as well.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::{
-    Access, Expression, GroupKind, Manifest, ReadKind, ReadScope, Scope, Selector,
+    Access, Expression, GroupKind, Manifest, ParentKind, ReadKind, ReadScope, Scope, Selector,
 };
 
 use super::{
@@ -220,6 +220,15 @@ impl Grants {
                 && suffices(kind, grant.privileged)
                 && (grant.built_in || !is_built_in(kind))
         })
+    }
+
+    /// Returns the kinds of parents of a plugin that it may serve.
+    pub fn parents_of<'a>(
+        &'a self,
+        manifest: &'a Manifest,
+    ) -> impl Iterator<Item = &'a ParentKind> {
+        let declared = manifest.parents.iter();
+        declared.filter(|parent| self.allows_parent(&parent.kind.group_kind()))
     }
 
     /// Returns true if a child of this kind is allowed.

@@ -2,13 +2,17 @@
 //!
 //! The plugin controller decides on a switch and checks the candidate before it.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use innkeeper_model::{
-    Access, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope, Selector,
+    Access, GroupKind, Gvk, Limits, ObjectId, ParentKind, PluginName, ReadKind, ReadScope, Scope,
+    Selector,
 };
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_sandbox::Plugin;
@@ -54,6 +58,17 @@ impl Serving {
             selection: Arc::default(),
             own_reads: Arc::default(),
         }
+    }
+
+    /// Returns the kinds of parents that it may serve.
+    pub fn parents(&self) -> impl Iterator<Item = &ParentKind> {
+        self.grants.parents_of(self.plugin.manifest())
+    }
+
+    /// Returns these kinds without their versions.
+    pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
+        let parents = self.parents();
+        parents.map(|parent| parent.kind.group_kind()).collect()
     }
 
     /// Writes its children as this user, which needs the permissions for them.

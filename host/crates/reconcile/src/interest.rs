@@ -62,8 +62,7 @@ pub(super) fn interest<'a>(
 impl Serving {
     /// Returns the kinds to watch before the first passes, for each kind of parents.
     pub fn interests(&self, plugin: &PluginName, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
-        let parents = self.plugin.manifest().parents.iter();
-        parents
+        self.parents()
             .map(|parent| self.interest(plugin, &parent.kind, once_made))
             .collect()
     }

@@ -39,9 +39,15 @@ impl ActiveRevision {
         revision_name(self.plugin.revision())
     }
 
-    /// Returns true if it has the grants that it requires.
+    /// Returns true if it has the grants that it requires, and those of all kinds of parents that have passes.
     pub(super) fn is_granted(&self) -> bool {
+        let grants = &self.terms.grants;
         self.terms.assess(self.plugin.manifest()).serves()
+            && self
+                .served
+                .kinds()
+                .iter()
+                .all(|kind| grants.allows_parent(kind))
     }
 
     /// Lets no further pass begin, and waits until the running ones have ended.

@@ -1,6 +1,8 @@
 //! The conditions of a Plugin: pure.
 
-use innkeeper_model::{Condition, ConditionStatus, reason};
+use std::collections::BTreeSet;
+
+use innkeeper_model::{Condition, ConditionStatus, GroupKind, reason};
 use innkeeper_plan::synced;
 
 use super::{
@@ -60,6 +62,17 @@ impl PluginState {
         let is_certain = |failure: &StageFailure| {
             failure.status == ConditionStatus::False && failure.reason != PARENT_TAKEN
         };
+        let unknown = ConditionStatus::Unknown;
+        let ungranted = self.ungranted();
+        if serving.status == ConditionStatus::True && !ungranted.is_empty() {
+            let kinds: Vec<String> = ungranted.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "Plugin {} no longer serves parents of {}: spec.grants.parents of the Plugin lacks the kind. The children stay as they are; the object is reconciled again once the kind is granted",
+                declared.name,
+                kinds.join(", "),
+            );
+            return Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message));
+        }
         // A missing kind has no parents, and those of the other kinds have passes.
         if serving.status != ConditionStatus::False
             || !self.missing.kinds.is_empty()
@@ -72,8 +85,15 @@ impl PluginState {
             "Plugin {} does not serve: its condition {} is False with the reason {}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {}",
             declared.name, serving.kind, serving.reason, declared.name,
         );
-        let unknown = ConditionStatus::Unknown;
         Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message))
+    }
+
+    /// Returns the kinds of parents that the active revision serves no longer, because they lost their grant.
+    pub(super) fn ungranted(&self) -> BTreeSet<GroupKind> {
+        let active = self.active.as_ref().filter(|it| it.passes.is_some());
+        active.map_or_else(BTreeSet::new, |active| {
+            &self.unserved.kinds - &active.served.kinds()
+        })
     }
 
     fn serving(&self, failure: Option<&StageFailure>) -> Condition {

@@ -8,8 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_apply as apply;
 use innkeeper_model::{Gvk, Object, ObjectId, PluginName, Retry, error_chain};
-use innkeeper_reconcile::Next;
-use innkeeper_sandbox::Plugin;
+use innkeeper_reconcile::{Next, Serving};
 use tracing::{info, warn};
 
 use super::{Manager, PluginState, id_of};
@@ -31,9 +30,9 @@ impl Manager {
         &self,
         state: &mut PluginState,
         name: &PluginName,
-        plugin: &Plugin,
+        serving: &Serving,
     ) -> Result<(), StageFailure> {
-        if !plugin.manifest().finalize {
+        if !serving.plugin.manifest().finalize {
             return Ok(());
         }
         let failed = |error: apply::Error| {
@@ -47,11 +46,7 @@ impl Manager {
             let written = writer.add_finalizer(target, &self.name).await;
             note(&self.registration, &id_of(name), &written.map_err(failed)?);
         }
-        let parents = plugin
-            .manifest()
-            .parents
-            .iter()
-            .map(|parent| parent.kind.clone());
+        let parents = serving.parents().map(|parent| parent.kind.clone());
         let inventory = &self.context.shared.inventory;
         inventory
             .record_parents(name, parents)

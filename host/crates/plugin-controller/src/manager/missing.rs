@@ -26,8 +26,8 @@ impl Manager {
     pub(super) fn look_for_parents(&self, state: &mut PluginState) {
         let is_missing = |kind: &Gvk| self.cluster().served(kind).is_none();
         let kinds = state.active.as_ref().map(|active| {
-            let parents = active.plugin.manifest().parents.iter();
-            let kinds = parents.map(|parent| parent.kind.clone());
+            let reconcilers = active.served.reconcilers.iter();
+            let kinds = reconcilers.map(|it| it.parent().clone());
             kinds.filter(is_missing).collect()
         });
         state.missing = MissingParents {

@@ -52,10 +52,10 @@ impl Manager {
         }
         let serving = terms.serving(Arc::clone(&plugin));
         let limits = Arc::clone(&serving.limits);
-        let kinds = plugin.manifest().parent_kinds();
+        let kinds = serving.parent_kinds();
         if let Err(failure) = self.take(declared, state, &serving, &activation).await {
             let active = state.active.as_ref();
-            let kept = active.map(|active| active.plugin.manifest().parent_kinds());
+            let kept = active.map(|active| active.served.kinds());
             self.with_priorities(|all| all.release(name, &kept.unwrap_or_default()));
             return Err(failure);
         }
@@ -86,7 +86,7 @@ impl Manager {
         } else {
             debug!(plugin = %name, "serving the plugin under other terms");
         }
-        state.unserved.kinds = kinds;
+        state.unserved.note(kinds, plugin.manifest());
         // The preparation has waited until all are served.
         state.missing = MissingParents::default();
         state.active = Some(ActiveRevision {
@@ -140,9 +140,8 @@ impl Manager {
         active: Option<ActiveRevision>,
         serving: &Serving,
     ) -> (Arc<Served>, Option<Passes>) {
-        let kinds = serving.plugin.manifest().parent_kinds();
         match active {
-            Some(mut active) if active.plugin.manifest().parent_kinds() == kinds => {
+            Some(mut active) if active.served.kinds() == serving.parent_kinds() => {
                 let is_same = active.plugin.revision() == serving.plugin.revision();
                 if !is_same || active.terms != declared.terms {
                     active.swap(serving, &declared.terms, state.change).await;
@@ -177,7 +176,7 @@ impl Manager {
         activation: &Activation,
     ) -> Result<(), StageFailure> {
         let name = &declared.name;
-        let kinds = serving.plugin.manifest().parent_kinds();
+        let kinds = serving.parent_kinds();
         let priority = Priority::Resource(declared.created);
         let take = |is_ready| {
             let taken = self.with_priorities(|all| all.take(name, priority, &kinds, is_ready));
@@ -188,7 +187,7 @@ impl Manager {
         };
         take(false)?;
         self.prepare(declared, state, serving, activation).await?;
-        self.hold(state, name, &serving.plugin).await?;
+        self.hold(state, name, serving).await?;
         take(true)
     }
 

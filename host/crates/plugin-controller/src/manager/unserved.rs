@@ -12,7 +12,7 @@ use std::{
 use futures::stream::{self, StreamExt};
 use innkeeper_apply::Target;
 use innkeeper_cluster::Registration;
-use innkeeper_model::{Condition, GroupKind, Object, PluginName, error_chain, reason};
+use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, error_chain, reason};
 use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, StatusWrite};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -37,13 +37,21 @@ const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// The parents of a plugin while it does not serve.
 #[derive(Default)]
 pub(super) struct Unserved {
-    /// The kinds of parents of the last revision that was active in this process.
+    /// The kinds of parents of the last revision that was active in this process, under any grants.
     pub(super) kinds: BTreeSet<GroupKind>,
     /// The time since which it does not serve; none while it does.
     since: Option<Instant>,
     /// The time of the next look at the parents.
     pub(super) due: Option<Instant>,
     watched: BTreeMap<GroupKind, Registration>,
+}
+
+impl Unserved {
+    /// Notes the kinds of parents of a revision that becomes active. Those that lost their grant are not forgotten.
+    pub(super) fn note(&mut self, kinds: BTreeSet<GroupKind>, manifest: &Manifest) {
+        self.kinds.retain(|kind| manifest.reconciles(kind));
+        self.kinds.extend(kinds);
+    }
 }
 
 impl Manager {
@@ -62,8 +70,11 @@ impl Manager {
             state.unserved.due = Some(since + SAID_AFTER);
             return;
         }
-        let mut kinds = state.unserved.kinds.clone();
-        kinds.extend(declared.terms.grants.parents.keys().cloned());
+        let mut kinds = state.ungranted();
+        if kinds.is_empty() {
+            kinds.clone_from(&state.unserved.kinds);
+            kinds.extend(declared.terms.grants.parents.keys().cloned());
+        }
         kinds.retain(|kind| {
             let priorities = self.priorities.lock();
             priorities

@@ -829,3 +829,22 @@ fn grants_with_different_access_each_apply_in_their_scope() {
     expect!["full reads of Secret as asked for (granted: full)"]
         .assert_eq(&lines(&grants.assess(&manifest).reduced));
 }
+
+#[test]
+fn a_kind_of_parents_without_a_grant_stops_only_a_plugin_that_has_no_other() {
+    let manifest = manifest();
+    let mut grants = Grants::requested(&manifest);
+    grants.parents.remove(&kind("example.dev", "Fleet"));
+    let assessment = grants.assess(&manifest);
+    assert!(assessment.serves());
+    assert_eq!(lines(&assessment.reduced), "parents of Fleet.example.dev");
+    let kinds = grants.parents_of(&manifest).map(|it| &*it.kind.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["Web"]);
+    grants.parents.clear();
+    let assessment = grants.assess(&manifest);
+    assert!(!assessment.serves());
+    assert_eq!(
+        lines(&assessment.missing),
+        "parents of Web.example.dev\nparents of Fleet.example.dev"
+    );
+}
