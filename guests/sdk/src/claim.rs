@@ -12,13 +12,39 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::child::{Child, metadata};
 use crate::fault::Fault;
 use crate::host::Host;
 use crate::quantity::Amount;
 use crate::request::Request;
+
+/// Access mode of a volume.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessMode {
+    /// Mounted by one node.
+    ReadWriteOnce,
+    /// Mounted by many nodes, for reading.
+    ReadOnlyMany,
+    /// Mounted by many nodes.
+    ReadWriteMany,
+    /// Mounted by one pod.
+    ReadWriteOncePod,
+}
+
+impl AccessMode {
+    /// The text in a claim.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadOnlyMany => "ReadOnlyMany",
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOncePod => "ReadWriteOncePod",
+        }
+    }
+}
 
 /// A claim as a parent declares it.
 ///

@@ -1,9 +1,8 @@
 //! Claims, and the storage of the site's own files.
 
-use innkeeper_sdk::claim::DeclaredClaim;
+use innkeeper_sdk::claim::{AccessMode, DeclaredClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,35 +94,6 @@ impl Claim {
             size: self.size.clone(),
             storage_class_name: self.storage_class_name.clone(),
             access_modes: modes.map(ToOwned::to_owned).collect(),
-        }
-    }
-}
-
-/// Access mode of a volume.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "the names of the variants are those of Kubernetes"
-)]
-pub(crate) enum AccessMode {
-    /// Mounted by one node.
-    ReadWriteOnce,
-    /// Mounted by many nodes, for reading.
-    ReadOnlyMany,
-    /// Mounted by many nodes.
-    ReadWriteMany,
-    /// Mounted by one pod.
-    ReadWriteOncePod,
-}
-
-impl AccessMode {
-    /// The text in a claim.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadWriteOnce => "ReadWriteOnce",
-            Self::ReadOnlyMany => "ReadOnlyMany",
-            Self::ReadWriteMany => "ReadWriteMany",
-            Self::ReadWriteOncePod => "ReadWriteOncePod",
         }
     }
 }
