@@ -4,7 +4,10 @@
 use innkeeper_tests::{User, eventually, manifest::condition, user::Kind};
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, reason, retained_for};
+use crate::{
+    examples::restrict,
+    suite::{Site, Target, reason, retained_for},
+};
 
 const PARENT: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
 const MEMBERS: Target<'static> = ("apps/v1", "StatefulSet", "demo");
@@ -122,8 +125,11 @@ fn the_members_start_after_their_record_and_claims() {
 #[test]
 fn an_edit_replaces_one_member_with_each_patch() {
     let (site, _) = article("etcd-edit");
+    restrict(&site);
     let mark = site.settle();
-    site.merge(PARENT, &json!({ "spec": { "snapshotCount": 5000 } }));
+    let sidecar = json!({ "name": "exporter", "image": "exporter:1" });
+    let edit = json!({ "spec": { "snapshotCount": 5000, "sidecars": [sidecar] } });
+    site.merge(PARENT, &edit);
     site.wait_ready(PARENT);
     site.check_child_writes(mark, &["patch statefulsets.apps demo 200"; 3]);
 }
@@ -224,7 +230,7 @@ fn claims_that_the_stateful_set_takes_over_stay_children_until_it_deletes_them()
     let parent = json!({
         "apiVersion": PARENT.0, "kind": PARENT.1,
         "metadata": { "name": PARENT.2, "namespace": site.namespace },
-        "spec": { "size": 3, "storage": { "whenDeleted": "Delete" } },
+        "spec": { "size": 3, "quotaBackendBytes": 512 << 20, "storage": { "whenDeleted": "Delete" } },
     });
     site.plane.user().apply(&parent).unwrap();
     formed(&site);

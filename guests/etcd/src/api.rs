@@ -1,6 +1,8 @@
 //! The API: spec and status of `EtcdCluster`.
 
 mod network;
+mod sidecars;
+mod storage;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -8,7 +10,7 @@ use std::collections::BTreeMap;
 use innkeeper_sdk::{placement::PodTemplate, pod::ImagePullPolicy};
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
-    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -16,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     network::{ClientService, HeadlessService, Isolation, Monitoring},
+    sidecars::Sidecar,
+    storage::{ExistingClaims, Keeping, Medium, Storage},
     tls::{IssuerRef, OnChange, Tls},
 };
 
@@ -27,6 +31,7 @@ pub(crate) use self::{
     kind = "EtcdCluster",
     plural = "etcdclusters",
     shortname = "etcd",
+    shortname = "etcdc",
     category = "innkeeper",
     namespaced,
     status = "EtcdClusterStatus",
@@ -50,7 +55,7 @@ pub(crate) use self::{
     ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
-    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.image", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new(
         "self.metadata.name.size() <= 44 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
@@ -143,12 +148,15 @@ pub(crate) struct EtcdClusterSpec {
     /// Additional flags of etcd: names without leading dashes, with their values. An empty value stands
     /// for a flag without a value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "additionalProperties" = { "type": "string", "maxLength": 4096 }
+    ))]
     #[x_kube(
         validation = Rule::new("self.all(flag, !flag.startsWith('-') && !flag.endsWith('-'))")
             .message("options: give flag names without dashes at either end"),
-        validation = Rule::new("self.all(flag, flag.matches('^[a-z0-9-]+$'))")
-            .message("options: flag names have lower-case letters, digits and dashes only"),
+        validation = Rule::new("self.all(flag, flag.matches('^[a-z0-9-]{1,63}$'))")
+            .message("options: flag names have at most 63 lower-case letters, digits and dashes, and no other characters"),
         validation = Rule::new(
             "!self.exists(flag, flag.matches('^(name|data-dir|wal-dir|config-file|force-new-cluster\
              |listen-.*-urls|advertise-client-urls|initial-.*|discovery.*|peer-.*|auto-tls\
@@ -189,6 +197,20 @@ pub(crate) struct EtcdClusterSpec {
     /// Metadata of the members' Pods, and the placement of Pods on nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
+    /// Containers that run beside etcd in the Pod of each member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub(crate) sidecars: Vec<Sidecar>,
+    /// Containers that run one after the other before each start of a member's Pod, when its data are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub(crate) init_containers: Vec<Sidecar>,
     /// Service with the names of the members.
     #[serde(default)]
     pub(crate) headless_service: HeadlessService,
@@ -245,124 +267,6 @@ pub(crate) enum AntiAffinity {
     Hard,
     /// On any node.
     None,
-}
-
-/// Storage of the members' data.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
-#[x_kube(
-    validation = Rule::new("quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0")
-        .message("storage.size cannot shrink"),
-    validation = Rule::new("quantity(string(self.size)).isGreaterThan(quantity('0'))")
-        .message("storage.size must be greater than 0"),
-    validation = Rule::new("self.medium == oldSelf.medium").message("storage.medium is immutable"),
-    validation = Rule::new(
-        "has(self.storageClassName) == has(oldSelf.storageClassName) \
-         && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
-    )
-    .message("storage.storageClassName is immutable"),
-    validation = Rule::new("self.accessModes == oldSelf.accessModes")
-        .message("storage.accessModes is immutable")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Storage {
-    /// Size of each member's claim, or size limit of its emptyDir. It can grow but not shrink; claims
-    /// grow if their StorageClass allows it.
-    #[serde(default = "default_storage_size")]
-    pub(crate) size: Quantity,
-    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory. The last two lose the data of a member
-    /// with its Pod; the member is then replaced, so they need a size of 3 or more. Immutable.
-    #[serde(default)]
-    pub(crate) medium: Medium,
-    /// StorageClass of the claims. Default: the cluster's default. Immutable.
-    #[expect(clippy::struct_field_names, reason = "the name in the API")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
-    pub(crate) storage_class_name: Option<String>,
-    /// Access modes of the claims. Immutable.
-    #[serde(default = "default_access_modes")]
-    #[schemars(length(min = 1, max = 4), inner(length(max = 32)))]
-    pub(crate) access_modes: Vec<String>,
-    /// Treatment of the claims when the EtcdCluster is deleted: Retain or Delete.
-    #[serde(default = "retain")]
-    pub(crate) when_deleted: Keeping,
-    /// Treatment of the claims of removed members: Retain or Delete. A pause retains them always.
-    #[serde(default = "delete")]
-    pub(crate) when_scaled: Keeping,
-    /// Treatment of claims that exist before the first start: Refuse waits for their deletion, Adopt
-    /// starts with the data on them.
-    #[serde(default)]
-    pub(crate) existing_claims: ExistingClaims,
-}
-
-fn default_storage_size() -> Quantity {
-    Quantity("1Gi".to_owned())
-}
-
-fn default_access_modes() -> Vec<String> {
-    vec!["ReadWriteOnce".to_owned()]
-}
-
-const fn retain() -> Keeping {
-    Keeping::Retain
-}
-
-const fn delete() -> Keeping {
-    Keeping::Delete
-}
-
-impl Default for Storage {
-    fn default() -> Self {
-        Self {
-            size: default_storage_size(),
-            medium: Medium::default(),
-            storage_class_name: None,
-            access_modes: default_access_modes(),
-            when_deleted: Keeping::Retain,
-            when_scaled: Keeping::Delete,
-            existing_claims: ExistingClaims::default(),
-        }
-    }
-}
-
-/// Medium of the members' data.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Medium {
-    /// A claim.
-    #[default]
-    Persistent,
-    /// The node's disk, for the life of the Pod.
-    EmptyDir,
-    /// Memory, for the life of the Pod.
-    Memory,
-}
-
-/// Treatment of claims.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
-    /// They stay.
-    Retain,
-    /// They go.
-    Delete,
-}
-
-impl Keeping {
-    /// The text in a StatefulSet.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Retain => "Retain",
-            Self::Delete => "Delete",
-        }
-    }
-}
-
-/// Treatment of claims that exist before the first start.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ExistingClaims {
-    /// The cluster waits for their deletion.
-    #[default]
-    Refuse,
-    /// The cluster starts with the data on them.
-    Adopt,
 }
 
 /// Regular inspection of etcd for alarms, by a CronJob.
@@ -442,6 +346,9 @@ pub(crate) struct EtcdClusterStatus {
     /// The members, by ordinal.
     #[serde(default)]
     pub(crate) members: Vec<Member>,
+    /// Image of etcd that the members have or get next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
     /// Version with which all members were ready last; upgrades start from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_version: Option<String>,

@@ -250,7 +250,7 @@ fn claim(
         ),
         access_modes: given
             .and_then(|spec| spec.access_modes.clone())
-            .unwrap_or_else(|| storage.access_modes.clone()),
+            .unwrap_or_else(|| storage.access_modes()),
     };
     declared.object(metadata(cluster.claim(ordinal), &labels), None)
 }

@@ -5,6 +5,7 @@
 //! A guest has no network and never talks to etcd; it knows the members by their Pods, and Jobs talk to etcd for it.
 
 mod api;
+mod arguments;
 mod certificates;
 mod children;
 mod cluster;
@@ -17,6 +18,7 @@ mod record;
 mod replace;
 mod report;
 mod rollout;
+mod sidecars;
 mod step;
 mod tls;
 mod upgrade;
@@ -52,7 +54,12 @@ impl Reconciler for Plugin {
             .reads_own_status()
             .parent_with::<EtcdCluster>(|crd| {
                 // The Pods have no resourceClaims that the field could name.
-                own_namespace(crd.remove("spec.resources", "claims"))
+                let crd = ["", ".sidecars[]", ".initContainers[]"]
+                    .into_iter()
+                    .fold(crd, |crd, of| {
+                        crd.remove(&format!("spec{of}.resources"), "claims")
+                    });
+                own_namespace(crd)
                     // The deepest fields are those of `spec.podTemplate.spec.affinity`.
                     .short_descriptions(12)
             })

@@ -2,8 +2,6 @@
 //!
 //! The container `etcd` runs no shell, because its image has none; the kubelet expands `$(POD_NAME)` in the arguments.
 
-use std::collections::BTreeMap;
-
 use innkeeper_sdk::{
     claim::DeclaredClaim, labels, placement::place, pod, prelude::*, quantity::Amount,
     rollout::TemplateHash, workload::Workload,
@@ -22,24 +20,29 @@ use k8s_openapi::{
             Volume, VolumeMount, WeightedPodAffinityTerm,
         },
     },
-    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 
 use crate::{
-    api::{AntiAffinity, CompactionMode, Keeping, Medium},
+    api::{AntiAffinity, Keeping, Medium},
+    arguments,
     children::requested,
     cluster::Cluster,
     jobs,
     observe::{MemberPod, MemberSet, Observation},
     record::Record,
     rollout::{self, RollingPod},
+    sidecars,
     tls::{self, AUTHORITY_HASH},
     upgrade,
     version::Version,
 };
 
-/// The largest quota that etcd takes without a warning.
-const QUOTA_BYTES_MAX: i128 = 8 << 30;
+/// The memory that a member needs besides its data, in bytes.
+pub(crate) const MEMORY_BYTES_BESIDE_DATA: i128 = 128 << 20;
+
+/// The memory that a member requests by default at least, in bytes.
+const MEMORY_BYTES_MIN: i128 = 256 << 20;
 
 /// The annotation of the StatefulSet of a formed cluster. It holds when record and status are lost.
 pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
@@ -73,12 +76,6 @@ pub(crate) fn stateful_set(
 ) -> StatefulSet {
     let storage = &cluster.spec.storage;
     let observed = observation.stateful_set.as_ref();
-    // During a pause, the claims are all that is left of the cluster.
-    let when_scaled = if replicas == 0 {
-        Keeping::Retain
-    } else {
-        storage.when_scaled
-    };
     // Before the formation, the StatefulSet may be made again.
     let when_deleted = if record.formed {
         storage.when_deleted
@@ -113,7 +110,8 @@ pub(crate) fn stateful_set(
             persistent_volume_claim_retention_policy: Some(
                 StatefulSetPersistentVolumeClaimRetentionPolicy {
                     when_deleted: Some(when_deleted.as_str().to_owned()),
-                    when_scaled: Some(when_scaled.as_str().to_owned()),
+                    // During a pause, the claims are all that is left of the cluster.
+                    when_scaled: Some(Keeping::Retain.as_str().to_owned()),
                 },
             ),
             volume_claim_templates: cluster
@@ -197,7 +195,7 @@ fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> Persis
     let declared = DeclaredClaim {
         size,
         storage_class_name: storage.storage_class_name.clone(),
-        access_modes: storage.access_modes.clone(),
+        access_modes: storage.access_modes(),
     };
     declared.object(metadata("data", &cluster.labels("data")), None)
 }
@@ -235,6 +233,10 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let copying = is_preparing.then(|| jobs::tools(cluster));
     let (certificates, _) = tls::of_member(cluster);
     let volumes = data.into_iter().chain([state]).chain(tools);
+    let init = [admit(cluster)].into_iter().chain(copying);
+    let init = init.chain(sidecars::containers(cluster, &cluster.spec.init_containers));
+    let main = [etcd(cluster, observation)].into_iter();
+    let main = main.chain(sidecars::containers(cluster, &cluster.spec.sidecars));
     PodSpec {
         termination_grace_period_seconds: Some(30),
         affinity: affinity(cluster),
@@ -242,8 +244,8 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
             ..pod::security(Some(USER))
         }),
-        init_containers: Some([admit(cluster)].into_iter().chain(copying).collect()),
-        containers: vec![etcd(cluster, observation)],
+        init_containers: Some(init.collect()),
+        containers: main.collect(),
         volumes: Some(volumes.chain(certificates).collect()),
         ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
@@ -312,6 +314,18 @@ fn admit(cluster: &Cluster<'_>) -> Container {
     }
 }
 
+/// The memory that a member requests by default. With the medium Memory, its data are part of it.
+fn memory_request(cluster: &Cluster<'_>) -> String {
+    let size = Amount::of(&cluster.spec.storage.size).and_then(Amount::floor);
+    let bytes = size.filter(|_| cluster.spec.storage.medium == Medium::Memory);
+    let bytes = bytes.map_or(0, |bytes| bytes.saturating_add(MEMORY_BYTES_BESIDE_DATA));
+    let bytes = bytes.max(MEMORY_BYTES_MIN);
+    match (bytes / (1 << 20), bytes % (1 << 20)) {
+        (mebibytes, 0) => format!("{mebibytes}Mi"),
+        _ => bytes.to_string(),
+    }
+}
+
 fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
     let (mut startup, liveness, readiness) = probes(cluster.version());
     let mut mounts = vec![pod::mount("data", "/var/run/etcd")];
@@ -331,7 +345,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
         image: Some(cluster.image.clone()),
         image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(vec!["etcd".to_owned()]),
-        args: Some(arguments(cluster, observation)),
+        args: Some(arguments::all(cluster, observation)),
         ports: Some(vec![
             pod::container_port("peer", 2380),
             pod::container_port("client", 2379),
@@ -351,7 +365,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
         resources: Some(pod::resources(
             cluster.spec.resources.as_ref(),
             "100m",
-            "256Mi",
+            &memory_request(cluster),
         )),
         startup_probe: Some(startup),
         liveness_probe: Some(liveness),
@@ -402,83 +416,4 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
         ..probe
     };
     (startup, steady(live), steady(ready))
-}
-
-/// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
-pub(crate) fn arguments(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
-    let (headless, scheme) = (cluster.name, tls::scheme(cluster));
-    let mut arguments = vec![
-        "--name=$(POD_NAME)".to_owned(),
-        "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
-        "--listen-peer-urls=https://0.0.0.0:2380".to_owned(),
-        format!("--listen-client-urls={scheme}://0.0.0.0:2379"),
-        format!(
-            "--initial-advertise-peer-urls=https://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2380"
-        ),
-        "--data-dir=/var/run/etcd/default.etcd".to_owned(),
-        format!(
-            "--advertise-client-urls={scheme}://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2379"
-        ),
-    ];
-    arguments.extend(tls::flags(cluster));
-    let user = user_flags(cluster, observation);
-    if !user.contains_key("auto-compaction-retention") {
-        // As a number of revisions, etcd reads 5m as 300,000,000,000, and never compacts.
-        let is_by_revision = user
-            .get("auto-compaction-mode")
-            .is_some_and(|it| it == "revision");
-        let retention = if is_by_revision { "1000" } else { "5m" };
-        arguments.push(format!("--auto-compaction-retention={retention}"));
-    }
-    if !user.contains_key("snapshot-count") {
-        arguments.push("--snapshot-count=10000".to_owned());
-    }
-    let flag = |(name, value): (&String, &String)| match value.as_str() {
-        "" => format!("--{name}"),
-        value => format!("--{name}={value}"),
-    };
-    arguments.extend(user.iter().map(flag));
-    arguments
-}
-
-/// The flags of the user, and the quota.
-fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<String, String> {
-    let spec = cluster.spec;
-    let mode = spec.auto_compaction_mode.map(|mode| match mode {
-        CompactionMode::Periodic => "periodic".to_owned(),
-        CompactionMode::Revision => "revision".to_owned(),
-    });
-    let quota = spec.quota_backend_bytes.map(|bytes| bytes.to_string());
-    let typed = [
-        ("auto-compaction-mode", mode),
-        (
-            "auto-compaction-retention",
-            spec.auto_compaction_retention.clone(),
-        ),
-        ("quota-backend-bytes", quota),
-        (
-            "snapshot-count",
-            spec.snapshot_count.map(|count| count.to_string()),
-        ),
-    ];
-    let mut flags = spec.options.clone();
-    flags.extend(
-        typed
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
-    );
-    if cluster.preparing.is_some() {
-        let flags_of = upgrade::SNAPSHOT_FLAGS.map(|name| (name.to_owned(), "1".to_owned()));
-        flags.extend(flags_of);
-    }
-    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
-    // A class that does not expand volumes leaves them smaller than the spec. Ones that are larger change nothing, so that
-    // the members do not start again when their volumes are bound.
-    let real = observation.smallest_volume().as_ref().and_then(bytes);
-    let size = bytes(&spec.storage.size).map(|wanted| real.map_or(wanted, |real| real.min(wanted)));
-    if let (None, Some(size)) = (flags.get("quota-backend-bytes"), size) {
-        let quota = (size * 95 / 100).min(QUOTA_BYTES_MAX);
-        flags.insert("quota-backend-bytes".to_owned(), quota.to_string());
-    }
-    flags
 }

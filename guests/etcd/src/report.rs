@@ -9,6 +9,7 @@ use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
 
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
+    arguments,
     children::requested,
     cluster::{Cluster, quorum},
     members,
@@ -19,7 +20,10 @@ use crate::{
     version::Version,
 };
 
-use self::messages::{CORRUPT, NO_SPACE, NOT_STARTED, missing};
+use self::{
+    events::QUOTA_NEAR_DISK,
+    messages::{CORRUPT, NEAR_DISK, NO_SPACE, NOT_STARTED, missing},
+};
 
 /// The report on the parent.
 pub(crate) fn report(
@@ -124,6 +128,7 @@ impl<'a> View<'a> {
             selector: labels::selector_text(&self.cluster.selector()),
             cluster_formed: self.is_formed() || self.observation.was_formed,
             members: listed.into_iter().map(member).collect(),
+            image: Some(self.cluster.image.clone()),
             current_version: self.current_version().map(|it| it.to_string()),
             target_version: self.cluster.target.map(|it| it.to_string()),
             endpoints: Some(endpoints),
@@ -159,6 +164,9 @@ impl<'a> View<'a> {
                 size - 1
             );
             warn("EvenSize", message);
+        }
+        if arguments::is_quota_near_disk(self.cluster, self.observation) {
+            warn(QUOTA_NEAR_DISK, NEAR_DISK.to_owned());
         }
         if self.step.stage != Stage::Certificates
             && let Some((code, problem)) = self.certificates()

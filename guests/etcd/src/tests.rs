@@ -189,6 +189,7 @@ fn a_cluster_whose_founders_are_ready_is_formed_for_ever() {
     assert_eq!(reason(&outcome, "Ready"), "Ready");
     let status = outcome.report().status.as_ref().unwrap();
     assert_eq!(status["currentVersion"], "3.4.13");
+    assert_eq!(status["image"], IMAGE);
     assert_eq!(
         status["endpoints"]["client"],
         "http://demo-client.default.svc:2379"

@@ -9,12 +9,15 @@ use innkeeper_sdk::{
     tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
 };
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
 use crate::{
     api::{ExistingClaims, Medium},
     certificates::Certificate,
     cluster::Cluster,
+    members::MEMORY_BYTES_BESIDE_DATA,
     observe::Observation,
-    tls, upgrade,
+    sidecars, tls, upgrade,
     version::{Version, check_upgrade},
 };
 
@@ -51,6 +54,7 @@ pub(crate) fn spec(
     if let Some(given) = &cluster.spec.pod_template {
         given.check("spec.podTemplate", &limits.pod_template())?;
     }
+    sidecars::check(cluster)?;
     services(cluster)?;
     if let Some(given) = &cluster.spec.inspection {
         Cron::parse(&given.schedule)
@@ -161,16 +165,16 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
             spec.size
         ));
     }
+    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
     let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
-    let limit = limits.and_then(|it| it.get("memory")).and_then(Amount::of);
-    let size = Amount::of(&spec.storage.size);
+    let limit = limits.and_then(|it| it.get("memory")).and_then(bytes);
     if medium == Medium::Memory
-        && let (Some(limit), Some(size)) = (limit, size)
-        && limit <= size
+        && let (Some(limit), Some(size)) = (limit, bytes(&spec.storage.size))
+        && limit < size.saturating_add(MEMORY_BYTES_BESIDE_DATA)
     {
         return Err(format!(
-            "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be larger than \
-             storage.size, {}",
+            "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be at least 128Mi \
+             larger than storage.size, {}",
             spec.storage.size.0
         ));
     }

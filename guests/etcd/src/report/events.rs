@@ -8,6 +8,9 @@ use crate::{
     record::{Record, Replacement},
 };
 
+/// The code of a warning that is no event, because each cluster with the default size has it.
+pub(super) const QUOTA_NEAR_DISK: &str = "QuotaNearDisk";
+
 /// The reasons of conditions that are problems, by the type of the condition.
 const PROBLEMS: [(&str, &[&str]); 3] = [
     (
@@ -43,7 +46,9 @@ impl View<'_> {
         events.extend(self.upgrades(&stored("Progressing")));
         events.extend(self.replacements());
         let warned = &self.observation.warned;
-        let new = warnings.iter().filter(|it| !warned.contains(&it.code));
+        let new = warnings
+            .iter()
+            .filter(|it| it.code != QUOTA_NEAR_DISK && !warned.contains(&it.code));
         events.extend(new.map(|it| Event::warning(&*it.code, &*it.message)));
         events
     }

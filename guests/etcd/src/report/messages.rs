@@ -16,6 +16,10 @@ pub(super) const CORRUPT: &str = "alarm CORRUPT at the last inspection: the data
     the member with etcdctl endpoint hashkv --cluster, run etcdctl alarm disarm, then delete the PersistentVolumeClaim and the \
     Pod of that member: it is replaced with the data of the others";
 
+pub(super) const NEAR_DISK: &str = "the quota of the database is 95 % of a volume of less than 4Gi, so the log, or the copy that \
+    a defragmentation makes, can fill the volume before etcd rejects writes: set quotaBackendBytes to about half of \
+    storage.size, or storage.size to 4Gi or more";
+
 pub(super) fn missing(claims: &[String]) -> String {
     format!(
         "claims of the cluster to adopt are missing: {}; restore them, or delete the others and set storage.existingClaims to \

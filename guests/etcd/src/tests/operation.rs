@@ -217,6 +217,27 @@ fn the_quota_is_that_of_the_smallest_volume() {
 }
 
 #[test]
+fn a_default_quota_on_a_small_volume_is_warned_of_without_an_event() {
+    let warned = |spec: Value| {
+        let outcome = answer(TestRequest::new(&parent(spec)), &host());
+        let warnings = status(&outcome)["warnings"].clone();
+        let warnings = warnings.as_array().unwrap().iter();
+        let codes: Vec<String> = warnings.map(|it| it["code"].to_string()).collect();
+        assert_eq!(outcome.report().events, [], "{codes:?}");
+        !codes.is_empty()
+    };
+    let of_size = |size: &str| json!({ "size": 3, "image": IMAGE, "storage": { "size": size } });
+    assert!(warned(of_size("1Gi")));
+    assert!(!warned(of_size("4Gi")));
+    let mut stated = of_size("1Gi");
+    stated["quotaBackendBytes"] = json!(512 << 20);
+    assert!(!warned(stated));
+    let mut flag = of_size("1Gi");
+    flag["options"] = json!({ "quota-backend-bytes": "1000" });
+    assert!(!warned(flag));
+}
+
+#[test]
 fn a_resume_is_no_loss_of_the_quorum() {
     let (outcome, _) = formed(&article());
     let paused = parent(json!({ "size": 0, "image": IMAGE }));

@@ -442,12 +442,12 @@ fn a_volatile_medium_needs_members_to_spare() {
         (
             json!({ "storage": { "medium": "Memory" }, "resources": { "limits": { "memory": "1Gi" } } }),
             Some(
-                "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be larger \
-                 than storage.size, 1Gi",
+                "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be at least \
+                 128Mi larger than storage.size, 1Gi",
             ),
         ),
         (
-            json!({ "storage": { "medium": "Memory" }, "resources": { "limits": { "memory": "2Gi" } } }),
+            json!({ "storage": { "medium": "Memory" }, "resources": { "limits": { "memory": "1152Mi" } } }),
             None,
         ),
     ] {

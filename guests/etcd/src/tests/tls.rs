@@ -13,7 +13,9 @@ fn secret(name: &str) -> Value {
 
 fn with_tls(tls: &Value) -> EtcdCluster {
     let inspection = json!({ "schedule": "@hourly" });
-    parent(json!({ "size": 3, "image": IMAGE, "tls": tls, "inspection": inspection }))
+    parent(json!({
+        "size": 3, "image": IMAGE, "tls": tls, "inspection": inspection, "quotaBackendBytes": 512 << 20,
+    }))
 }
 
 /// The answer of a formed cluster whose Secrets exist.

@@ -1,0 +1,134 @@
+//! Storage of the members' data.
+
+use innkeeper_sdk::claim::AccessMode;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Storage of the members' data.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[x_kube(
+    validation = Rule::new("isQuantity(string(self.size))")
+        .message("storage.size must be a quantity, such as 10Gi"),
+    // The other rules pass a text that is none, so that the user gets one message.
+    validation = Rule::new(
+        "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
+         || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
+    )
+    .message("storage.size cannot shrink"),
+    validation = Rule::new(
+        "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))"
+    )
+    .message("storage.size must be greater than 0"),
+    validation = Rule::new("self.medium == oldSelf.medium").message("storage.medium is immutable"),
+    validation = Rule::new(
+        "has(self.storageClassName) == has(oldSelf.storageClassName) \
+         && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
+    )
+    .message("storage.storageClassName is immutable"),
+    validation = Rule::new("self.accessModes == oldSelf.accessModes")
+        .message("storage.accessModes is immutable")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Storage {
+    /// Size of each member's claim, or size limit of its emptyDir. It can grow but not shrink; claims
+    /// grow if their StorageClass allows it.
+    #[serde(default = "default_storage_size")]
+    pub(crate) size: Quantity,
+    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory. The last two lose the data of a member
+    /// with its Pod; the member is then replaced, so they need a size of 3 or more. Immutable.
+    #[serde(default)]
+    pub(crate) medium: Medium,
+    /// StorageClass of the claims. Default: the cluster's default. Immutable.
+    #[expect(clippy::struct_field_names, reason = "the name in the API")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub(crate) storage_class_name: Option<String>,
+    /// Access modes of the claims. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one pod; ReadWriteMany
+    /// and ReadOnlyMany: by many nodes, which no member needs. Immutable.
+    #[serde(default = "default_access_modes")]
+    #[schemars(length(min = 1, max = 4))]
+    pub(crate) access_modes: Vec<AccessMode>,
+    /// Treatment of the claims when the EtcdCluster is deleted: Retain or Delete.
+    #[serde(default = "retain")]
+    pub(crate) when_deleted: Keeping,
+    /// Treatment of claims that exist before the first start: Refuse waits for their deletion, Adopt
+    /// starts with the data on them.
+    #[serde(default)]
+    pub(crate) existing_claims: ExistingClaims,
+}
+
+fn default_storage_size() -> Quantity {
+    Quantity("1Gi".to_owned())
+}
+
+fn default_access_modes() -> Vec<AccessMode> {
+    vec![AccessMode::ReadWriteOnce]
+}
+
+const fn retain() -> Keeping {
+    Keeping::Retain
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            size: default_storage_size(),
+            medium: Medium::default(),
+            storage_class_name: None,
+            access_modes: default_access_modes(),
+            when_deleted: Keeping::Retain,
+            existing_claims: ExistingClaims::default(),
+        }
+    }
+}
+
+/// Medium of the members' data.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A claim.
+    #[default]
+    Persistent,
+    /// The node's disk, for the life of the Pod.
+    EmptyDir,
+    /// Memory, for the life of the Pod.
+    Memory,
+}
+
+impl Storage {
+    /// The access modes as Kubernetes writes them.
+    pub(crate) fn access_modes(&self) -> Vec<String> {
+        let modes = self.access_modes.iter();
+        modes.map(|mode| mode.as_str().to_owned()).collect()
+    }
+}
+
+/// Treatment of claims.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// They stay.
+    Retain,
+    /// They go.
+    Delete,
+}
+
+impl Keeping {
+    /// The text in a StatefulSet.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retain => "Retain",
+            Self::Delete => "Delete",
+        }
+    }
+}
+
+/// Treatment of claims that exist before the first start.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ExistingClaims {
+    /// The cluster waits for their deletion.
+    #[default]
+    Refuse,
+    /// The cluster starts with the data on them.
+    Adopt,
+}
