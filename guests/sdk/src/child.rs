@@ -101,6 +101,20 @@ impl Child {
     /// The object is any Kubernetes object: of a typed crate, of a derive, or `serde_json::Value`.
     /// Null members and an empty `status` are left out, because a server-side apply would own them.
     ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let service = json!({
+    ///     "apiVersion": "v1", "kind": "Service", "metadata": {"name": "north"},
+    ///     "spec": {"ports": [{"port": 80}]},
+    /// });
+    /// let child = Child::new("service", &service);
+    /// assert_eq!(child.apply, ApplyPolicy::Always);
+    /// assert_eq!(child.removal, RemovalPolicy::Delete);
+    /// assert_eq!(child.readiness, Readiness::Derive);
+    /// ```
+    ///
     /// # Panics
     ///
     /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
@@ -117,12 +131,43 @@ impl Child {
     }
 
     /// Makes the host create the child when it is missing, and never write it again.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// // The users edit it afterwards.
+    /// let page = json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "north-page"},
+    ///     "data": {"index.html": "under construction"},
+    /// });
+    /// let child = Child::new("page", &page).once();
+    /// assert_eq!(child.apply, ApplyPolicy::Once);
+    /// ```
     pub const fn once(mut self) -> Self {
         self.apply = ApplyPolicy::Once;
         self
     }
 
     /// Makes the host neither create, write nor prune the child: an existing one stays as it is.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// /// Returns the water, or holds what is there while the plugin cannot know the depth.
+    /// fn water(name: &str, depth: Option<u32>) -> Child {
+    ///     let object = json!({
+    ///         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+    ///         "data": {"depth": depth.unwrap_or_default().to_string()},
+    ///     });
+    ///     let child = Child::new("water", &object);
+    ///     if depth.is_some() { child } else { child.hold() }
+    /// }
+    ///
+    /// assert_eq!(water("north", None).apply, ApplyPolicy::Hold);
+    /// assert_eq!(water("north", Some(2)).apply, ApplyPolicy::Always);
+    /// ```
     pub const fn hold(mut self) -> Self {
         self.apply = ApplyPolicy::Hold;
         self
@@ -135,6 +180,20 @@ impl Child {
     }
 
     /// Keeps the child when the parent is deleted.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let data = json!({
+    ///     "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "north-data"},
+    ///     "spec": {
+    ///         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    ///     },
+    /// });
+    /// let child = Child::new("data", &data).retain();
+    /// assert_eq!(child.removal, RemovalPolicy::Retain);
+    /// ```
     pub const fn retain(mut self) -> Self {
         self.removal = RemovalPolicy::Retain;
         self
@@ -147,12 +206,31 @@ impl Child {
     }
 
     /// States that the child is ready.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// // The host knows no status of this kind.
+    /// let river = json!({
+    ///     "apiVersion": "example.com/v1", "kind": "River", "metadata": {"name": "north"},
+    /// });
+    /// let flows = |observed: Option<&Observed>| {
+    ///     observed.is_some_and(|river| river.object()["status"]["flows"] == true)
+    /// };
+    /// let child = Child::new("river", &river);
+    /// let child = if flows(None) { child.ready() } else { child.not_ready() };
+    /// assert_eq!(child.readiness, Readiness::NotReady);
+    /// assert_eq!(child.ready().readiness, Readiness::Ready);
+    /// ```
     pub const fn ready(mut self) -> Self {
         self.readiness = Readiness::Ready;
         self
     }
 
     /// States that the child is not ready.
+    ///
+    /// See [`ready`](Self::ready) for an example.
     pub const fn not_ready(mut self) -> Self {
         self.readiness = Readiness::NotReady;
         self
@@ -165,12 +243,38 @@ impl Child {
     }
 
     /// Delays the first creation of the child until the children of these keys are ready.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let object = |kind: &str| json!({
+    ///     "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "north"},
+    /// });
+    /// let database = Child::new("database", &object("StatefulSet"));
+    /// let site = Child::new("site", &object("Deployment")).after(["database"]);
+    /// let outcome = Outcome::desired([database, site], Report::new());
+    /// assert_eq!(outcome.child("site").unwrap().after, ["database"]);
+    /// ```
     pub fn after<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.after.extend(keys.into_iter().map(Into::into));
         self
     }
 
     /// Makes the host fill this data key with random characters when it creates the Secret.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let secret = json!({
+    ///     "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "north-key"},
+    /// });
+    /// let child = Child::new("key", &secret).generate("password", 32, ALPHANUMERIC);
+    /// // The plugin never sees the value.
+    /// assert!(child.object.get("data").is_none());
+    /// assert_eq!((&*child.generate[0].key, child.generate[0].length), ("password", 32));
+    /// ```
     pub fn generate(
         mut self,
         key: impl Into<String>,

@@ -36,22 +36,86 @@ pub struct Fault {
 
 impl Fault {
     /// A fault with a temporary cause: the host tries again with back-off.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// /// Returns the depth that another team states, and waits for it.
+    /// fn depth(host: &dyn Host) -> Result<String, Fault> {
+    ///     let settings: Option<ConfigMap> = host.get("water", "settings")?;
+    ///     let depth = settings.and_then(|it| it.data?.remove("depth"));
+    ///     depth.ok_or_else(|| Fault::retry("ConfigMap water/settings has no key depth yet"))
+    /// }
+    ///
+    /// assert_eq!(depth(&FakeHost::new()).unwrap_err().kind, FaultKind::Retry);
+    /// ```
     pub fn retry(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Retry, message)
     }
 
     /// A fault of the parent or of an object that it names: the host tries again when an input
     /// changes.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::TestRequest;
+    /// use serde_json::json;
+    ///
+    /// /// Returns the depth in the spec of the parent.
+    /// fn depth(request: &Request) -> Result<u64, Fault> {
+    ///     let depth = request.parent_value()["spec"]["depth"].as_u64().unwrap_or(1);
+    ///     if depth > 100 {
+    ///         return Err(Fault::invalid(format!("spec.depth: {depth} is more than 100: make it smaller")));
+    ///     }
+    ///     Ok(depth)
+    /// }
+    ///
+    /// let pond = json!({
+    ///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"},
+    ///     "spec": {"depth": 101},
+    /// });
+    /// let fault = depth(&TestRequest::new(&pond).build()).unwrap_err();
+    /// assert_eq!(fault.kind, FaultKind::Invalid);
+    /// ```
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message)
     }
 
     /// A fault of the plugin itself: the host tries again when an input changes, the configuration included.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::TestRequest;
+    /// use serde_json::json;
+    ///
+    /// /// Returns the image that the administrator configures.
+    /// fn image(request: &Request) -> Result<String, Fault> {
+    ///     let config: serde_json::Value = request.config()?;
+    ///     let image = config["image"].as_str().filter(|image| image.contains(':'));
+    ///     let problem = || Fault::fatal("spec.config.image of the Plugin has no tag: add one");
+    ///     image.map(str::to_owned).ok_or_else(problem)
+    /// }
+    ///
+    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
+    /// let request = TestRequest::new(&pond).config(&json!({"image": "pump"})).build();
+    /// assert_eq!(image(&request).unwrap_err().kind, FaultKind::Fatal);
+    /// ```
     pub fn fatal(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Fatal, message)
     }
 
     /// Adds status and conditions to the fault.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    ///
+    /// let message = "spec.depth: 101 is more than 100: make it smaller";
+    /// let ready = Condition::new("Ready", false, "Invalid", message);
+    /// let fault = Fault::invalid(message).with_report(Report::new().condition(ready));
+    /// assert_eq!(fault.report.unwrap().conditions.len(), 1);
+    /// ```
     pub fn with_report(mut self, report: Report) -> Self {
         self.report = Some(Box::new(report));
         self

@@ -81,6 +81,21 @@ pub trait Host {
     ///
     /// After a pass that asks for it, the host runs a pass at each trigger of the parent, even if no
     /// other input changed.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use std::time::Duration;
+    ///
+    /// /// Asks for the pass at which a pond is to be cleaned.
+    /// fn report(host: &dyn Host, cleaned_ms: u64) -> Report {
+    ///     let age = Duration::from_millis(host.now_ms().saturating_sub(cleaned_ms));
+    ///     Report::new().requeue(Duration::from_secs(3600).saturating_sub(age))
+    /// }
+    ///
+    /// let host = FakeHost::new().now(1_800_000);
+    /// assert_eq!(report(&host, 0).requeue, Some(Duration::from_secs(1800)));
+    /// ```
     fn now_ms(&self) -> u64;
 
     /// The seconds east of UTC that a time zone has at an instant, in milliseconds since the Unix epoch;
@@ -103,6 +118,18 @@ pub trait Host {
     fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32>;
 
     /// Random bytes; at most 4096 per call and 65536 per pass.
+    ///
+    /// A password needs none: [`Child::generate`](crate::child::Child::generate) keeps it from the plugin.
+    ///
+    /// ```
+    /// use innkeeper_sdk::host::Host;
+    /// use innkeeper_sdk::testing::FakeHost;
+    ///
+    /// let host = FakeHost::new();
+    /// let suffix = host.random(4).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    /// assert_eq!(suffix.len(), 8);
+    /// assert_ne!(host.random(4), host.random(4));
+    /// ```
     fn random(&self, length: u32) -> Vec<u8>;
 
     /// One object as JSON text; none if it does not exist.
@@ -123,6 +150,24 @@ pub trait Host {
 impl dyn Host + '_ {
     /// One object of a namespace; none if it does not exist.
     ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::core::v1::Service;
+    /// use serde_json::json;
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read::<Service>(Access::Full, ReadScope::ParentNamespace);
+    /// let fake = FakeHost::granting(&manifest).object(&json!({
+    ///     "apiVersion": "v1", "kind": "Service", "metadata": {"name": "spring", "namespace": "demo"},
+    ///     "spec": {"clusterIP": "10.0.0.1"},
+    /// }));
+    /// let host: &dyn Host = &fake;
+    /// let service: Option<Service> = host.get("demo", "spring").unwrap();
+    /// assert_eq!(service.unwrap().spec.unwrap().cluster_ip.as_deref(), Some("10.0.0.1"));
+    /// assert!(host.get::<Service>("demo", "none").unwrap().is_none());
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails with a [`ReadError`]; `?` turns it into a `retry` that names the kind.
@@ -134,6 +179,23 @@ impl dyn Host + '_ {
     }
 
     /// One object of a cluster-scoped kind; none if it does not exist.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::storage::v1::StorageClass;
+    /// use serde_json::json;
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read::<StorageClass>(Access::Full, ReadScope::Cluster);
+    /// let fake = FakeHost::granting(&manifest).object(&json!({
+    ///     "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+    ///     "provisioner": "example.com/disk", "allowVolumeExpansion": true,
+    /// }));
+    /// let host: &dyn Host = &fake;
+    /// let class: Option<StorageClass> = host.get_cluster("fast").unwrap();
+    /// assert_eq!(class.unwrap().allow_volume_expansion, Some(true));
+    /// ```
     ///
     /// # Errors
     ///
@@ -149,6 +211,27 @@ impl dyn Host + '_ {
     ///
     /// If only metadata is granted, the other fields are absent. kube's `PartialObjectMeta<Pod>` reads
     /// just the metadata, and makes a component about 300 KiB smaller than `Pod` does.
+    ///
+    /// ```
+    /// use innkeeper_sdk::kube::core::PartialObjectMeta;
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use serde_json::json;
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
+    ///     .label_selector("app=web");
+    /// let pod = |name: &str, app: &str| json!({
+    ///     "apiVersion": "v1", "kind": "Pod",
+    ///     "metadata": {"name": name, "namespace": "demo", "labels": {"app": app}},
+    /// });
+    /// let fake = FakeHost::granting(&manifest).objects([pod("web-0", "web"), pod("db-0", "db")]);
+    /// let host: &dyn Host = &fake;
+    /// let pods: Vec<PartialObjectMeta<Pod>> = host.list("demo", "app=web").unwrap();
+    /// assert_eq!(pods.len(), 1);
+    /// assert_eq!(pods[0].metadata.name.as_deref(), Some("web-0"));
+    /// ```
     ///
     /// # Errors
     ///
@@ -167,6 +250,27 @@ impl dyn Host + '_ {
 
     /// A Secret with hashes instead of values.
     ///
+    /// ```
+    /// use innkeeper_sdk::hash::content_hash;
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use serde_json::json;
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read::<Secret>(Access::Hash, ReadScope::ParentNamespace);
+    /// let fake = FakeHost::granting(&manifest).object(&json!({
+    ///     "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "demo"},
+    ///     "data": {"password": "c2VjcmV0"},
+    /// }));
+    /// let host: &dyn Host = &fake;
+    /// let secret = host.hashed_secret("demo", "key").unwrap().unwrap();
+    /// assert!(secret.has("password"));
+    /// // As an annotation of a Pod template it restarts the Pods when a value changes.
+    /// let annotation = content_hash([&secret]);
+    /// assert!(!annotation.contains("c2VjcmV0"));
+    /// ```
+    ///
     /// # Errors
     ///
     /// As for `get`.
@@ -175,6 +279,23 @@ impl dyn Host + '_ {
     }
 
     /// A ConfigMap with hashes instead of values.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use serde_json::json;
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace);
+    /// let fake = FakeHost::granting(&manifest).object(&json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "demo"},
+    ///     "data": {"depth": "2"},
+    /// }));
+    /// let host: &dyn Host = &fake;
+    /// let settings = host.hashed_config_map("demo", "settings").unwrap().unwrap();
+    /// assert!(settings.hash_of("depth").unwrap().starts_with("hmac-sha256:"));
+    /// ```
     ///
     /// # Errors
     ///
@@ -189,6 +310,22 @@ impl dyn Host + '_ {
 
     /// One object of a kind without a Rust type, or as a type of the caller, such as
     /// `serde_json::Value`.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use serde_json::{Value, json};
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read_kind("example.com/v1", "River", Access::Full, ReadScope::ParentNamespace);
+    /// let fake = FakeHost::granting(&manifest).object(&json!({
+    ///     "apiVersion": "example.com/v1", "kind": "River",
+    ///     "metadata": {"name": "north", "namespace": "demo"}, "status": {"depth": 3},
+    /// }));
+    /// let host: &dyn Host = &fake;
+    /// let river: Option<Value> = host.get_as("example.com/v1", "River", Some("demo"), "north").unwrap();
+    /// assert_eq!(river.unwrap()["status"]["depth"], 3);
+    /// ```
     ///
     /// # Errors
     ///
@@ -213,6 +350,36 @@ impl dyn Host + '_ {
     }
 
     /// The objects of a kind without a Rust type, or as a type of the caller.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::FakeHost;
+    /// use serde::Deserialize;
+    /// use serde_json::json;
+    ///
+    /// /// The part of a River that the plugin needs.
+    /// #[derive(Deserialize)]
+    /// struct River {
+    ///     status: Depth,
+    /// }
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Depth {
+    ///     depth: u32,
+    /// }
+    ///
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .read_kind("example.com/v1", "River", Access::Full, ReadScope::Cluster);
+    /// let river = |name: &str, depth: u32| json!({
+    ///     "apiVersion": "example.com/v1", "kind": "River",
+    ///     "metadata": {"name": name, "namespace": name}, "status": {"depth": depth},
+    /// });
+    /// let fake = FakeHost::granting(&manifest).objects([river("north", 3), river("south", 4)]);
+    /// let host: &dyn Host = &fake;
+    /// // No namespace: all that the grant covers.
+    /// let rivers: Vec<River> = host.list_as("example.com/v1", "River", None, "").unwrap();
+    /// assert_eq!(rivers.iter().map(|river| river.status.depth).sum::<u32>(), 7);
+    /// ```
     ///
     /// # Errors
     ///

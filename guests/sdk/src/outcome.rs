@@ -25,6 +25,26 @@ pub enum Outcome {
 
 impl Outcome {
     /// An answer with the whole desired set; the host deletes owned children that are not in it.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
+    /// use serde_json::json;
+    ///
+    /// fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///     let water = json!({
+    ///         "apiVersion": "v1", "kind": "ConfigMap",
+    ///         "metadata": {"name": request.name()}, "data": {"depth": "2"},
+    ///     });
+    ///     let report = Report::new().condition(Condition::new("Ready", true, "Filled", "there is water"));
+    ///     // A child of an earlier answer that is not here any more is deleted.
+    ///     Ok(Outcome::desired([Child::new("water", &water)], report))
+    /// }
+    ///
+    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
+    /// let outcome = reconcile(&TestRequest::new(&pond).build(), &FakeHost::new()).unwrap();
+    /// assert_eq!(outcome.child("water").unwrap().kind_and_name(), "ConfigMap/north");
+    /// ```
     pub fn desired(children: impl IntoIterator<Item = Child>, report: Report) -> Self {
         Self::Desired(Desired {
             children: children.into_iter().collect(),
@@ -33,11 +53,78 @@ impl Outcome {
     }
 
     /// An answer that leaves all children as they are.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
+    /// use serde_json::json;
+    ///
+    /// fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///     if request.parent_value()["spec"]["suspend"] == true {
+    ///         let paused = Condition::new("Ready", false, "Suspended", "spec.suspend is true");
+    ///         return Ok(Outcome::keep(Report::new().condition(paused)));
+    ///     }
+    ///     Ok(Outcome::desired([], Report::new()))
+    /// }
+    ///
+    /// let pond = json!({
+    ///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"},
+    ///     "spec": {"suspend": true},
+    /// });
+    /// let outcome = reconcile(&TestRequest::new(&pond).build(), &FakeHost::new()).unwrap();
+    /// assert!(matches!(outcome, Outcome::Keep(_)));
+    /// ```
     pub const fn keep(report: Report) -> Self {
         Self::Keep(report)
     }
 
     /// An answer that lets the parent be deleted; valid in phase `finalize` only.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
+    /// use k8s_openapi::api::batch::v1::Job;
+    /// use serde_json::json;
+    ///
+    /// struct Ponds;
+    ///
+    /// impl Reconciler for Ponds {
+    ///     fn describe() -> Manifest {
+    ///         Manifest::new("ponds", "1.0.0").child::<Job>().finalize()
+    ///     }
+    ///
+    ///     fn reconcile(_: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///         Ok(Outcome::desired([], Report::new()))
+    ///     }
+    ///
+    ///     // The parent is deleted, and stays until a Job has drained the pond.
+    ///     fn finalize(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///         let drain = json!({
+    ///             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": request.name()},
+    ///             "spec": {"template": {"spec": {
+    ///                 "restartPolicy": "Never", "containers": [{"name": "drain", "image": "pump:1"}],
+    ///             }}},
+    ///         });
+    ///         let job: Option<Job> = request.children.get(request.name())?;
+    ///         let status = job.and_then(|job| job.status).unwrap_or_default();
+    ///         if status.succeeded == Some(1) {
+    ///             return Ok(Outcome::finalized(Report::new()));
+    ///         }
+    ///         Ok(Outcome::desired([Child::new("drain", &drain)], Report::new()))
+    ///     }
+    /// }
+    ///
+    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
+    /// let deleted = || TestRequest::new(&pond).finalizing();
+    /// let first = Ponds::finalize(&deleted().build(), &FakeHost::new()).unwrap();
+    /// assert!(first.child("drain").is_some());
+    /// let done = json!({
+    ///     "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "north"},
+    ///     "status": {"succeeded": 1},
+    /// });
+    /// let last = Ponds::finalize(&deleted().child("drain", &done).build(), &FakeHost::new()).unwrap();
+    /// assert_eq!(last, Outcome::finalized(Report::new()));
+    /// ```
     pub const fn finalized(report: Report) -> Self {
         Self::Finalized(report)
     }
