@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::ByteString;
 use serde::Deserialize;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     children,
     config::Config,
     pod, references,
-    render::{self, LocalStorage, Origin, Place, Rendered},
+    render::{self, LocalStorage, Origin, Rendered},
     schedule::{self, Effective},
     status::Warning,
     stop::Stop,
@@ -27,10 +27,21 @@ const PARENT_KIND: &str = "gobackup.io/parent-kind";
 /// The annotation of the Secret with the places to which the parent writes.
 pub(crate) const PLACES: &str = "gobackup.io/places";
 
-/// An object of which only the metadata count.
+/// The number of other parents that a warning names.
+const OTHERS_NAMED_MAX: usize = 3;
+
+/// An object of which only labels and annotations count. All other fields are skipped: a namespace with 500 parents has as
+/// many of these objects in each pass.
 #[derive(Deserialize)]
 struct Labelled {
-    metadata: ObjectMeta,
+    metadata: Labels,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Labels {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
 }
 
 /// The labels of one component of a parent's children.
@@ -205,54 +216,32 @@ impl<'a> Plan<'a> {
         if self.rendered.places.is_empty() {
             return Ok(());
         }
-        let mut selected = self.labels("config");
+        let own = self.labels("config");
+        let mut selected = own.clone();
         selected.remove(labels::INSTANCE);
         selected.remove(PARENT_KIND);
         let selector = labels::selector_text(&selected);
         let namespace = Some(self.request.namespace());
         let secrets: Vec<Labelled> = host.list_as("v1", "Secret", namespace, &selector)?;
-        let warnings: Vec<Warning> = secrets
-            .iter()
-            .flat_map(|it| self.sharing(&it.metadata))
+        let mut sharing: BTreeMap<(&str, bool), BTreeSet<String>> = BTreeMap::new();
+        for Labelled { metadata } in &secrets {
+            let Some((other, has_own_name)) = other(metadata, &own) else {
+                continue;
+            };
+            let theirs = metadata.annotations.get(PLACES);
+            let theirs: BTreeSet<&str> = theirs.into_iter().flat_map(|it| it.split(' ')).collect();
+            let places = self.rendered.places.iter();
+            for place in places.filter(|it| theirs.contains(it.digest.as_str())) {
+                let shared = sharing.entry((&place.storage, has_own_name)).or_default();
+                shared.insert(other.clone());
+            }
+        }
+        let warnings: Vec<Warning> = sharing
+            .into_iter()
+            .map(|((storage, has_own_name), others)| shared(storage, has_own_name, &others))
             .collect();
         self.rendered.warnings.extend(warnings);
         Ok(())
-    }
-
-    /// The warnings about one Secret with a configuration.
-    fn sharing(&self, metadata: &ObjectMeta) -> Vec<Warning> {
-        let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
-        let own = self.labels("config");
-        let (Some(name), Some(kind)) = (label(labels::INSTANCE), label(PARENT_KIND)) else {
-            return Vec::new();
-        };
-        if own[labels::INSTANCE] == name && own[PARENT_KIND] == kind {
-            return Vec::new();
-        }
-        let annotations = metadata.annotations.as_ref();
-        let theirs = annotations.and_then(|it| it.get(PLACES));
-        let theirs: BTreeSet<&str> = theirs.into_iter().flat_map(|it| it.split(' ')).collect();
-        let kind = if kind == "cronbackup" {
-            "CronBackup"
-        } else {
-            "Backup"
-        };
-        let effect = if own[labels::INSTANCE] == name {
-            "they have one list of archives, and keep of one deletes archives of the other"
-        } else {
-            "their archives lie side by side"
-        };
-        let places = self.rendered.places.iter();
-        let shared = places.filter(|it| theirs.contains(it.digest.as_str()));
-        let message = |place: &Place| {
-            let storage = &place.storage;
-            format!(
-                "{storage}: {kind} {name} writes to the same place, and {effect}; give each a path"
-            )
-        };
-        shared
-            .map(|it| Warning::new("SharedStorage", message(it)))
-            .collect()
     }
 
     fn warn_about_retention(&mut self) {
@@ -268,4 +257,48 @@ impl<'a> Plan<'a> {
         let warning = Warning::new("RetentionNotKept", message);
         self.rendered.warnings.push(warning);
     }
+}
+
+/// The parent whose configuration a Secret has, and true if it has the own name; none for the own Secret.
+fn other(metadata: &Labels, own: &BTreeMap<String, String>) -> Option<(String, bool)> {
+    let (name, kind) = (
+        metadata.labels.get(labels::INSTANCE)?,
+        metadata.labels.get(PARENT_KIND)?,
+    );
+    let has_own_name = own[labels::INSTANCE] == *name;
+    if has_own_name && own[PARENT_KIND] == *kind {
+        return None;
+    }
+    let kind = if kind == "cronbackup" {
+        "CronBackup"
+    } else {
+        "Backup"
+    };
+    Some((format!("{kind} {name}"), has_own_name))
+}
+
+/// The warning about a storage that is the place of other parents, too. It names the first few: with all of them, the
+/// statuses of a namespace would grow with the square of its parents.
+fn shared(storage: &str, has_own_name: bool, others: &BTreeSet<String>) -> Warning {
+    let mut names: Vec<&str> = others
+        .iter()
+        .take(OTHERS_NAMED_MAX)
+        .map(String::as_str)
+        .collect();
+    if others.len() > OTHERS_NAMED_MAX {
+        names.push("others");
+    }
+    let (write, names) = match names.split_last() {
+        Some((last, [])) => ("writes", (*last).to_owned()),
+        Some((last, first)) => ("write", format!("{} and {last}", first.join(", "))),
+        None => ("write", String::new()),
+    };
+    let effect = if has_own_name {
+        "they have one list of archives, and keep of one deletes archives of the other"
+    } else {
+        "their archives lie side by side"
+    };
+    let message =
+        format!("{storage}: {names} {write} to the same place, and {effect}; give each a path");
+    Warning::new("SharedStorage", message)
 }

@@ -754,6 +754,18 @@ fn parents_that_write_to_one_place_are_warned() {
         "Storage s: Backup nightly writes to the same place, and they have one list of archives, and keep of one \
          deletes archives of the other; give each a path",
     );
+    for name in ["a", "b", "c"] {
+        neighbour["metadata"]["name"] = json!(name);
+        let theirs = secret(&neighbour, &objects);
+        objects.push(theirs);
+    }
+    assert_eq!(
+        warnings(&parent, &objects),
+        [
+            "Storage s: Backup a, Backup b, Backup c and others write to the same place, and their archives lie side \
+          by side; give each a path"
+        ]
+    );
 }
 
 #[test]
