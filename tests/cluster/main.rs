@@ -67,6 +67,7 @@ mod takeover;
 mod tenants;
 mod traces;
 mod tunnel;
+mod tutorial;
 mod verdicts;
 mod watches;
 mod web;

@@ -15,7 +15,7 @@ import (
 
 // names and addresses are the subjects of the certificate.
 var (
-	names     = []string{"localhost", "registry.test"}
+	names     = []string{"localhost", "registry.test", "registry.example"}
 	addresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 )
 

@@ -26,6 +26,24 @@ pub struct Block {
     pub not_run: Option<String>,
 }
 
+/// A fenced block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fence {
+    /// The language with its attributes, as after the opening fence.
+    pub language: String,
+    /// The lines.
+    pub text: String,
+    /// The line before.
+    before: String,
+}
+
+impl Fence {
+    /// Returns true if the block has shell commands.
+    pub fn is_shell(&self) -> bool {
+        ["bash", "sh"].contains(&&*self.language)
+    }
+}
+
 impl Page {
     /// Returns all pages that are tracked, or new and not ignored.
     pub fn all() -> Result<Vec<Self>> {
@@ -49,30 +67,42 @@ impl Page {
         pages.collect()
     }
 
-    /// Returns the blocks of shell commands in their order.
-    pub fn blocks(&self) -> Vec<Block> {
+    /// Returns the fenced blocks in their order.
+    pub fn fences(&self) -> Vec<Fence> {
         let mut found = Vec::new();
-        let (mut before, mut block): (&str, Option<Block>) = ("", None);
+        let (mut before, mut fence): (&str, Option<Fence>) = ("", None);
         for line in self.text.lines() {
-            match &mut block {
+            match &mut fence {
                 Some(open) if line != "```" => {
-                    open.commands.push_str(line);
-                    open.commands.push('\n');
+                    open.text.push_str(line);
+                    open.text.push('\n');
                 }
-                Some(_) => found.extend(block.take()),
-                None if line == "```bash" || line == "```sh" => {
-                    let reason = before.strip_prefix(NOT_RUN);
-                    let reason = reason.and_then(|it| it.strip_suffix(" -->"));
-                    block = Some(Block {
-                        commands: String::new(),
-                        not_run: reason.map(str::to_owned),
+                Some(_) => found.extend(fence.take()),
+                None => {
+                    fence = line.strip_prefix("```").map(|language| Fence {
+                        language: language.to_owned(),
+                        before: before.to_owned(),
+                        ..Fence::default()
                     });
                 }
-                None => {}
             }
             before = line;
         }
         found
+    }
+
+    /// Returns the blocks of shell commands in their order.
+    pub fn blocks(&self) -> Vec<Block> {
+        let block = |fence: Fence| {
+            let reason = fence.before.strip_prefix(NOT_RUN);
+            let reason = reason.and_then(|it| it.strip_suffix(" -->"));
+            Block {
+                not_run: reason.map(str::to_owned),
+                commands: fence.text,
+            }
+        };
+        let fences = self.fences().into_iter();
+        fences.filter(Fence::is_shell).map(block).collect()
     }
 
     /// Returns the lines outside of fenced blocks.

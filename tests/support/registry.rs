@@ -29,7 +29,7 @@ const PASSWORD: &str = "of the inn";
 pub struct RegistryOptions {
     /// The address to listen on; none takes a free port on loopback.
     pub address: Option<String>,
-    /// Serve TLS, with a certificate for its address and `registry.test` from an authority that no client trusts.
+    /// Serve TLS, with a certificate for its address, `registry.test` and `registry.example` from an authority that no client trusts.
     pub tls: bool,
     /// Require the credentials of the tests.
     pub private: bool,
