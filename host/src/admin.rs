@@ -11,6 +11,7 @@
 //! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
 //! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
+//! | `GET /debug/plans/NAME` | JSON: the plan of the candidate of a Plugin, as of `innkeeper plan`; only if debugging is enabled |
 //! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
 //! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled |
 //!
@@ -34,13 +35,14 @@ use std::{
 
 use axum::{
     Extension, Router,
-    extract::State,
+    extract::{Path, State},
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use innkeeper_cluster::Reviewer;
+use innkeeper_plugin_controller::manager::CandidatePlans;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -81,6 +83,9 @@ pub trait StatusProvider: Send + Sync + 'static {
 
     /// The state of the host, for debugging.
     fn state(&self) -> HostState;
+
+    /// The plan of the candidate of a Plugin as JSON; none if no candidate waits.
+    fn plan(&self, plugin: &str) -> Option<String>;
 
     /// The reviewer of callers; none before the host has found the API server.
     fn reviewer(&self) -> Option<Arc<Reviewer>>;
@@ -204,6 +209,7 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> 
     if debug {
         guarded = guarded
             .route("/debug/state", get(state))
+            .route(&format!("{}{{plugin}}", CandidatePlans::PATH), get(plan))
             .route("/debug/log", get(log_filter).put(set_log_filter))
             .route("/debug/recordings", post(record));
     }
@@ -234,10 +240,22 @@ async fn metrics(State(shown): Asked) -> Response {
 }
 
 async fn state(State(shown): Asked) -> Response {
-    let kind = HeaderValue::from_static("application/json");
     // Encoding cannot fail: the state consists of plain structs, lists, texts and numbers.
     let text = serde_json::to_string_pretty(&shown.state()).unwrap_or_default();
-    ([(CONTENT_TYPE, kind)], format!("{text}\n")).into_response()
+    json(format!("{text}\n"))
+}
+
+async fn plan(State(shown): Asked, Path(plugin): Path<String>) -> Response {
+    const NONE: &str = "no candidate of this Plugin waits on this host: ask the host that holds the lease, and see status.candidate\n";
+    match shown.plan(&plugin) {
+        Some(text) => json(text),
+        None => (StatusCode::NOT_FOUND, NONE).into_response(),
+    }
+}
+
+fn json(text: String) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, kind)], text).into_response()
 }
 
 async fn log_filter(State(shown): Asked) -> String {

@@ -12,8 +12,7 @@ mod tests;
 
 use std::{num::NonZeroU32, thread};
 
-use innkeeper_model::ObjectId;
-use innkeeper_plan::{Changes, Forecast};
+use innkeeper_plan::Forecast;
 use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
 use crate::{
@@ -24,88 +23,12 @@ use crate::{
 use dump::Dump;
 use live::Given;
 
-/// The plan of a revision for all parents.
-#[derive(Debug, Default)]
-struct FleetPlan {
-    /// The name of the Plugin.
-    plugin: String,
-    revision: String,
-    /// The revision whose changes are left out; none if there is none.
-    against: Option<String>,
-    /// The plans of the parents, sorted.
-    parents: Vec<ParentPlan>,
-    /// Facts that the user should know beside the plan.
-    notes: Vec<String>,
-}
-
-/// The plan for one parent.
-#[derive(Debug)]
-struct ParentPlan {
-    parent: ObjectId,
-    /// True if the user wants the differences.
-    is_asked: bool,
-    outcome: ParentOutcome,
-}
-
-#[derive(Debug)]
-enum ParentOutcome {
-    /// The host would make these changes.
-    Planned(Planned),
-    /// The plugin fails, or the host rejects its answer.
-    Fault {
-        reason: String,
-        message: String,
-        /// True if the plugin to compare with fails as well.
-        known: bool,
-    },
-    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
-    Skipped,
-}
-
-#[derive(Debug, Default)]
-struct Planned {
-    changes: Changes,
-    /// True if the status that the plugin states changes.
-    status: bool,
-    /// The operations as lines.
-    operations: Vec<String>,
-    /// The differences as lines; empty if the user did not ask for them.
-    differences: Vec<String>,
-}
-
-/// The sums of a plan.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Sums {
-    forecast: Forecast,
-    /// The parents that fail with the other plugin, too; they are no part of the forecast.
-    faults_known: usize,
-    skipped: usize,
-}
-
-impl FleetPlan {
-    fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
-        for ParentPlan { outcome, .. } in &self.parents {
-            match outcome {
-                ParentOutcome::Planned(planned) => {
-                    sums.forecast.add(&planned.changes, planned.status);
-                }
-                ParentOutcome::Fault { known: false, .. } => sums.forecast.add_fault(),
-                ParentOutcome::Fault { known: true, .. } => sums.faults_known += 1,
-                ParentOutcome::Skipped => sums.skipped += 1,
-            }
-        }
-        sums
-    }
-}
-
-impl Sums {
-    fn exit(&self) -> Exit {
-        if self.forecast.deletes.is_empty() && self.forecast.faults == 0 {
-            Exit::Success
-        } else {
-            Exit::Finding
-        }
+/// Returns the exit code of a plan.
+fn exit(forecast: &Forecast) -> Exit {
+    if forecast.deletes.is_empty() && forecast.faults == 0 {
+        Exit::Success
+    } else {
+        Exit::Finding
     }
 }
 
@@ -115,9 +38,9 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let dump = args.from.as_deref().map(Dump::read).transpose()?;
     let given = given(&args.fleet, args.against.as_ref(), streams)?;
     let work = live::plan(&args.fleet, &args.parents, dump, given);
-    let plan = runtime::block_on_all_threads(Box::pin(work))?;
+    let (plan, notes) = runtime::block_on_all_threads(Box::pin(work))?;
     for asked in &args.parents {
-        if !plan.parents.iter().any(|it| asked.is_of(&it.parent)) {
+        if !plan.parents().iter().any(|it| asked.is_of(&it.parent)) {
             let message = format!(
                 "plugin {} has no parent {asked}: give --parent NAMESPACE/NAME of a live parent",
                 plan.plugin
@@ -125,13 +48,12 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
             return Err(Failure::new(Exit::Usage, message));
         }
     }
-    for note in &plan.notes {
+    for note in &notes {
         streams.note(note);
     }
-    let sums = plan.sums();
     let has_colours = config::stdout_has_colours();
-    streams.print(&show::all(&plan, &sums, args.output, has_colours))?;
-    Ok(sums.exit())
+    streams.print(&show::all(&plan, args.output, has_colours))?;
+    Ok(exit(&plan.forecast))
 }
 
 /// Writes the answers of the cluster to all that a plan reads to a file.

@@ -130,6 +130,9 @@ pub async fn serve(
         let reviewer = Reviewer::new(clients.client()?, REVIEW_TIMEOUT);
         status.reviewer.get_or_init(|| Arc::new(reviewer));
     }
+    if args.admin.debug {
+        status.plans.get_or_init(Arc::default);
+    }
     // A control plane that `dev` has started, where it grants what plugins ask for, has no other host.
     if !args.elects_leader() && !args.plugins.grants_requests {
         warn!("{WITHOUT_LEASE}");

@@ -170,7 +170,9 @@ fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
         }
     });
     // The right is one for this path and verb.
-    assert_eq!(site.ask("/debug/state", Some(&scraper)).status, 403);
+    for path in ["/debug/state", "/debug/plans/memcached"] {
+        assert_eq!(site.ask(path, Some(&scraper)).status, 403, "{path}");
+    }
     let put = ask_secure(&site.address, "PUT", "/debug/log", Some(&scraper));
     assert_eq!(put.unwrap().status, 403);
 

@@ -48,6 +48,10 @@ impl StatusProvider for Fixed {
         HostState::default()
     }
 
+    fn plan(&self, plugin: &str) -> Option<String> {
+        (plugin == "web").then(|| "{}\n".to_owned())
+    }
+
     fn reviewer(&self) -> Option<Arc<Reviewer>> {
         None
     }
@@ -148,9 +152,18 @@ fn debug_endpoints_exist_only_if_enabled() {
     );
     assert_eq!(ask(&admin, "GET", "/debug/state", "").0, 404);
     assert_eq!(ask(&admin, "PUT", "/debug/log", "debug").0, 404);
+    let (web, other) = ("/debug/plans/web", "/debug/plans/other");
+    assert_eq!(ask(&admin, "GET", web, ""), (404, String::new()));
     let (admin, _) = start(true);
     let (status, body) = ask(&admin, "GET", "/debug/state", "");
     assert_eq!((status, body.contains("plugins")), (200, true));
+    assert_eq!(ask(&admin, "GET", web, ""), (200, "{}\n".to_owned()));
+    let (status, body) = ask(&admin, "GET", other, "");
+    assert_eq!(status, 404);
+    assert!(
+        body.starts_with("no candidate of this Plugin waits"),
+        "{body}"
+    );
     assert_eq!(
         ask(&admin, "PUT", "/debug/log", "debug\n"),
         (200, "debug\n".to_owned())
@@ -255,6 +268,10 @@ impl StatusProvider for Panicking {
 
     fn state(&self) -> HostState {
         HostState::default()
+    }
+
+    fn plan(&self, _: &str) -> Option<String> {
+        None
     }
 
     fn reviewer(&self) -> Option<Arc<Reviewer>> {

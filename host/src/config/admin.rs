@@ -33,8 +33,8 @@ pub struct AdminArgs {
     /// Private key of --admin-tls-cert as PEM; read again when it changes.
     #[arg(long = "admin-tls-key", value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Also serve /debug/state, which names parents, /debug/log, which changes the log filter, and /debug/recordings, which
-    /// shows parents and their children. Needs --admin-tls, or an --admin-address that only this machine reaches.
+    /// Also serve /debug/state and /debug/plans, which name parents, /debug/log, which changes the log filter, and
+    /// /debug/recordings, which shows parents and their children. Needs --admin-tls, or an --admin-address that only this machine reaches.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
 }

@@ -7,23 +7,21 @@ use std::{
 
 use futures::StreamExt as _;
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Access, Fault, Gvk, Limits, ObjectId, PluginName};
-use innkeeper_plan::fault_condition;
+use innkeeper_model::{Access, Gvk, Limits, ObjectId, PluginName};
+use innkeeper_plan::{FleetPlan, ParentPlan};
 use innkeeper_plugin_controller::{
     manager,
     resource::{Declared, Plugin as PluginObject},
 };
 use innkeeper_policy::{Grants, is_secret};
-use innkeeper_reconcile::{
-    Candidate, Draft, DryRunOutcome, Reconciler, Serving, Shared, until_read,
-};
+use innkeeper_reconcile::{Candidate, Differences, Reconciler, Serving, Shared, until_read};
 use innkeeper_sandbox::Described;
 use serde_json::{Map, Value};
 use tokio::{task::JoinSet, time::Instant};
 use tracing::debug;
 
 use super::{
-    FleetPlan, ParentOutcome, ParentPlan, Planned, differences,
+    differences,
     dump::{Dump, Recorder},
 };
 use crate::{
@@ -46,13 +44,16 @@ pub(super) struct Given {
     pub(super) threads: NonZeroUsize,
 }
 
+/// A plan, and facts that the user should know beside it.
+type Noted = (FleetPlan, Vec<String>);
+
 /// Plans a candidate for all parents of the cluster, or of a dump of it.
 pub(super) async fn plan(
     args: &FleetArgs,
     asked: &[ParentName],
     dump: Option<Dump>,
     given: Given,
-) -> Result<FleetPlan, Failure> {
+) -> Result<Noted, Failure> {
     let Some(mut dump) = dump else {
         let client = run::client(&args.connection).await?;
         let (namespaces, own) = (args.namespaces.as_ref(), &args.host_namespace);
@@ -96,12 +97,12 @@ pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<us
     let shared = Arc::clone(&host.shared);
     // The reads of a plan are known after it alone: calls of the plugin read, too.
     let planning = plan_with(args, &[], given, Arc::clone(&shared), true);
-    let plan = host.run(Box::pin(planning)).await?;
+    let (FleetPlan { forecast, .. }, _) = host.run(Box::pin(planning)).await?;
     let key = shared.hash_key.get();
     let key = key.ok_or_else(|| Failure::new(Exit::Failure, "the host has no hash key"))?;
     let namespaces = args.namespaces.clone();
     recorder.write(to, args.host_namespace.clone(), namespaces, &key)?;
-    Ok(plan.parents.len())
+    Ok(forecast.parents + forecast.faults_known + forecast.skipped)
 }
 
 /// The notes about kinds of parents that the grants lack.
@@ -141,7 +142,7 @@ async fn plan_with(
     given: Given,
     shared: Arc<Shared>,
     is_dump: bool,
-) -> Result<FleetPlan, Failure> {
+) -> Result<Noted, Failure> {
     let until = Instant::now() + READ_WITHIN;
     let manifest = given.candidate.manifest();
     let name = args.name.clone().unwrap_or_else(|| manifest.name.clone());
@@ -173,19 +174,7 @@ async fn plan_with(
         );
         return Err(Failure::new(Exit::Failure, message));
     }
-    let mut plan = FleetPlan {
-        plugin: name.to_string(),
-        revision: serving.plugin.revision().to_string(),
-        against: against
-            .as_ref()
-            .map(|against| against.plugin.revision().to_string()),
-        notes: missing
-            .iter()
-            .map(|kind| format!("the cluster does not serve {kind} yet, so it has no parents"))
-            .chain(denied(&serving))
-            .collect(),
-        parents: Vec::new(),
-    };
+    let mut parents = Vec::new();
     for kind in served {
         let fleet = Fleet {
             reconciler: Reconciler::new(
@@ -199,11 +188,19 @@ async fn plan_with(
             asked: asked.to_vec(),
             until,
         };
-        plan.parents.extend(fleet.plan(given.threads).await?);
+        parents.extend(fleet.plan(given.threads).await?);
     }
-    plan.parents
-        .sort_by(|one, other| one.parent.cmp(&other.parent));
-    Ok(plan)
+    parents.sort_by(|one, other| one.parent.cmp(&other.parent));
+    let revision = serving.plugin.revision().to_string();
+    let against = against.map(|against| against.plugin.revision().to_string());
+    let mut plan = FleetPlan::new(name.to_string(), revision, against, usize::MAX);
+    for parent in parents {
+        plan.add(parent);
+    }
+    let notes = missing
+        .iter()
+        .map(|kind| format!("the cluster does not serve {kind} yet, so it has no parents"));
+    Ok((plan, notes.chain(denied(&serving)).collect()))
 }
 
 /// Reads the Plugin of this name; none if the cluster has none.
@@ -307,10 +304,16 @@ impl Fleet {
         let results = self.reconciler.dry_run(candidate, parents, self.until);
         let mut results = pin!(results);
         let mut plans = Vec::new();
+        let (plugin, now) = (self.reconciler.plugin(), jiff::Timestamp::now());
         while let Some((parent, result)) = results.next().await {
             let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
             let known = known.remove(&parent);
-            let outcome = self.outcome(&parent, is_asked, result, known)?;
+            let differences = is_asked.then_some(differences::of as Differences);
+            let outcome = result.plan(plugin, now, known, differences);
+            let outcome = outcome.map_err(|waiting| {
+                let message = format!("failed to plan {parent}: it waits for {waiting}");
+                Failure::new(Exit::Failure, message)
+            })?;
             plans.push(ParentPlan {
                 parent,
                 is_asked,
@@ -319,76 +322,4 @@ impl Fleet {
         }
         Ok(plans)
     }
-
-    fn outcome(
-        &self,
-        parent: &ObjectId,
-        is_asked: bool,
-        result: DryRunOutcome,
-        known: Option<DryRunOutcome>,
-    ) -> Result<ParentOutcome, Failure> {
-        let fails = matches!(
-            known,
-            Some(DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. })
-        );
-        Ok(match result {
-            DryRunOutcome::Planned(draft) => {
-                let known = match known {
-                    Some(DryRunOutcome::Planned(known)) => Some(known),
-                    Some(DryRunOutcome::Parked { waiting }) => {
-                        return Err(waits(parent, &waiting));
-                    }
-                    _ => None,
-                };
-                ParentOutcome::Planned(self.planned(is_asked, *draft, known.as_deref()))
-            }
-            DryRunOutcome::Refused { reason, message } => ParentOutcome::Fault {
-                reason: reason.to_owned(),
-                message,
-                known: fails,
-            },
-            DryRunOutcome::Fault { kind, message } => {
-                let report = None;
-                let fault = Fault {
-                    kind,
-                    message,
-                    report,
-                };
-                let condition = fault_condition(&fault);
-                ParentOutcome::Fault {
-                    reason: condition.reason,
-                    message: condition.message,
-                    known: fails,
-                }
-            }
-            DryRunOutcome::Idle => ParentOutcome::Skipped,
-            DryRunOutcome::Parked { waiting } => return Err(waits(parent, &waiting)),
-        })
-    }
-
-    fn planned(&self, is_asked: bool, mut draft: Draft, known: Option<&Draft>) -> Planned {
-        let plugin = self.reconciler.plugin();
-        let now = jiff::Timestamp::now();
-        let mut status = draft.status(plugin, now);
-        if let Some(known) = known {
-            draft.plan.subtract(&known.plan);
-            status = status.filter(|status| known.status(plugin, now).as_ref() != Some(status));
-        }
-        let operations = draft.plan.operations.iter();
-        Planned {
-            changes: draft.plan.changes(),
-            status: status.is_some(),
-            operations: operations.map(ToString::to_string).collect(),
-            differences: if is_asked {
-                differences::of(&draft, status.as_ref())
-            } else {
-                Vec::new()
-            },
-        }
-    }
-}
-
-fn waits(parent: &ObjectId, waiting: &str) -> Failure {
-    let message = format!("failed to plan {parent}: it waits for {waiting}");
-    Failure::new(Exit::Failure, message)
 }

@@ -1,12 +1,10 @@
-//! A plan as text, JSON and Markdown; deletes come first.
+//! A plan as text and Markdown; deletes come first.
 
 use std::fmt::Write as _;
 
 use innkeeper_model::ObjectId;
-use innkeeper_plan::Writes;
-use serde_json::{Value, json};
+use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
 
-use super::{FleetPlan, ParentOutcome, ParentPlan, Sums};
 use crate::{
     config::PlanFormat,
     survey::{plain, table},
@@ -18,15 +16,15 @@ const NAMED_MAX: usize = 20;
 /// The reason why a write to a `String` does not fail.
 const TAKES_ANY_TEXT: &str = "a String takes any text";
 
-pub(super) fn all(plan: &FleetPlan, sums: &Sums, format: PlanFormat, has_colours: bool) -> String {
+pub(super) fn all(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
     match format {
-        PlanFormat::Text => text(plan, sums, has_colours),
-        PlanFormat::Json => format!("{:#}\n", json(plan, sums)),
-        PlanFormat::Markdown => markdown(plan, sums),
+        PlanFormat::Text => text(plan, has_colours),
+        PlanFormat::Json => format!("{:#}\n", plan.json()),
+        PlanFormat::Markdown => markdown(plan),
     }
 }
 
-fn text(plan: &FleetPlan, sums: &Sums, has_colours: bool) -> String {
+fn text(plan: &FleetPlan, has_colours: bool) -> String {
     let red = |text: String, is_delete: bool| {
         if is_delete && has_colours {
             format!("\x1b[31m{text}\x1b[0m")
@@ -36,16 +34,16 @@ fn text(plan: &FleetPlan, sums: &Sums, has_colours: bool) -> String {
     };
     let mut out = format!("{}\n\n", heading(plan));
     let indented = |text: String, is_delete| red(format!("  {text}"), is_delete);
-    add_findings(&mut out, plan, sums, "  ", red, indented);
-    if !sums.forecast.kinds.is_empty() {
-        let rows = sums.forecast.kinds.iter().map(|(kind, writes)| {
+    add_findings(&mut out, plan, "  ", red, indented);
+    if !plan.forecast.kinds.is_empty() {
+        let rows = plan.forecast.kinds.iter().map(|(kind, writes)| {
             let [creates, updates, deletes] = cells(*writes);
             [kind.to_string(), deletes, creates, updates]
         });
         out.push_str(&table(["CHILDREN", "DELETES", "CREATES", "UPDATES"], rows));
         out.push('\n');
     }
-    line(&mut out, &format!("{}.", summary(sums)));
+    line(&mut out, &format!("{}.", summary(&plan.forecast)));
     for (parent, differences) in asked(plan) {
         write!(out, "\n{parent}\n").expect(TAKES_ANY_TEXT);
         for difference in differences {
@@ -73,13 +71,12 @@ fn heading(plan: &FleetPlan) -> String {
 }
 
 /// Returns the sums as a sentence without its full stop.
-fn summary(sums: &Sums) -> String {
+fn summary(forecast: &Forecast) -> String {
     let Writes {
         creates,
         updates,
         deletes,
-    } = sums.forecast.total();
-    let forecast = &sums.forecast;
+    } = forecast.total();
     let mut text = format!(
         "{}: unchanged {}, deletes {deletes}, creates {creates}, updates {updates}, changed status {}, faults {}",
         count(forecast.parents, "parent", "parents"),
@@ -88,9 +85,9 @@ fn summary(sums: &Sums) -> String {
         forecast.faults,
     );
     for (number, what) in [
-        (sums.faults_known, "faults of the other plugin as well"),
+        (forecast.faults_known, "faults of the other plugin as well"),
         (
-            sums.skipped,
+            forecast.skipped,
             "without a pass (paused, not selected or deleted)",
         ),
     ] {
@@ -105,12 +102,11 @@ fn summary(sums: &Sums) -> String {
 fn add_findings(
     out: &mut String,
     plan: &FleetPlan,
-    sums: &Sums,
     start: &str,
     title: impl Fn(String, bool) -> String,
     entry: impl Fn(String, bool) -> String,
 ) {
-    let ids = sums.forecast.deletes.iter();
+    let ids = plan.forecast.deletes.iter();
     let deletes: Vec<String> = ids.map(ToString::to_string).collect();
     for (is_delete, verb, one, many, entries) in [
         (true, "Deletes", "child", "children", deletes),
@@ -142,12 +138,12 @@ fn faults(plan: &FleetPlan) -> Vec<String> {
         } => Some(format!("{}: {reason}: {}", plan.parent, plain(message))),
         _ => None,
     };
-    plan.parents.iter().filter_map(fault).collect()
+    plan.parents().iter().filter_map(fault).collect()
 }
 
 /// Returns the parents that the user asked for, with their differences.
 fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
-    let asked = plan.parents.iter().filter(|one| one.is_asked);
+    let asked = plan.parents().iter().filter(|one| one.is_asked);
     asked.map(|one| {
         let lines = match &one.outcome {
             ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
@@ -168,82 +164,14 @@ fn safe(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-fn json(plan: &FleetPlan, sums: &Sums) -> Value {
-    let Sums {
-        forecast,
-        faults_known,
-        skipped,
-    } = sums;
-    let counts = |writes: Writes| json!({"creates": writes.creates, "updates": writes.updates, "deletes": writes.deletes});
-    let mut total = counts(forecast.total());
-    for (name, number) in [
-        ("parents", forecast.parents),
-        ("unchanged", forecast.unchanged),
-        ("statusChanges", forecast.statuses),
-        ("faults", forecast.faults),
-        ("faultsKnown", *faults_known),
-        ("skipped", *skipped),
-    ] {
-        total[name] = number.into();
-    }
-    let kinds = forecast.kinds.iter().map(|(kind, writes)| {
-        let mut entry = counts(*writes);
-        entry["group"] = (*kind.group).into();
-        entry["kind"] = (*kind.kind).into();
-        entry
-    });
-    let deletes = forecast.deletes.iter().map(name);
-    let parents = plan.parents.iter().filter_map(parent);
-    json!({
-        "plugin": plan.plugin,
-        "revision": plan.revision,
-        "against": plan.against,
-        "counts": total,
-        "kinds": kinds.collect::<Vec<_>>(),
-        "deletes": deletes.collect::<Vec<_>>(),
-        "parents": parents.collect::<Vec<_>>(),
-    })
-}
-
-/// Returns a parent that changes or fails, or that the user asked for.
-fn parent(plan: &ParentPlan) -> Option<Value> {
-    let mut entry = name(&plan.parent);
-    match &plan.outcome {
-        ParentOutcome::Planned(planned) => {
-            if !plan.is_asked && planned.operations.is_empty() && !planned.status {
-                return None;
-            }
-            entry["writes"] = planned.operations.clone().into();
-            entry["statusChanges"] = planned.status.into();
-            if plan.is_asked {
-                entry["differences"] = planned.differences.clone().into();
-            }
-        }
-        ParentOutcome::Fault {
-            reason,
-            message,
-            known,
-        } => entry["fault"] = json!({"reason": reason, "message": message, "known": known}),
-        ParentOutcome::Skipped => return None,
-    }
-    Some(entry)
-}
-
-fn name(id: &ObjectId) -> Value {
-    json!({
-        "group": *id.kind.group, "kind": *id.kind.kind,
-        "namespace": id.namespace.as_deref(), "name": *id.name,
-    })
-}
-
-fn markdown(plan: &FleetPlan, sums: &Sums) -> String {
+fn markdown(plan: &FleetPlan) -> String {
     let mut out = format!("### {}\n\n", heading(plan));
     let title = |text: String, _| format!("**{text}**\n");
     let entry = |text: String, _| format!("- `{}`", text.replace('`', "'"));
-    add_findings(&mut out, plan, sums, "- ", title, entry);
-    if !sums.forecast.kinds.is_empty() {
+    add_findings(&mut out, plan, "- ", title, entry);
+    if !plan.forecast.kinds.is_empty() {
         out.push_str("| Children | Deletes | Creates | Updates |\n|---|---|---|---|\n");
-        for (kind, writes) in &sums.forecast.kinds {
+        for (kind, writes) in &plan.forecast.kinds {
             let [creates, updates, deletes] = cells(*writes);
             line(
                 &mut out,
@@ -252,7 +180,7 @@ fn markdown(plan: &FleetPlan, sums: &Sums) -> String {
         }
         out.push('\n');
     }
-    line(&mut out, &format!("{}.", summary(sums)));
+    line(&mut out, &format!("{}.", summary(&plan.forecast)));
     for (parent, differences) in asked(plan) {
         let lines = differences.join("\n").replace("```", "'''");
         write!(

@@ -1,7 +1,8 @@
 //! The sums and the output of a plan.
 
 use expect_test::expect;
-use innkeeper_model::GroupKind;
+use innkeeper_model::{GroupKind, ObjectId};
+use innkeeper_plan::{Changes, FleetPlan, ParentOutcome, ParentPlan, Planned};
 use serde_json::Value;
 
 use super::*;
@@ -63,13 +64,12 @@ fn faults(name: &str, known: bool) -> ParentPlan {
 }
 
 fn plan(parents: Vec<ParentPlan>) -> FleetPlan {
-    FleetPlan {
-        plugin: "web".to_owned(),
-        revision: "sha256:0123456789abcdef0123".to_owned(),
-        against: None,
-        parents,
-        notes: Vec::new(),
+    let revision = "sha256:0123456789abcdef0123".to_owned();
+    let mut plan = FleetPlan::new("web".to_owned(), revision, None, usize::MAX);
+    for parent in parents {
+        plan.add(parent);
     }
+    plan
 }
 
 fn every_outcome() -> FleetPlan {
@@ -88,7 +88,7 @@ fn every_outcome() -> FleetPlan {
 }
 
 fn shown(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
-    show::all(plan, &plan.sums(), format, has_colours)
+    show::all(plan, format, has_colours)
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn deletes_and_new_faults_are_findings() {
         (vec![same(), deletes("b")], Exit::Finding),
     ] {
         let plan = plan(parents);
-        assert_eq!(plan.sums().exit(), expected, "{plan:?}");
+        assert_eq!(exit(&plan.forecast), expected, "{plan:?}");
     }
 }
 

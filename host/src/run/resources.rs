@@ -122,6 +122,7 @@ impl PluginResources {
             files,
             selector: self.selector,
             definition: Arc::clone(&status.definition),
+            plans: status.plans.get().cloned(),
             starts: sender,
             stop: stop.first_token(),
         };

@@ -107,6 +107,10 @@ impl StatusProvider for RunningHost {
         }
     }
 
+    fn plan(&self, plugin: &str) -> Option<String> {
+        self.status.plans.get()?.json(plugin)
+    }
+
     fn reviewer(&self) -> Option<Arc<Reviewer>> {
         self.status.reviewer.get().cloned()
     }

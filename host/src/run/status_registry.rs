@@ -14,7 +14,10 @@ use std::{
 use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
-use innkeeper_plugin_controller::{Served, manager::DefinitionCheck};
+use innkeeper_plugin_controller::{
+    Served,
+    manager::{CandidatePlans, DefinitionCheck},
+};
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::RwLock;
@@ -46,6 +49,8 @@ pub struct StatusRegistry {
     stands_by: AtomicBool,
     /// The check of the definition of Plugin resources.
     pub(super) definition: Arc<DefinitionCheck>,
+    /// The plans of candidates; none if the admin server shows none.
+    pub(super) plans: OnceLock<Arc<CandidatePlans>>,
     /// The metrics of the process.
     pub(super) metrics: Arc<Metrics>,
     /// The heartbeats of the process.

@@ -1,12 +1,10 @@
 //! The effects of the plans of many parents, added up.
-//!
-//! The host counts a candidate revision by it, and `innkeeper plan` prints it.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::{GroupKind, ObjectId, Operation};
 
-use super::Plan;
+use super::{ParentOutcome, Plan};
 
 /// The writes of one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +72,10 @@ pub struct Forecast {
     pub statuses: usize,
     /// The parents with a fault.
     pub faults: usize,
+    /// The parents that fail with the other plugin, too; they count nowhere else.
+    pub faults_known: usize,
+    /// The parents without a pass; they count nowhere else.
+    pub skipped: usize,
     /// The writes to the children of each kind.
     pub kinds: BTreeMap<GroupKind, Writes>,
     /// The children to delete.
@@ -81,8 +83,20 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Adds the changes of one parent; `status` is true if its stated status changes.
-    pub fn add(&mut self, changes: &Changes, status: bool) {
+    /// Adds the plan of a parent.
+    pub fn add(&mut self, outcome: &ParentOutcome) {
+        match outcome {
+            ParentOutcome::Planned(planned) => self.add_changes(&planned.changes, planned.status),
+            ParentOutcome::Fault { known: true, .. } => self.faults_known += 1,
+            ParentOutcome::Fault { known: false, .. } => {
+                self.parents += 1;
+                self.faults += 1;
+            }
+            ParentOutcome::Skipped => self.skipped += 1,
+        }
+    }
+
+    fn add_changes(&mut self, changes: &Changes, status: bool) {
         self.parents += 1;
         self.unchanged += usize::from(!status && changes.is_empty());
         self.statuses += usize::from(status);
@@ -96,12 +110,6 @@ impl Forecast {
             self.writes(id).deletes += 1;
         }
         self.deletes.extend(changes.deletes.iter().cloned());
-    }
-
-    /// Adds a parent with a fault.
-    pub const fn add_fault(&mut self) {
-        self.parents += 1;
-        self.faults += 1;
     }
 
     /// Returns the writes to children of all kinds.
@@ -131,16 +139,23 @@ mod tests {
     #[test]
     fn writes_are_counted_by_kind_and_deletes_are_named() {
         let mut forecast = Forecast::default();
-        forecast.add(&Changes::default(), false);
-        forecast.add(&Changes::default(), true);
-        forecast.add_fault();
+        let fault = |known| ParentOutcome::Fault {
+            reason: "Invalid".to_owned(),
+            message: "no".to_owned(),
+            known,
+        };
+        forecast.add(&fault(false));
+        forecast.add(&fault(true));
+        forecast.add(&ParentOutcome::Skipped);
+        forecast.add_changes(&Changes::default(), false);
+        forecast.add_changes(&Changes::default(), true);
         let changes = Changes {
             creates: vec![child("Secret", "a")],
             updates: vec![child("Service", "a")],
             deletes: vec![child("Secret", "b"), child("Secret", "c")],
             finalizer: true,
         };
-        forecast.add(&changes, false);
+        forecast.add_changes(&changes, false);
         let total = Writes {
             creates: 1,
             updates: 1,
@@ -158,8 +173,11 @@ mod tests {
             unchanged,
             statuses,
             faults,
+            faults_known,
+            skipped,
             ..
         } = forecast;
         assert_eq!((parents, unchanged, statuses, faults), (4, 1, 1, 1));
+        assert_eq!((faults_known, skipped), (1, 1));
     }
 }

@@ -17,6 +17,7 @@ mod load;
 mod loading;
 mod missing;
 mod places;
+mod plans;
 mod priority;
 mod report;
 mod resume;
@@ -46,6 +47,7 @@ pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
 pub use self::places::Places;
+pub use self::plans::CandidatePlans;
 pub use self::serve::Start;
 use self::state::PluginState;
 pub use self::warm::{OnceMade, Warm, Warmer};
@@ -89,6 +91,8 @@ pub struct ManagerContext {
     pub selector: Option<Selector>,
     /// The check of the installed definition, which has to run.
     pub definition: Arc<DefinitionCheck>,
+    /// The plans of candidates for the admin server; none if it shows none.
+    pub plans: Option<Arc<CandidatePlans>>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
     /// Ends the passes of all plugins.

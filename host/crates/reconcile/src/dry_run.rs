@@ -6,8 +6,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::stream::{self, Stream, StreamExt as _};
 use innkeeper_cluster::{Recording, Registration, Waiting};
-use innkeeper_model::{FaultKind, Object, ObjectId, Outcome, PluginName, error_chain};
-use innkeeper_plan::{self as plan, Plan, StatusWrite};
+use innkeeper_model::{Fault, FaultKind, Object, ObjectId, Outcome, PluginName, error_chain};
+use innkeeper_plan::{self as plan, ParentOutcome, Plan, Planned as PlannedChanges, StatusWrite};
 use innkeeper_policy::Checked as Accepted;
 use innkeeper_sandbox::{CallReport, LogLine};
 use jiff::Timestamp;
@@ -81,6 +81,54 @@ pub enum DryRunOutcome {
     Idle,
 }
 
+/// Returns the differences of a plan, with its status write, as lines.
+pub type Differences = fn(&Draft, Option<&StatusWrite>) -> Vec<String>;
+
+impl DryRunOutcome {
+    /// Returns the plan of a parent, without the part that the dry run of another revision has, too; or the missing objects
+    /// that it waits for.
+    pub fn plan(
+        self,
+        plugin: &PluginName,
+        now: Timestamp,
+        known: Option<Self>,
+        differences: Option<Differences>,
+    ) -> Result<ParentOutcome, String> {
+        let fails = matches!(known, Some(Self::Refused { .. } | Self::Fault { .. }));
+        Ok(match self {
+            Self::Planned(draft) => {
+                let known = match known {
+                    Some(Self::Planned(known)) => Some(known),
+                    Some(Self::Parked { waiting }) => return Err(waiting),
+                    _ => None,
+                };
+                let planned = draft.changes(plugin, now, known.as_deref(), differences);
+                ParentOutcome::Planned(planned)
+            }
+            Self::Refused { reason, message } => ParentOutcome::Fault {
+                reason: reason.to_owned(),
+                message,
+                known: fails,
+            },
+            Self::Fault { kind, message } => {
+                let report = None;
+                let condition = plan::fault_condition(&Fault {
+                    kind,
+                    message,
+                    report,
+                });
+                ParentOutcome::Fault {
+                    reason: condition.reason,
+                    message: condition.message,
+                    known: fails,
+                }
+            }
+            Self::Idle => ParentOutcome::Skipped,
+            Self::Parked { waiting } => return Err(waiting),
+        })
+    }
+}
+
 /// The plan of a dry run, with the objects that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
@@ -96,8 +144,31 @@ pub struct Draft {
 }
 
 impl Draft {
+    fn changes(
+        mut self,
+        plugin: &PluginName,
+        now: Timestamp,
+        known: Option<&Self>,
+        differences: Option<Differences>,
+    ) -> PlannedChanges {
+        let mut status = self.status(plugin, now);
+        if let Some(known) = known {
+            self.plan.subtract(&known.plan);
+            status = status.filter(|status| known.status(plugin, now).as_ref() != Some(status));
+        }
+        let operations = self.plan.operations.iter();
+        PlannedChanges {
+            changes: self.plan.changes(),
+            status: status.is_some(),
+            operations: operations.map(ToString::to_string).collect(),
+            differences: differences
+                .map(|differences| differences(&self, status.as_ref()))
+                .unwrap_or_default(),
+        }
+    }
+
     /// Returns the status write that the guest's report makes necessary.
-    pub fn status(&self, plugin: &PluginName, now: Timestamp) -> Option<StatusWrite> {
+    fn status(&self, plugin: &PluginName, now: Timestamp) -> Option<StatusWrite> {
         let report = match &*self.outcome {
             Outcome::Desired(desired) => &desired.report,
             Outcome::Keep(report) | Outcome::Finalized(report) => report,

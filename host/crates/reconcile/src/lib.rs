@@ -39,7 +39,7 @@ mod trace;
 pub use analysis::Analysis;
 pub use bound::Usage;
 pub use budget::{NamespaceBudgets, Share};
-pub use dry_run::{Candidate, Draft, DryRunOutcome, until_read};
+pub use dry_run::{Candidate, Differences, Draft, DryRunOutcome, until_read};
 pub use epoch::Serving;
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};

@@ -1,15 +1,15 @@
 //! The dry run of a candidate revision on all live parents, before it replaces the active one.
 
-use std::{pin::pin, time::Duration};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry};
-use innkeeper_plan::{Forecast, Writes};
-use innkeeper_reconcile::{DryRunOutcome, Serving, until_read};
+use innkeeper_plan::{FleetPlan, Forecast, ParentPlan, Writes};
+use innkeeper_reconcile::{Serving, until_read};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Manager, PluginState, active::ActiveRevision};
+use super::{Manager, PluginState, active::ActiveRevision, plans::CandidatePlans};
 use crate::{
     lifecycle::{Stage, StageFailure, verdict},
     resource::{
@@ -29,6 +29,16 @@ const REPEAT_AFTER: Duration = Duration::from_mins(1);
 /// The number of deletes that the status names; the schema of the status allows no more.
 const NAMED_MAX: usize = 20;
 
+/// The room for the entries of a plan: those of about 3,000 parents that change.
+const PLAN_BYTES_MAX: usize = 1 << 20;
+
+/// A revision that is about to replace the active one.
+pub(super) struct Candidate {
+    pub(super) status: CandidateStatus,
+    /// Keeps the plan that the admin server shows; none without a dry run, or if it shows none.
+    _plan: Option<Arc<FleetPlan>>,
+}
+
 impl Manager {
     /// Runs a revision on all live parents without writing, and decides if it may replace the active one.
     pub(super) async fn dry_run(
@@ -36,23 +46,62 @@ impl Manager {
         declared: &Declared,
         active: &ActiveRevision,
         serving: &Serving,
-    ) -> Result<CandidateStatus, StageFailure> {
+    ) -> Result<Candidate, StageFailure> {
         let begin = Instant::now();
-        let forecast = forecast(active, serving, begin + READ_WITHIN).await?;
+        let plan = self.plan(active, serving, begin + READ_WITHIN);
+        let mut plan = plan.await?;
         let children = self.children(active);
-        let counts = counts(&forecast);
-        let deletes = &forecast.deletes;
-        let candidate = candidate(declared, serving, Some(counts), deletes, children);
+        let counts = counts(&plan.forecast);
+        // A plan that is kept names them in its entries, which have a bound.
+        let deletes = mem::take(&mut plan.forecast.deletes);
+        let mut status = candidate(declared, serving, Some(counts), &deletes, children);
         info!(
             plugin = %declared.name,
-            revision = candidate.revision,
-            verdict = ?candidate.verdict,
+            revision = status.revision,
+            verdict = ?status.verdict,
             ?counts,
             children,
             elapsed = ?begin.elapsed(),
             "dry run of a revision ended"
         );
-        Ok(candidate)
+        let plans = self.context.plans.as_ref();
+        status.plan = plans.map(|_| CandidatePlans::path(&declared.name));
+        let plan = plans.map(|plans| plans.keep(plan));
+        Ok(Candidate {
+            status,
+            _plan: plan,
+        })
+    }
+
+    /// Plans a revision for the parents of all kinds.
+    async fn plan(
+        &self,
+        active: &ActiveRevision,
+        serving: &Serving,
+        until: Instant,
+    ) -> Result<FleetPlan, StageFailure> {
+        let name = &active.served.name;
+        let revision = serving.plugin.revision().to_string();
+        let bytes_max = self.context.plans.as_ref().map_or(0, |_| PLAN_BYTES_MAX);
+        let mut plan = FleetPlan::new(name.to_string(), revision, None, bytes_max);
+        let now = (self.context.shared.now)();
+        for reconciler in &active.served.reconcilers {
+            let registration = reconciler.registration();
+            let read = until_read(registration, until).await;
+            read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
+            let candidate = reconciler.candidate(serving.clone());
+            let results = reconciler.dry_run(&candidate, registration.parents(), until);
+            let mut results = pin!(results);
+            while let Some((parent, result)) = results.next().await {
+                let outcome = result.plan(name, now, None, None);
+                plan.add(ParentPlan {
+                    parent,
+                    is_asked: false,
+                    outcome: outcome.map_err(|waiting| waits(&waiting))?,
+                });
+            }
+        }
+        Ok(plan)
     }
 
     /// Returns the known number of children of the plugin.
@@ -78,13 +127,16 @@ pub(super) fn candidate_without_dry_run(
     declared: &Declared,
     state: &PluginState,
     serving: &Serving,
-) -> Option<CandidateStatus> {
+) -> Option<Candidate> {
     let revision = serving.plugin.revision();
     let mut past = state.history.past().peekable();
     if past.peek().is_none() || past.any(|past| past.revision == *revision) {
         return None;
     }
-    Some(candidate(declared, serving, None, &[], 0))
+    Some(Candidate {
+        status: candidate(declared, serving, None, &[], 0),
+        _plan: None,
+    })
 }
 
 fn candidate(
@@ -101,6 +153,7 @@ fn candidate(
         verdict: verdict(&declared.rollout, revision, deletes.len(), children),
         counts,
         deletes: deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect(),
+        plan: None,
     }
 }
 
@@ -117,33 +170,6 @@ fn counts(forecast: &Forecast) -> CandidateCounts {
         deletes: number(deletes),
         faults: number(forecast.faults),
     }
-}
-
-/// Runs a revision on the parents of all kinds.
-async fn forecast(
-    active: &ActiveRevision,
-    serving: &Serving,
-    until: Instant,
-) -> Result<Forecast, StageFailure> {
-    let mut forecast = Forecast::default();
-    for reconciler in &active.served.reconcilers {
-        let registration = reconciler.registration();
-        let read = until_read(registration, until).await;
-        read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
-        let candidate = reconciler.candidate(serving.clone());
-        let results = reconciler.dry_run(&candidate, registration.parents(), until);
-        let mut results = pin!(results);
-        while let Some((_, result)) = results.next().await {
-            match result {
-                // The status of the candidate counts no status writes.
-                DryRunOutcome::Planned(draft) => forecast.add(&draft.plan.changes(), false),
-                DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. } => forecast.add_fault(),
-                DryRunOutcome::Idle => {}
-                DryRunOutcome::Parked { waiting } => return Err(waits(&waiting)),
-            }
-        }
-    }
-    Ok(forecast)
 }
 
 fn waits(waiting: &str) -> StageFailure {

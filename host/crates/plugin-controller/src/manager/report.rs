@@ -148,7 +148,7 @@ impl Manager {
             revision: active.map(ActiveRevision::name),
             digest: active.map(|active| active.plugin.digest().to_string()),
             version: active.map(|active| active.plugin.manifest().version.clone()),
-            candidate: state.candidate.clone(),
+            candidate: state.candidate.as_ref().map(|it| it.status.clone()),
             child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
             parents: active.and_then(|active| parents(active).or(before.parents)),
             faults: match &before.faults {

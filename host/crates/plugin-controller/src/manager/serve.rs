@@ -230,7 +230,7 @@ impl Manager {
             Some(_) if is_rollback => return Ok(()),
             Some(active) => Some(self.dry_run(declared, active, serving).await?),
         };
-        let refusal = candidate.as_ref().and_then(refusal);
+        let refusal = candidate.as_ref().and_then(|it| refusal(&it.status));
         state.candidate = candidate.filter(|_| refusal.is_some());
         refusal.map_or(Ok(()), Err)
     }

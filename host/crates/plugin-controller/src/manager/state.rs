@@ -12,6 +12,7 @@ use tracing::warn;
 use super::{
     REFRESH_PERIOD,
     active::ActiveRevision,
+    dry_run::Candidate,
     load::{NOT_GRANTED, VerifiedComponent, configure, granted},
     loading::Loading,
     missing::MissingParents,
@@ -23,7 +24,7 @@ use crate::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
         StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
     },
-    resource::{CandidateStatus, Declared},
+    resource::Declared,
 };
 
 /// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
@@ -77,8 +78,8 @@ pub(super) struct PluginState {
     pub(super) missing: MissingParents,
     /// The parents while the plugin does not serve.
     pub(super) unserved: Unserved,
-    /// The dry-run result of a refused revision.
-    pub(super) candidate: Option<CandidateStatus>,
+    /// A refused revision with the result of its dry run.
+    pub(super) candidate: Option<Candidate>,
     /// The back-off of failed steps; none after a success.
     pub(super) delays: Option<Backoff>,
 }

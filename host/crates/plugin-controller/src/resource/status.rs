@@ -104,6 +104,11 @@ pub struct CandidateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub deletes: Vec<ObjectName>,
+    /// The path of the whole plan as JSON, on the admin address of the host that serves the Plugin; present if that has
+    /// --debug-endpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 300))]
+    pub plan: Option<String>,
 }
 
 /// The state of a candidate.

@@ -1,0 +1,260 @@
+//! The plan of a revision for all parents, and its form for programs.
+//!
+//! `innkeeper plan` and the host's dry run of a candidate revision make it.
+
+use innkeeper_model::ObjectId;
+use serde_json::{Value, json};
+
+use super::{Changes, Forecast, Writes};
+
+/// The size of the entry of a parent, or of a delete, beside its texts, in bytes. Measured.
+const ENTRY_BYTES: usize = 250;
+
+/// The size of a line of an entry beside its text.
+const LINE_BYTES: usize = 20;
+
+/// The plan of a revision for all parents.
+#[derive(Debug, Default)]
+pub struct FleetPlan {
+    /// The name of the Plugin.
+    pub plugin: String,
+    /// The revision.
+    pub revision: String,
+    /// The revision whose changes are left out; none if there is none.
+    pub against: Option<String>,
+    /// The sums over all parents.
+    pub forecast: Forecast,
+    parents: Vec<ParentPlan>,
+    /// The number of parents that had no room.
+    omitted: usize,
+    /// The room for more parents, in bytes.
+    room: usize,
+}
+
+/// The plan for one parent.
+#[derive(Debug)]
+pub struct ParentPlan {
+    /// The parent.
+    pub parent: ObjectId,
+    /// True if the user wants the differences.
+    pub is_asked: bool,
+    /// The plan.
+    pub outcome: ParentOutcome,
+}
+
+/// The plan for one parent, or the reason why there is none.
+#[derive(Debug)]
+pub enum ParentOutcome {
+    /// The host would make these changes.
+    Planned(Planned),
+    /// The plugin fails, or the host rejects its answer.
+    Fault {
+        /// The reason, as in the condition `Synced`.
+        reason: String,
+        /// The failure.
+        message: String,
+        /// True if the plugin to compare with fails as well.
+        known: bool,
+    },
+    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
+    Skipped,
+}
+
+/// The changes that a plan makes for one parent.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// The writes by their effect.
+    pub changes: Changes,
+    /// True if the status that the plugin states changes.
+    pub status: bool,
+    /// The operations as lines.
+    pub operations: Vec<String>,
+    /// The differences as lines; empty if the user did not ask for them.
+    pub differences: Vec<String>,
+}
+
+impl ParentPlan {
+    /// Returns true if the parent changes or fails, or if the user asked for it.
+    fn is_shown(&self) -> bool {
+        let has_news = match &self.outcome {
+            ParentOutcome::Planned(planned) => planned.status || !planned.operations.is_empty(),
+            ParentOutcome::Fault { .. } => true,
+            ParentOutcome::Skipped => false,
+        };
+        self.is_asked || has_news
+    }
+
+    /// Returns the approximate size of the entry as JSON, with its deletes.
+    fn bytes(&self) -> usize {
+        let named = |id: &ObjectId| {
+            let namespace = id.namespace.as_deref().unwrap_or_default();
+            ENTRY_BYTES + namespace.len() + id.name.len()
+        };
+        let texts = match &self.outcome {
+            ParentOutcome::Planned(planned) => {
+                let lines = planned.operations.iter().chain(&planned.differences);
+                let lines = lines.map(|line| LINE_BYTES + line.len());
+                let deletes = planned.changes.deletes.iter().map(named);
+                lines.chain(deletes).sum()
+            }
+            ParentOutcome::Fault {
+                reason, message, ..
+            } => reason.len() + message.len(),
+            ParentOutcome::Skipped => 0,
+        };
+        named(&self.parent) + texts
+    }
+
+    fn json(&self) -> Option<Value> {
+        let mut entry = name(&self.parent);
+        match &self.outcome {
+            ParentOutcome::Planned(planned) => {
+                entry["writes"] = planned.operations.clone().into();
+                entry["statusChanges"] = planned.status.into();
+                if self.is_asked {
+                    entry["differences"] = planned.differences.clone().into();
+                }
+            }
+            ParentOutcome::Fault {
+                reason,
+                message,
+                known,
+            } => entry["fault"] = json!({"reason": reason, "message": message, "known": known}),
+            ParentOutcome::Skipped => return None,
+        }
+        Some(entry)
+    }
+}
+
+impl FleetPlan {
+    /// Returns a plan without parents, which keeps the entries of as many parents as `bytes_max` allows.
+    pub fn new(
+        plugin: String,
+        revision: String,
+        against: Option<String>,
+        bytes_max: usize,
+    ) -> Self {
+        Self {
+            plugin,
+            revision,
+            against,
+            room: bytes_max,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the plan of a parent. Every parent counts; the entry is kept if it tells something, and while there is room.
+    pub fn add(&mut self, plan: ParentPlan) {
+        self.forecast.add(&plan.outcome);
+        if !plan.is_shown() {
+            return;
+        }
+        match self.room.checked_sub(plan.bytes()) {
+            Some(room) => {
+                self.room = room;
+                self.parents.push(plan);
+            }
+            None => self.omitted += 1,
+        }
+    }
+
+    /// Returns the kept entries.
+    pub fn parents(&self) -> &[ParentPlan] {
+        &self.parents
+    }
+
+    /// Returns the plan as JSON, without values of objects other than those that the user asked for.
+    pub fn json(&self) -> Value {
+        let forecast = &self.forecast;
+        let counts = |writes: Writes| json!({"creates": writes.creates, "updates": writes.updates, "deletes": writes.deletes});
+        let mut total = counts(forecast.total());
+        for (name, number) in [
+            ("parents", forecast.parents),
+            ("unchanged", forecast.unchanged),
+            ("statusChanges", forecast.statuses),
+            ("faults", forecast.faults),
+            ("faultsKnown", forecast.faults_known),
+            ("skipped", forecast.skipped),
+        ] {
+            total[name] = number.into();
+        }
+        let kinds = forecast.kinds.iter().map(|(kind, writes)| {
+            let mut entry = counts(*writes);
+            entry["group"] = (*kind.group).into();
+            entry["kind"] = (*kind.kind).into();
+            entry
+        });
+        let mut parents: Vec<&ParentPlan> = self.parents.iter().collect();
+        parents.sort_by(|one, other| one.parent.cmp(&other.parent));
+        let deletes = parents.iter().flat_map(|plan| match &plan.outcome {
+            ParentOutcome::Planned(planned) => &*planned.changes.deletes,
+            _ => &[],
+        });
+        let entries = parents.iter().filter_map(|plan| plan.json());
+        json!({
+            "plugin": self.plugin,
+            "revision": self.revision,
+            "against": self.against,
+            "counts": total,
+            "kinds": kinds.collect::<Vec<_>>(),
+            "deletes": deletes.map(name).collect::<Vec<_>>(),
+            "parents": entries.collect::<Vec<_>>(),
+            "parentsOmitted": self.omitted,
+        })
+    }
+}
+
+fn name(id: &ObjectId) -> Value {
+    json!({
+        "group": *id.kind.group, "kind": *id.kind.kind,
+        "namespace": id.namespace.as_deref(), "name": *id.name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_model::GroupKind;
+
+    use super::*;
+
+    fn deletes(name: &str) -> ParentPlan {
+        let id = |kind: &str| ObjectId::new(GroupKind::new("", kind), Some("demo"), name);
+        let changes = Changes {
+            deletes: vec![id("Secret")],
+            ..Changes::default()
+        };
+        let planned = Planned {
+            changes,
+            operations: vec![format!("prune v1 Secret demo/{name}")],
+            ..Planned::default()
+        };
+        ParentPlan {
+            parent: id("Web"),
+            is_asked: false,
+            outcome: ParentOutcome::Planned(planned),
+        }
+    }
+
+    #[test]
+    fn entries_have_a_bound_and_counts_have_none() {
+        let bytes_max = 10_000;
+        let mut plan = FleetPlan::new("web".to_owned(), "r".to_owned(), None, bytes_max);
+        for number in (0..100).rev() {
+            plan.add(deletes(&format!("web-{number:02}")));
+        }
+        let json = plan.json();
+        let bytes = format!("{json:#}").len();
+        assert!(bytes < bytes_max, "{bytes}");
+        let parents = json["parents"].as_array().unwrap();
+        let kept = parents.len();
+        assert!(kept > 10 && kept < 100, "{kept}");
+        assert_eq!(json["deletes"].as_array().unwrap().len(), kept);
+        assert_eq!(json["parentsOmitted"], 100 - kept);
+        assert_eq!(json["counts"]["deletes"], 100);
+        let names: Vec<_> = parents
+            .iter()
+            .map(|parent| parent["name"].as_str())
+            .collect();
+        assert!(names.is_sorted(), "{names:?}");
+    }
+}
