@@ -52,7 +52,8 @@ impl Author {
         for made in ["bin", "work", "work/innkeeper/target"] {
             fs::create_dir_all(path(made)).unwrap();
         }
-        for (name, variable) in PROGRAMS {
+        let used = |(name, _): &(&str, &str)| ["innkeeper", "kubectl"].contains(name);
+        for (name, variable) in PROGRAMS.into_iter().filter(used) {
             let program = path_from_env(variable).unwrap();
             symlink(program, path("bin").join(name)).unwrap();
         }
