@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_tests::{Host, eventually, process::path_from_env, user::Kind};
+use innkeeper_tests::{Host, admin, eventually, process::path_from_env, user::Kind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -285,4 +285,42 @@ fn unusable_input_of_a_plan_is_named() {
     let error = String::from_utf8_lossy(&none.stderr);
     let message = "plugin memcached has no parent demo/web";
     assert!(error.contains(message), "{error}");
+}
+
+/// The status of a Plugin has room for numbers and a few names. The whole plan is the one of `innkeeper plan`, for as long as
+/// the candidate waits.
+#[test]
+fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
+    let mut fixture = MoodyFixture::new(3);
+    let arguments = &mut fixture.site.stage.options.arguments;
+    arguments.extend(admin::ARGUMENTS.map(str::to_owned));
+    arguments.push("--debug-endpoints".to_owned());
+    let host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    let address = admin::address(&host);
+    let ask = |path: &str| admin::ask(&address, "GET", path, "").unwrap();
+    let path = "/debug/plans/moody";
+    assert_eq!(ask(path).0, 404);
+
+    let nothing = mood("nothing");
+    fixture.apply(&nothing);
+    let waits = ["Serving=True/Serving", "Degraded=True/TooManyPrunes"];
+    let candidate = fixture.wait(&host, &waits)["candidate"].clone();
+    assert_eq!(candidate["plan"], path, "{candidate:#}");
+    let (status, shown) = ask(path);
+    assert_eq!(status, 200, "{shown}");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["parents"].as_array().unwrap().len(), 3, "{shown:#}");
+    let stage = &fixture.site.stage;
+    let configuration = config(stage, &nothing["config"]);
+    let arguments = ["--config", &configuration, "--output", "json"];
+    let output = plan(stage, &guest("INNKEEPER_TEST_GUESTS", "moody"), &arguments);
+    assert_eq!(shown, document(&output, FINDING));
+
+    let mut approved = nothing;
+    approved["rollout"] = json!({"approve": candidate["revision"]});
+    fixture.apply(&approved);
+    fixture.wait_healthy(&host);
+    assert_eq!(ask(path).0, 404);
+    Stage::stop(host);
 }

@@ -1,15 +1,11 @@
 //! Revisions that become active again, on the real API server: after a restart, while their source
 //! is down, and in place of harmful revisions.
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
-use innkeeper_tests::{admin, eventually, manifest::condition, process::path_from_env, user::Kind};
+use innkeeper_tests::{eventually, manifest::condition, user::Kind};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     moody::{API, MoodyFixture, NAME, config_map, good, guest, mood, name},
@@ -221,56 +217,6 @@ fn a6_a_revision_without_children_waits_even_after_a_restart() {
         });
     }
     Stage::stop(host);
-}
-
-/// The status of a Plugin has room for numbers and a few names. The whole plan is the one of `innkeeper plan`, for as long as
-/// the candidate waits.
-#[test]
-fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
-    let mut fixture = MoodyFixture::new(3);
-    let arguments = &mut fixture.site.stage.options.arguments;
-    arguments.extend(admin::ARGUMENTS.map(str::to_owned));
-    arguments.push("--debug-endpoints".to_owned());
-    let host = fixture.start();
-    fixture.wait_verdicts(&host, &["Good"]);
-    let address = admin::address(&host);
-    let ask = |path: &str| admin::ask(&address, "GET", path, "").unwrap();
-    let path = "/debug/plans/moody";
-    assert_eq!(ask(path).0, 404);
-
-    let nothing = mood("nothing");
-    fixture.apply(&nothing);
-    let waits = ["Serving=True/Serving", "Degraded=True/TooManyPrunes"];
-    let candidate = fixture.wait(&host, &waits)["candidate"].clone();
-    assert_eq!(candidate["plan"], path, "{candidate:#}");
-    let (status, shown) = ask(path);
-    assert_eq!(status, 200, "{shown}");
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["parents"].as_array().unwrap().len(), 3, "{shown:#}");
-    assert_eq!(shown, planned(&fixture, &nothing["config"]));
-
-    let mut approved = nothing;
-    approved["rollout"] = json!({"approve": candidate["revision"]});
-    fixture.apply(&approved);
-    fixture.wait_healthy(&host);
-    assert_eq!(ask(path).0, 404);
-    Stage::stop(host);
-}
-
-/// The plan of the plugin with a configuration, by the command.
-fn planned(fixture: &MoodyFixture, config: &Value) -> Value {
-    let plane = &fixture.site.stage.plane;
-    let [plugin, file] = ["moody.wasm", "config.json"].map(|name| plane.directory().join(name));
-    fs::write(&plugin, guest("moody")).unwrap();
-    fs::write(&file, config.to_string()).unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.arg("plan").arg(plugin).arg("--config").arg(file);
-    command.arg("--kubeconfig").arg(plane.kubeconfig());
-    command.args(["--output", "json"]).stdin(Stdio::null());
-    let output = command.output().unwrap();
-    // Children would be deleted.
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// A Plugin that is deleted and created again between two passes is another one: with the age and the history of the

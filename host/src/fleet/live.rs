@@ -308,7 +308,7 @@ impl Fleet {
         while let Some((parent, result)) = results.next().await {
             let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
             let known = known.remove(&parent);
-            let differences = is_asked.then_some(differences::of as Differences);
+            let differences = is_asked.then_some::<Differences>(differences::of);
             let outcome = result.plan(plugin, now, known, differences);
             let outcome = outcome.map_err(|waiting| {
                 let message = format!("failed to plan {parent}: it waits for {waiting}");
