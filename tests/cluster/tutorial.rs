@@ -188,7 +188,6 @@ impl Site {
 
 /// Only `tests/full` compiles: the first builds take minutes. `tests/run` makes the project and its files.
 #[test]
-#[expect(clippy::print_stdout, reason = "the time of each step is worth a line")]
 fn the_tutorial_leads_from_an_empty_directory_to_a_cluster() {
     let mut pages = Page::all().unwrap();
     pages.retain(|page| page.path == PAGE);

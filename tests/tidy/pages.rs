@@ -133,7 +133,7 @@ fn every_alert_has_a_runbook() {
     for (path, page, address) in rules {
         let page = pages.iter().find(|it| it.path == page);
         let anchors = page.map(Page::anchors).unwrap_or_default();
-        let alerts = super::files::read(path);
+        let alerts = read(path);
         let names = alerts
             .lines()
             .filter_map(|line| line.trim().strip_prefix("- alert: "));
