@@ -57,8 +57,10 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
         return usage(format!("{path} exists: choose another name, or remove it"));
     }
     let parents = match &args.from_crd {
-        Some(file) => Parents::of_definition(Definition::read(file, args.kind.as_ref())?, streams),
-        None => Parents::own(args.kind.clone().unwrap_or_else(|| usual_kind(name))),
+        Some(file) => {
+            ParentTypes::of_definition(Definition::read(file, args.kind.as_ref())?, streams)
+        }
+        None => ParentTypes::own(args.kind.clone().unwrap_or_else(|| usual_kind(name))),
     };
     let kind = &parents.kind.kind;
     if types::is_used(kind) {
@@ -106,7 +108,7 @@ fn usual_kind(name: &str) -> ParentKind {
 }
 
 /// The parents of a project, as its files have them.
-struct Parents {
+struct ParentTypes {
     kind: ParentKind,
     /// The text of `src/types.rs`.
     types: String,
@@ -118,7 +120,7 @@ struct Parents {
     is_cluster_scoped: bool,
 }
 
-impl Parents {
+impl ParentTypes {
     /// Returns parents whose definition comes from their Rust types.
     fn own(kind: ParentKind) -> Self {
         let ParentKind {
@@ -183,7 +185,7 @@ fn sdk(given: Option<&Sdk>) -> Result<String, Failure> {
 }
 
 /// The files of a project, without the SDK.
-fn files(name: &str, parents: &Parents, sdk: &str) -> Result<Vec<(PathBuf, String)>, Failure> {
+fn files(name: &str, parents: &ParentTypes, sdk: &str) -> Result<Vec<(PathBuf, String)>, Failure> {
     let ParentKind {
         group,
         version,

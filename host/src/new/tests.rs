@@ -84,7 +84,7 @@ fn the_readme_of_the_sdk_has_the_whole_manifest() {
     let (_, block) = readme.split_once("```toml\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
     let version = Sdk::Version("0.1".parse().unwrap());
-    let parents = Parents::own(usual_kind("ponds"));
+    let parents = ParentTypes::own(usual_kind("ponds"));
     let files = files("ponds", &parents, &sdk(Some(&version)).unwrap()).unwrap();
     assert_eq!(files[0].1.replace("^0.1", "0.1"), block);
     let workspace = include_str!("../../../Cargo.toml");

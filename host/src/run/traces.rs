@@ -56,7 +56,7 @@ pub(super) struct Traces {
 }
 
 /// The queue between passes and the task that sends.
-struct Queue {
+struct SpanQueue {
     /// None once the host ends.
     sender: Mutex<Option<Sender<SpanData>>>,
     metrics: Arc<Metrics>,
@@ -89,7 +89,7 @@ impl Traces {
         let resource = resource(args);
         exporter.set_resource(&resource);
         let (sender, waiting) = mpsc::channel(WAITING_MAX);
-        let queue = Queue {
+        let queue = SpanQueue {
             sender: Mutex::new(Some(sender)),
             metrics: Arc::clone(metrics),
         };
@@ -185,13 +185,13 @@ async fn send_all(exporter: SpanExporter, mut waiting: Receiver<SpanData>, metri
     }
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for SpanQueue {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Queue").finish_non_exhaustive()
+        formatter.debug_struct("SpanQueue").finish_non_exhaustive()
     }
 }
 
-impl SpanProcessor for Queue {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
@@ -224,7 +224,7 @@ mod tests {
     fn o2_spans_above_the_bound_are_dropped_and_counted() {
         let (sender, mut waiting) = mpsc::channel(3);
         let metrics = Arc::new(Metrics::new());
-        let queue = Queue {
+        let queue = SpanQueue {
             sender: Mutex::new(Some(sender)),
             metrics: Arc::clone(&metrics),
         };

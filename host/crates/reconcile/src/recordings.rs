@@ -38,13 +38,13 @@ impl Wanted {
 /// The orders of recordings.
 #[derive(Debug, Default)]
 pub struct Recordings {
-    orders: Mutex<Vec<Order>>,
+    orders: Mutex<Vec<RecordingOrder>>,
     /// The number of orders, so that passes take no lock while there is none.
     count: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Order {
+struct RecordingOrder {
     wanted: Vec<Wanted>,
     until: Instant,
     number_left: usize,
@@ -52,7 +52,7 @@ struct Order {
     to: mpsc::Sender<String>,
 }
 
-impl Order {
+impl RecordingOrder {
     fn is_over(&self) -> bool {
         self.number_left == 0 || self.to.is_closed() || Instant::now() >= self.until
     }
@@ -78,7 +78,7 @@ impl Recordings {
         until: Instant,
     ) -> Option<mpsc::Receiver<String>> {
         let (to, from) = mpsc::channel(number.max(1));
-        let order = Order {
+        let order = RecordingOrder {
             wanted,
             until,
             number_left: number,
@@ -114,7 +114,7 @@ impl Recordings {
             wanted.may_be(plugin, parent) && (is_fault || !matches!(wanted, Wanted::Faults(_)))
         };
         self.look(|orders| {
-            let wants = |order: &&mut Order| order.wanted.iter().any(is_it);
+            let wants = |order: &&mut RecordingOrder| order.wanted.iter().any(is_it);
             orders.iter_mut().filter(wants).for_each(|it| it.take(text));
             // The channels of complete orders end at once.
             orders.retain(|order| !order.is_over());
@@ -129,7 +129,7 @@ impl Recordings {
     }
 
     /// Looks at the orders that are not over.
-    fn look<T>(&self, look: impl FnOnce(&mut Vec<Order>) -> T) -> T {
+    fn look<T>(&self, look: impl FnOnce(&mut Vec<RecordingOrder>) -> T) -> T {
         let mut orders = self.orders.lock();
         orders.retain(|order| !order.is_over());
         let seen = look(&mut orders);
