@@ -291,7 +291,7 @@ fn unusable_input_of_a_plan_is_named() {
 /// the candidate waits.
 #[test]
 fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
-    let mut fixture = MoodyFixture::new(3);
+    let mut fixture = MoodyFixture::new(12);
     let arguments = &mut fixture.site.stage.options.arguments;
     arguments.extend(admin::ARGUMENTS.map(str::to_owned));
     arguments.push("--debug-endpoints".to_owned());
@@ -310,7 +310,7 @@ fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
     let (status, shown) = ask(path);
     assert_eq!(status, 200, "{shown}");
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["parents"].as_array().unwrap().len(), 3, "{shown:#}");
+    assert_eq!(shown["parents"].as_array().unwrap().len(), 12, "{shown:#}");
     let stage = &fixture.site.stage;
     let configuration = config(stage, &nothing["config"]);
     let arguments = ["--config", &configuration, "--output", "json"];
