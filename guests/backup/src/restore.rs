@@ -446,7 +446,7 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &So
     });
 }
 
-/// The keys of the Secret and of the Job; the latter is the component of their labels too.
+/// The keys of the Secret and of the Job; that of the Job is the component of their labels too.
 const fn keys(kind: Kind) -> [&'static str; 2] {
     match kind {
         Kind::Restore => ["config", "restore"],
