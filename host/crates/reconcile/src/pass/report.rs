@@ -2,10 +2,10 @@
 
 use std::{mem, ops::ControlFlow};
 
-use innkeeper_apply::{self as apply, Execution, Target};
+use innkeeper_apply::{self as apply, ErrorKind, Execution, Target};
 use innkeeper_cluster::Cause;
 use innkeeper_model::{
-    ANNOTATION_TRACE, ConditionStatus, Event, Object, Outcome, Retry, error_chain,
+    ANNOTATION_TRACE, ConditionStatus, Event, EventType, Object, Outcome, Retry, error_chain,
 };
 use innkeeper_plan::{self as plan, GuestPart, Plan, StatusWrite};
 use tokio::time::Instant;
@@ -31,6 +31,9 @@ use crate::{
 /// Chosen: children that wait for each other by `after` come in one round each if the API server answers that they are
 /// ready, which few kinds are at once. A guest that never settles gets a new pass, which the queue orders.
 const ROUNDS_MAX: u32 = 6;
+
+/// The reason of the Event about a status that the host may not write.
+const STATUS_FORBIDDEN: &str = "StatusForbidden";
 
 /// The end of a pass.
 pub(super) struct Reported {
@@ -271,7 +274,7 @@ pub(super) async fn write(
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, &due, guest).await {
+            None => match write_status(context, target, parent, &due, guest, trace).await {
                 Ok(()) => {
                     written = true;
                     break;
@@ -306,6 +309,7 @@ async fn write_status(
     parent: &Object,
     write: &StatusWrite,
     guest: GuestPart<'_>,
+    trace: &Trace<'_>,
 ) -> Result<(), StatusFinding> {
     let id = parent.id();
     match context.shared.writer.status(target, write).await {
@@ -324,21 +328,29 @@ async fn write_status(
                 warn!(error = %failure.message, "the API server rejected the guest's status");
                 return Err(StatusFinding::Rejected(failure));
             }
-            Err(not_written(&error))
+            not_written(context, parent, &error, trace);
+            Err(StatusFinding::Failed(error.retry()))
         }
     }
 }
 
-fn not_written(error: &apply::Error) -> StatusFinding {
+fn not_written(context: &Context, parent: &Object, error: &apply::Error, trace: &Trace<'_>) {
     if error.is_silent() {
-        debug!(
-            category = error.category(),
-            "status not written, the parent changed"
-        );
-    } else {
-        warn!(error = %error_chain(error), "failed to write the status");
+        let category = error.category();
+        debug!(category, "status not written, the parent changed");
+        return;
     }
-    StatusFinding::Failed(error.retry())
+    let message = error_chain(error).to_string();
+    warn!(error = message, "failed to write the status");
+    if error.kind == ErrorKind::Forbidden {
+        // No condition can tell the user that the plugin's role is missing. The role of the host allows Events.
+        let event = Event {
+            kind: EventType::Warning,
+            reason: STATUS_FORBIDDEN.to_owned(),
+            message,
+        };
+        record_event(context, parent, &event, true, trace);
+    }
 }
 
 /// Queues the events of the guest, and those that the last pass left to this one.
@@ -354,16 +366,20 @@ fn record_events(
         .iter()
         .filter(|event| !left.contains(event))
         .map(|event| (event, fresh));
-    let (shared, now) = (&context.shared, (context.shared.now)());
     for (event, fresh) in left.iter().map(|event| (event, true)).chain(own) {
-        let due = shared
-            .events
-            .due(&context.plugin, parent, event, fresh, now);
-        if let Some(mut write) = due {
-            if let Some(id) = trace.id() {
-                write.annotate(ANNOTATION_TRACE, &id);
-            }
-            context.event_queue.push(shared, &context.metrics, write);
+        record_event(context, parent, event, fresh, trace);
+    }
+}
+
+fn record_event(context: &Context, parent: &Object, event: &Event, fresh: bool, trace: &Trace<'_>) {
+    let (shared, now) = (&context.shared, (context.shared.now)());
+    let due = shared
+        .events
+        .due(&context.plugin, parent, event, fresh, now);
+    if let Some(mut write) = due {
+        if let Some(id) = trace.id() {
+            write.annotate(ANNOTATION_TRACE, &id);
         }
+        context.event_queue.push(shared, &context.metrics, write);
     }
 }

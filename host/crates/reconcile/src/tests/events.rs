@@ -63,3 +63,20 @@ async fn o3_events_that_find_a_thousand_waiting_are_dropped_and_counted() {
     timeout(PATIENCE, writing).await.unwrap();
     assert_eq!(world.server.recorded().len(), 1000);
 }
+
+/// A status that the host may not write is told by an Event, because no condition can tell it.
+#[tokio::test]
+async fn a_forbidden_status_is_an_event_with_the_remedy() {
+    let (world, reconciler) = making(0).await;
+    let cannot = "User \"host\" cannot patch resource \"webs/status\" in API group \"example.com\"";
+    let answer = json!({"reason": "Forbidden", "message": cannot});
+    world.server.refuse("PATCH webs/status ", 403, answer);
+    let writing = reconciler.write_events();
+    world.put_parent("a", 1);
+    let recorded = |world: &World| !world.server.recorded().is_empty();
+    tokio::select! {
+        () = world.drive(&reconciler, "recorded", recorded) => {}
+        () = writing => panic!("the events ended"),
+    }
+    assert_eq!(world.server.recorded()[0], "StatusForbidden");
+}

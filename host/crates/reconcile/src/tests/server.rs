@@ -139,10 +139,11 @@ impl Server {
     }
 
     /// Rejects writes from now on whose lines, as in `writes`, begin with `writes`.
-    pub(crate) fn refuse(&self, writes: &str, code: u16, mut answer: Value) {
-        merge(&mut answer, &status(code, "Refused"));
+    pub(crate) fn refuse(&self, writes: &str, code: u16, answer: Value) {
+        let mut whole = status(code, "Refused");
+        merge(&mut whole, &answer);
         let mut world = self.state.world.lock();
-        world.refused.push((writes.to_owned(), code, answer));
+        world.refused.push((writes.to_owned(), code, whole));
     }
 
     /// Makes writes wait until the returned value is dropped.
