@@ -205,7 +205,11 @@ impl Compiler {
             .stdin(input)
             .stdout(code.reopen().map_err(failed)?)
             .stderr(words.try_clone().map_err(failed)?);
-        let status = run_within(command, self.bounds.wall_max).map_err(failed)?;
+        let status = run_within(command, self.bounds.wall_max).map_err(|error| {
+            // Without the name, "no such file" does not tell that /proc is missing.
+            let program = self.program.path.display();
+            failed(io::Error::new(error.kind(), format!("{program}: {error}")))
+        })?;
         let Some(status) = status else {
             let seconds = self.bounds.wall_max.as_secs_f32();
             return Ok(CompilerEnd::Killed(format!(

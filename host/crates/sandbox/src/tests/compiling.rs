@@ -349,6 +349,11 @@ fn what_the_host_lacks_is_no_verdict() {
         .err()
         .unwrap();
     assert!(matches!(error, Error::RunCompiler { .. }), "{error}");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        source.contains("/no such program: No such file"),
+        "{source}"
+    );
 }
 
 #[test]
