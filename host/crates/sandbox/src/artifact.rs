@@ -25,7 +25,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::component::Component;
 
-pub(super) use self::cache::{CodeSource, Compiled};
+use self::cache::Compiled;
 pub use self::{
     bound::Needs,
     cache::Cache,
@@ -38,7 +38,7 @@ pub use self::{
 };
 use innkeeper_model::Digest;
 
-use crate::{Engine, convert, wasi};
+use crate::{Engine, code::CodeSource, convert, wasi};
 
 /// The package of the contract.
 const PACKAGE: &str = "innkeeper:plugin/";

@@ -4,17 +4,55 @@
 //! milliseconds more. So a host of a thousand plugins keeps only the code of its busy plugins in memory.
 
 use std::{
-    sync::Arc,
+    fs::File,
+    os::fd::AsRawFd,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use wasmtime::component::Component;
 
 use crate::{
-    Engine, Error,
-    artifact::{Artifact, CodeSource},
+    Error,
     convert::{self, Adapter},
 };
+
+/// The number of components, counted from the last one loaded, that stay in memory until their first call.
+///
+/// A host that has just started may load a thousand plugins and calls few of them. Chosen, not measured: a plugin usually
+/// gets its first call right after it was loaded, and few are loaded at the same time.
+const UNCALLED_MAX: usize = 8;
+
+/// The place of compiled code, from which it can be mapped again.
+#[derive(Clone)]
+pub(super) enum CodeSource {
+    /// Memory only.
+    Memory(Component),
+    /// A file whose bytes were compared with their digest. It is held open, so that a later mapping has the same bytes even
+    /// if the directory has changed.
+    File(Arc<File>),
+}
+
+impl CodeSource {
+    /// Maps the code.
+    #[expect(
+        unsafe_code,
+        reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were compared with the digest that we stored"
+    )]
+    pub(super) fn map(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
+        let file = match self {
+            Self::Memory(component) => return Ok(component.clone()),
+            Self::File(file) => file,
+        };
+        // Opened by its descriptor: its name may belong to another file by now.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
+        // differs. The cache put it into a directory that no other user can write to. It is read-only, and it is replaced
+        // as a whole, never changed in place.
+        unsafe { Component::deserialize_file(engine, path) }
+    }
+}
 
 /// The code of one component.
 pub(super) struct Code {
@@ -33,26 +71,8 @@ struct Linked {
 }
 
 impl Code {
-    /// Registers a component that was linked for its description: it stays linked until it is idle, or until enough later
-    /// components were loaded. Code that is in memory only is never unmapped.
-    pub(super) fn of(engine: &Engine, artifact: &Artifact, adapter: Arc<dyn Adapter>) -> Arc<Self> {
-        let code = Arc::new(Self {
-            source: artifact.code.source.clone(),
-            contract: artifact.contract().to_owned(),
-            linked: Mutex::new(Linked {
-                adapter: Some(adapter),
-                used_at: Instant::now(),
-                called: false,
-            }),
-        });
-        if let CodeSource::File(_) = code.source {
-            engine.look_after(&code);
-        }
-        code
-    }
-
     /// Returns the adapter for a call; maps and links the code again if it was unmapped.
-    pub(super) fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
+    pub(super) fn adapter(&self, engine: &wasmtime::Engine) -> Result<Arc<dyn Adapter>, Error> {
         // Held while the code is mapped: concurrent calls of one component wait for one mapping instead of making several.
         let mut linked = self.linked.lock();
         (linked.used_at, linked.called) = (Instant::now(), true);
@@ -68,12 +88,12 @@ impl Code {
     /// Unmaps the code if it was not used for this long, and returns true if it was linked until now.
     ///
     /// Running calls keep it until they end.
-    pub(super) fn unmap(&self, idle: Duration) -> bool {
+    fn unmap(&self, idle: Duration) -> bool {
         self.unmap_if(|linked| linked.used_at.elapsed() >= idle)
     }
 
     /// Unmaps the code if it has not been called yet.
-    pub(super) fn unmap_uncalled(&self) {
+    fn unmap_uncalled(&self) {
         self.unmap_if(|linked| !linked.called);
     }
 
@@ -83,5 +103,62 @@ impl Code {
             return false;
         };
         may_go(&linked) && linked.adapter.take().is_some()
+    }
+}
+
+/// The code of all components of an engine that may be unmapped while it is idle.
+#[derive(Default)]
+pub(super) struct Codes {
+    codes: Mutex<Vec<Weak<Code>>>,
+}
+
+impl Codes {
+    /// Adds a component that was linked for its description: it stays linked until it is idle, or until enough later
+    /// components were loaded. Code that is in memory only is never unmapped.
+    pub(super) fn add(
+        &self,
+        source: CodeSource,
+        contract: &str,
+        adapter: Arc<dyn Adapter>,
+    ) -> Arc<Code> {
+        let may_be_unmapped = matches!(source, CodeSource::File(_));
+        let code = Arc::new(Code {
+            source,
+            contract: contract.to_owned(),
+            linked: Mutex::new(Linked {
+                adapter: Some(adapter),
+                used_at: Instant::now(),
+                called: false,
+            }),
+        });
+        if may_be_unmapped {
+            self.look_after(&code);
+        }
+        code
+    }
+
+    /// Registers code. Of the code that waits for its first call, only the last few stay.
+    fn look_after(&self, code: &Arc<Code>) {
+        let mut codes = self.codes.lock();
+        codes.push(Arc::downgrade(code));
+        let earlier = codes
+            .len()
+            .checked_sub(UNCALLED_MAX + 1)
+            .and_then(|at| codes.get(at)?.upgrade());
+        // Released first: unmapping code takes long, and every load and every sweep needs this lock.
+        drop(codes);
+        if let Some(earlier) = earlier {
+            earlier.unmap_uncalled();
+        }
+    }
+
+    /// Unmaps code that was not used for this long, and returns the number of components that were linked until now.
+    pub(super) fn unmap_idle(&self, idle: Duration) -> usize {
+        let codes: Vec<_> = {
+            let mut codes = self.codes.lock();
+            codes.retain(|code| code.strong_count() > 0);
+            codes.iter().filter_map(Weak::upgrade).collect()
+        };
+        codes.iter().filter(|code| code.unmap(idle)).count()
     }
 }

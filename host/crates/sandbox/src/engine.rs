@@ -2,18 +2,13 @@
 //!
 //! There is one engine per process and metering: compiled code, the pool of memories and the ticker belong to it.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::{
     Error,
-    code::Code,
+    code::Codes,
     limiter,
     semaphore::{Permits, Semaphore},
     ticker::Ticker,
@@ -35,12 +30,6 @@ const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
 /// Functions named in a fault: enough to find the place in a condition, which people read.
 const BACKTRACE_FRAMES_MAX: usize = 10;
-
-/// The number of components, counted from the last one loaded, that stay in memory until their first call.
-///
-/// A host that has just started may load a thousand plugins and calls few of them. Chosen, not measured: a plugin usually
-/// gets its first call right after it was loaded, and few are loaded at the same time.
-const UNCALLED_MAX: usize = 8;
 
 /// The way in which the cost of calls is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +91,7 @@ struct Inner {
     // other half. So a call with a short deadline never waits for the end of a long one.
     long_memory: Semaphore,
     /// Code that may be unmapped while it is idle.
-    codes: Mutex<Vec<Weak<Code>>>,
+    codes: Codes,
     // Joined when the last clone goes.
     ticker: Ticker,
 }
@@ -127,7 +116,7 @@ impl Engine {
                 describing: Semaphore::new(1),
                 memory: Semaphore::new(memory_bytes_max),
                 long_memory: Semaphore::new(memory_bytes_max / 2),
-                codes: Mutex::default(),
+                codes: Codes::default(),
                 ticker,
             }),
         })
@@ -137,28 +126,11 @@ impl Engine {
     ///
     /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
     pub fn unmap_idle(&self, idle: Duration) -> usize {
-        let codes: Vec<_> = {
-            let mut codes = self.inner.codes.lock();
-            codes.retain(|code| code.strong_count() > 0);
-            codes.iter().filter_map(Weak::upgrade).collect()
-        };
-        codes.iter().filter(|code| code.unmap(idle)).count()
+        self.inner.codes.unmap_idle(idle)
     }
 
-    /// Registers code, so that it can be unmapped while it is idle. Of the code that waits for its first call, only the last
-    /// few stay.
-    pub(super) fn look_after(&self, code: &Arc<Code>) {
-        let mut codes = self.inner.codes.lock();
-        codes.push(Arc::downgrade(code));
-        let earlier = codes
-            .len()
-            .checked_sub(UNCALLED_MAX + 1)
-            .and_then(|at| codes.get(at)?.upgrade());
-        // Released first: unmapping code takes long, and every load and every sweep needs this lock.
-        drop(codes);
-        if let Some(earlier) = earlier {
-            earlier.unmap_uncalled();
-        }
+    pub(super) fn codes(&self) -> &Codes {
+        &self.inner.codes
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {

@@ -75,7 +75,11 @@ impl Described {
             inner: Arc::new(LoadedComponent {
                 engine: engine.clone(),
                 contract: adapter.version(),
-                code: Code::of(engine, artifact, adapter),
+                code: engine.codes().add(
+                    artifact.code.source.clone(),
+                    artifact.contract(),
+                    adapter,
+                ),
                 digest: artifact.digest().clone(),
                 manifest,
             }),
@@ -186,7 +190,7 @@ impl Plugin {
         let component = &self.component;
         // Before the clock starts, and outside of the sandbox: every error inside is a fault of the guest, and a
         // failure to map the code again is the host's.
-        let adapter = component.code.adapter(&component.engine)?;
+        let adapter = component.code.adapter(component.engine.wasmtime())?;
         let (ended, ran) = sandbox::run(
             (&component.engine, &component.digest),
             Box::new(reads),

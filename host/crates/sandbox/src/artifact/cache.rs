@@ -8,10 +8,7 @@ use std::{
     fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
-    },
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -24,7 +21,7 @@ use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
 use super::{CompileBounds, Error, bound::AllNeeds, confinement, verdict::CompileVerdict};
-use crate::{Engine, Metering};
+use crate::{Engine, Metering, code::CodeSource};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
@@ -353,39 +350,9 @@ impl Compiled {
     fn map(engine: &Engine, file: File) -> wasmtime::Result<Self> {
         let source = CodeSource::File(Arc::new(file));
         Ok(Self {
-            component: source.map(engine)?,
+            component: source.map(engine.wasmtime())?,
             source,
         })
-    }
-}
-
-/// The place of compiled code, from which it can be mapped again.
-#[derive(Clone)]
-pub(crate) enum CodeSource {
-    /// Memory only.
-    Memory(Component),
-    /// A file whose bytes were compared with their digest. It is held open, so that a later mapping has the same bytes even
-    /// if the directory has changed.
-    File(Arc<File>),
-}
-
-impl CodeSource {
-    /// Maps the code.
-    #[expect(
-        unsafe_code,
-        reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were compared with the digest that we stored"
-    )]
-    pub(crate) fn map(&self, engine: &Engine) -> wasmtime::Result<Component> {
-        let file = match self {
-            Self::Memory(component) => return Ok(component.clone()),
-            Self::File(file) => file,
-        };
-        // Opened by its descriptor: its name may belong to another file by now.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
-        // differs. `finish` put it into a directory that no other user can write to. It is read-only, and it is replaced as
-        // a whole, never changed in place.
-        unsafe { Component::deserialize_file(engine.wasmtime(), path) }
     }
 }
 
