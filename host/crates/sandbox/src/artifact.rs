@@ -5,13 +5,13 @@
 //! A host compiles in separate processes, which can be bounded and killed; see [`Compiler`].
 //! This module does not know the source of the bytes.
 
-mod bound;
 mod cache;
 mod child;
 mod confinement;
 mod error;
 mod inspect;
 mod kept;
+mod needs;
 mod process;
 mod scan;
 mod verdict;
@@ -27,14 +27,14 @@ use wasmtime::component::Component;
 
 use self::cache::Compiled;
 pub use self::{
-    bound::Needs,
     cache::Cache,
     child::{ChildBounds, ChildError, child},
     confinement::Confinement,
     error::Error,
     inspect::{Inspection, Producer, What, inspect},
-    process::{CompileBounds, Compiler, Program},
-    verdict::CompileVerdict,
+    needs::Needs,
+    process::{Compiler, Program},
+    verdict::{CompileBounds, CompileVerdict},
 };
 use innkeeper_model::Digest;
 

@@ -5,9 +5,11 @@
 //! it, and an entry whose bytes differ from the written ones is compiled again.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
+    mem,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +22,11 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, bound::AllNeeds, confinement, verdict::CompileVerdict};
+use super::{
+    Error, confinement,
+    needs::{AllNeeds, CacheEntry, Needs, excess},
+    verdict::{CompileBounds, CompileVerdict},
+};
 use crate::{Engine, Metering, code::CodeSource};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -46,11 +52,17 @@ const CODE: &str = "cwasm";
 const SUM: &str = "sum";
 /// The suffix of the names of verdicts.
 const VERDICT: &str = "refused";
+/// The suffix of the names of the bytes of plugins.
+pub(super) const BYTES: &str = "wasm";
+/// The suffix of the names of marks of checked signatures.
+pub(super) const SIGNED: &str = "signed";
 /// The prefix of the names of unfinished files.
 const UNFINISHED: &str = ".new-";
 /// The age from which an unfinished file is removed: no compiler may run for so long (two minutes at most), so a killed
 /// process left it behind.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
+/// The size of a file beside its contents, so that many small files are bounded too: the block of a usual file system.
+const FILE_BYTES: u64 = 4096;
 
 /// A directory of compiled artifacts, and of the bytes of plugins.
 ///
@@ -93,8 +105,8 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 pub struct Cache {
     pub(super) directory: PathBuf,
     /// The bound of the directory; none: it grows without bound.
-    pub(super) bytes_max: Option<u64>,
-    pub(super) needs: Arc<Mutex<AllNeeds>>,
+    bytes_max: Option<u64>,
+    needs: Arc<Mutex<AllNeeds>>,
 }
 
 impl Cache {
@@ -136,6 +148,22 @@ impl Cache {
         Self {
             bytes_max: Some(bytes_max),
             ..self
+        }
+    }
+
+    /// Replaces the needs of an owner. Components that no owner needs any more are removed at once.
+    pub fn need(&self, owner: impl Into<String>, needs: Needs) {
+        let removed = self.needs.lock().replace(owner.into(), needs);
+        for digest in removed {
+            self.remove(&digest);
+        }
+    }
+
+    /// Declares that every owner has stated its needs: from now on, the bound removes all other components.
+    pub fn know_all_needs(&self) {
+        let were_complete = mem::replace(&mut self.needs.lock().are_complete, true);
+        if !were_complete {
+            self.keep_within(None);
         }
     }
 
@@ -263,6 +291,80 @@ impl Cache {
         self.keep_within(Some(digest));
         if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "failed to remember that a plugin cannot be compiled");
+        }
+    }
+
+    /// Removes components beyond the bound. One that was just written stays: its owner has not stated its needs yet.
+    pub(super) fn keep_within(&self, written: Option<&Digest>) {
+        let Some(bytes_max) = self.bytes_max else {
+            return;
+        };
+        let entries = match self.entries() {
+            Ok(entries) => entries,
+            Err(error) => {
+                let path = self.directory.display();
+                tracing::warn!(%error, %path, "failed to bound the cache directory");
+                return;
+            }
+        };
+        let removed = {
+            let needs = self.needs.lock();
+            let stays = |entry: &CacheEntry| written == Some(&entry.digest) || needs.is_kept(entry);
+            excess(entries, stays, bytes_max)
+        };
+        for digest in removed {
+            tracing::debug!(%digest, "removed a component: the cache directory is full");
+            self.remove(&digest);
+        }
+    }
+
+    /// Returns the components in the directory. Other files do not count.
+    fn entries(&self) -> io::Result<Vec<CacheEntry>> {
+        let mut entries = BTreeMap::new();
+        for file in fs::read_dir(&self.directory)? {
+            let file = file?;
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let Some((digest, suffix)) = name.split_once('.') else {
+                continue;
+            };
+            // Another process may remove the file at any time.
+            let (Some(digest), Ok(metadata)) = (Digest::from_hex(digest), file.metadata()) else {
+                continue;
+            };
+            let used_at = metadata.accessed()?.max(metadata.modified()?);
+            let entry = entries.entry(digest.clone()).or_insert(CacheEntry {
+                digest,
+                size_bytes: 0,
+                used_at,
+                has_bytes: false,
+            });
+            entry.size_bytes += metadata.len() + FILE_BYTES;
+            entry.used_at = entry.used_at.max(used_at);
+            entry.has_bytes |= suffix == BYTES;
+        }
+        Ok(entries.into_values().collect())
+    }
+
+    /// Removes all files of a component.
+    fn remove(&self, digest: &Digest) {
+        let prefix = format!("{}.", digest.to_hex());
+        let files = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.retain(|name| name.to_string_lossy().starts_with(&prefix));
+        // The marks of signatures first: if the process ends in between, the bytes only count as unsigned.
+        names.sort_by_key(|name| !name.to_string_lossy().ends_with(SIGNED));
+        for name in names {
+            let path = self.directory.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, path = %path.display(), "failed to remove a file that is no longer needed");
+                }
+                _ => {}
+            }
         }
     }
 

@@ -9,7 +9,10 @@ use std::{io, path::PathBuf};
 
 use innkeeper_model::Digest;
 
-use super::{Cache, Limits};
+use super::{
+    Cache, Limits,
+    cache::{BYTES, SIGNED},
+};
 
 impl Cache {
     /// Stores bytes, and the key whose signature on them was checked.
@@ -53,11 +56,6 @@ impl Cache {
         self.directory.join(format!("{digest}.{key}.{SIGNED}"))
     }
 }
-
-/// The suffix of the names of bytes.
-pub(super) const BYTES: &str = "wasm";
-/// The suffix of the names of marks.
-pub(super) const SIGNED: &str = "signed";
 
 #[cfg(test)]
 mod tests {

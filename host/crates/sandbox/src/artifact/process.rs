@@ -9,7 +9,6 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read, Seek, Write},
-    num::NonZeroU32,
     os::{
         fd::{AsFd, RawFd},
         unix::process::{CommandExt, ExitStatusExt},
@@ -31,7 +30,7 @@ use tracing::{debug, info};
 use super::{
     Artifact, Cache, Compiled, Error, Limits, child, compile_with,
     confinement::CONFINED,
-    verdict::{CompileVerdict, MEMORY_BYTES_MAX},
+    verdict::{CompileBounds, CompileVerdict},
 };
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
@@ -53,46 +52,6 @@ const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the
 
 /// The exit code of a process after a panic in Rust.
 const PANICKED: i32 = 101;
-
-/// The bounds of one compiling process, and the number of such processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompileBounds {
-    /// Processes at a time.
-    pub processes_max: NonZeroU32,
-    /// Address space in bytes. A component of 1 MB takes about 300 MB.
-    pub memory_bytes_max: u64,
-    /// CPU time in seconds. A component of 1 MB takes about one.
-    pub cpu_seconds_max: u64,
-    /// Native code and its metadata, in bytes.
-    pub code_bytes_max: u64,
-    /// Time until the process is killed. Long, because a process that merely gets little CPU is innocent.
-    pub wall_max: Duration,
-    /// The number of times that a killed process is started again.
-    pub retries_max: u32,
-}
-
-impl CompileBounds {
-    /// Returns the usual bounds on a machine with so many processors and so much memory for all processes together.
-    ///
-    /// Compilers get at most half of the memory: the kernel may end all processes of a container that uses up its memory.
-    pub fn on(processors: NonZeroU32, memory_bytes_max: Option<u64>) -> Self {
-        let share = memory_bytes_max.map_or(u64::MAX, |bytes| bytes / 2);
-        let each = share.min(MEMORY_BYTES_MAX);
-        let fit = share.checked_div(each).unwrap_or(0);
-        let fit = u32::try_from(fit).unwrap_or(u32::MAX);
-        let fit = NonZeroU32::new(fit).unwrap_or(NonZeroU32::MIN);
-        Self {
-            processes_max: processors.min(fit),
-            memory_bytes_max: each,
-            // Thirty times as much as a component of 1 MB takes.
-            cpu_seconds_max: 30,
-            code_bytes_max: 512 << 20,
-            // Four times the CPU time: a throttled node must not fail innocent components.
-            wall_max: Duration::from_mins(2),
-            retries_max: 3,
-        }
-    }
-}
 
 /// The program of the compiling process, and its first arguments.
 #[derive(Clone, Debug)]
