@@ -46,6 +46,7 @@ pub use self::definition::DefinitionCheck;
 pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
+use self::missing::MissingParents;
 pub use self::places::Places;
 pub use self::plans::CandidatePlans;
 pub use self::serve::Start;
@@ -199,7 +200,7 @@ impl Manager {
         // Before any step: grants bind at once, and an older plugin waits for the kinds.
         self.bind(&declared, state).await;
         self.yield_kinds(&declared.name, state).await;
-        self.look_for_parents(state);
+        state.missing = MissingParents::of(state.active.as_ref(), self.cluster());
         let is_first = self.priorities.lock().is_first(&declared.name);
         state.forget_refused(is_first);
         self.take_steps(&declared, state).await;
@@ -212,7 +213,10 @@ impl Manager {
             state.history.pass();
         }
         self.leave_behind(state, &declared.name).await;
-        self.tell_parents(&declared, state).await;
+        let synced = state.synced_of_parents(&declared);
+        let ungranted = state.ungranted();
+        self.tell_parents(&declared, &mut state.unserved, synced, ungranted)
+            .await;
         self.report(object, state, Ok(&declared)).await
     }
 

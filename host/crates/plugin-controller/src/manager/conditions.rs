@@ -110,7 +110,7 @@ impl PluginState {
                 NOT_GRANTED,
                 "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
             ),
-            (Some(_), _) if let Some(lacks) = self.lacks_parents() => {
+            (Some(_), _) if let Some(lacks) = self.missing.failure() => {
                 let refused = failure.filter(|failure| failure.stage == Stage::Serving);
                 failed(refused.unwrap_or(&lacks))
             }

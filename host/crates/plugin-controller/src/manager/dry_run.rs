@@ -9,9 +9,9 @@ use innkeeper_reconcile::{Serving, until_read};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Manager, PluginState, active::ActiveRevision, plans::CandidatePlans};
+use super::{Manager, active::ActiveRevision, plans::CandidatePlans};
 use crate::{
-    lifecycle::{Stage, StageFailure, verdict},
+    lifecycle::{History, Stage, StageFailure, verdict},
     resource::{
         CandidateCounts, CandidateStatus, CandidateVerdict, Declared, ObjectName, number,
         revision_name,
@@ -125,11 +125,11 @@ impl Manager {
 /// an earlier one was accepted before.
 pub(super) fn candidate_without_dry_run(
     declared: &Declared,
-    state: &PluginState,
+    history: &History,
     serving: &Serving,
 ) -> Option<Candidate> {
     let revision = serving.plugin.revision();
-    let mut past = state.history.past().peekable();
+    let mut past = history.past().peekable();
     if past.peek().is_none() || past.any(|past| past.revision == *revision) {
         return None;
     }

@@ -1,9 +1,10 @@
 //! Kinds of parents that the cluster serves no longer, because a user has deleted their definition: it is installed again
 //! if the Plugin has the host install it, and otherwise a condition of the Plugin names them.
 
-use innkeeper_model::{Gvk, Retry};
+use innkeeper_cluster::Cluster;
+use innkeeper_model::{Gvk, Manifest, Retry};
 
-use super::{Manager, PluginState};
+use super::active::ActiveRevision;
 use crate::{
     crds,
     lifecycle::{Stage, StageFailure},
@@ -21,30 +22,26 @@ pub(super) struct MissingParents {
     pub(super) may_install: bool,
 }
 
-impl Manager {
-    /// Notes the kinds of parents of the active revision that the cluster no longer serves.
-    pub(super) fn look_for_parents(&self, state: &mut PluginState) {
-        let is_missing = |kind: &Gvk| self.cluster().served(kind).is_none();
-        let kinds = state.active.as_ref().map(|active| {
-            let reconcilers = active.served.reconcilers.iter();
-            let kinds = reconcilers.map(|it| it.parent().clone());
-            kinds.filter(is_missing).collect()
-        });
-        state.missing = MissingParents {
-            kinds: kinds.unwrap_or_default(),
-            may_install: self.cluster().reads_definitions(),
-        };
+impl MissingParents {
+    /// Returns those of the active revision, if there is one.
+    pub(super) fn of(active: Option<&ActiveRevision>, cluster: &Cluster) -> Self {
+        let reconcilers = active.map(|active| active.served.reconcilers.iter());
+        let kinds = reconcilers.into_iter().flatten();
+        let kinds = kinds.map(|reconciler| reconciler.parent().clone());
+        Self {
+            kinds: kinds
+                .filter(|kind| cluster.served(kind).is_none())
+                .collect(),
+            may_install: cluster.reads_definitions(),
+        }
     }
-}
 
-impl PluginState {
-    /// Returns the failure of an active revision whose kinds of parents the cluster no longer serves.
-    pub(super) fn lacks_parents(&self) -> Option<StageFailure> {
-        let kinds = &self.missing.kinds;
-        if kinds.is_empty() {
+    /// Returns the failure of the active revision; none if the cluster serves all kinds.
+    pub(super) fn failure(&self) -> Option<StageFailure> {
+        if self.kinds.is_empty() {
             return None;
         }
-        let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+        let kinds: Vec<_> = self.kinds.iter().map(ToString::to_string).collect();
         let message = format!(
             "the cluster no longer serves {}: install the CustomResourceDefinition again, or grant it to the plugin with spec.crds Install",
             kinds.join(", ")
@@ -53,13 +50,10 @@ impl PluginState {
         Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
     }
 
-    /// Returns true if the host is to install the definition of a missing kind under the declared terms.
-    pub(super) fn installs_missing(&self, declared: &Declared) -> bool {
-        let Some(active) = self.active.as_ref().filter(|_| self.missing.may_install) else {
-            return false;
-        };
-        let manifest = active.plugin.manifest();
-        let mut kinds = self.missing.kinds.iter();
-        kinds.any(|kind| crds::installs(&declared.terms, manifest, &kind.group_kind()))
+    /// Returns true if the host is to install the definition of one of the kinds under the declared terms.
+    pub(super) fn are_installed(&self, declared: &Declared, manifest: &Manifest) -> bool {
+        let mut kinds = self.kinds.iter();
+        self.may_install
+            && kinds.any(|kind| crds::installs(&declared.terms, manifest, &kind.group_kind()))
     }
 }

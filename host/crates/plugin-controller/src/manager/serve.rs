@@ -223,7 +223,7 @@ impl Manager {
         let installed = crds::install(&self.context.shared, name, serving, crds).await;
         installed.map_err(|error| not_served(&error))?;
         let candidate = match &state.active {
-            None => candidate_without_dry_run(declared, state, serving),
+            None => candidate_without_dry_run(declared, &state.history, serving),
             // Grants and limits bind at once.
             Some(active) if active.plugin.revision() == serving.plugin.revision() => return Ok(()),
             // It was good before, and the parents do not wait for a dry run while the active revision faults.

@@ -209,7 +209,8 @@ impl PluginState {
             return NextStep::Activate(active.plugin.revision().clone());
         }
         // Before anything is loaded: until then the parents have no passes.
-        if self.installs_missing(declared)
+        let manifest = active.plugin.manifest();
+        if self.missing.are_installed(declared, manifest)
             && is_granted(&&active.plugin)
             && !is_refused(&active.plugin)
         {
@@ -265,7 +266,7 @@ impl PluginState {
             .into_iter()
             .chain(self.refused.values());
         let refused = refused.next().map(|refused| refused.failure.clone());
-        refused.or_else(|| self.lacks_parents())
+        refused.or_else(|| self.missing.failure())
     }
 
     /// Returns the loaded component with this digest, if it was verified as the declaration requires.

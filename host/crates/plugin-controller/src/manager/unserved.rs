@@ -17,7 +17,7 @@ use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, StatusWrite};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Manager, PluginState, REFRESH_PERIOD};
+use super::{Manager, REFRESH_PERIOD};
 use crate::{
     finalizers::{CONCURRENT_WRITES, parents_of},
     resource::Declared,
@@ -55,24 +55,30 @@ impl Unserved {
 }
 
 impl Manager {
-    /// Writes to the parents of a plugin that does not serve that they have no passes.
-    pub(super) async fn tell_parents(&self, declared: &Declared, state: &mut PluginState) {
-        let Some(synced) = state.synced_of_parents(declared) else {
-            state.unserved = Unserved {
-                kinds: mem::take(&mut state.unserved.kinds),
+    /// Writes this condition to the parents of a plugin that does not serve; none if it serves. If only some kinds lost
+    /// their grant, `kinds` names them, and the others have passes.
+    pub(super) async fn tell_parents(
+        &self,
+        declared: &Declared,
+        unserved: &mut Unserved,
+        synced: Option<Condition>,
+        mut kinds: BTreeSet<GroupKind>,
+    ) {
+        let Some(synced) = synced else {
+            *unserved = Unserved {
+                kinds: mem::take(&mut unserved.kinds),
                 ..Unserved::default()
             };
             return;
         };
         let now = Instant::now();
-        let since = *state.unserved.since.get_or_insert(now);
+        let since = *unserved.since.get_or_insert(now);
         if now < since + SAID_AFTER {
-            state.unserved.due = Some(since + SAID_AFTER);
+            unserved.due = Some(since + SAID_AFTER);
             return;
         }
-        let mut kinds = state.ungranted();
         if kinds.is_empty() {
-            kinds.clone_from(&state.unserved.kinds);
+            kinds.clone_from(&unserved.kinds);
             kinds.extend(declared.terms.grants.parents.keys().cloned());
         }
         kinds.retain(|kind| {
@@ -81,11 +87,9 @@ impl Manager {
                 .holder(kind)
                 .is_none_or(|by| *by == declared.name)
         });
-        let told = self
-            .tell_all(declared, &mut state.unserved, &kinds, &synced)
-            .await;
+        let told = self.tell_all(declared, unserved, &kinds, &synced).await;
         let wait = if told { REFRESH_PERIOD } else { TELL_PERIOD };
-        state.unserved.due = Some(Instant::now() + wait);
+        unserved.due = Some(Instant::now() + wait);
     }
 
     /// Writes the condition to parents of these kinds; returns false if some may still lack it.
