@@ -5,7 +5,7 @@
 use innkeeper_model::ObjectId;
 use serde_json::{Value, json};
 
-use super::{Changes, Forecast, Writes};
+use super::{Forecast, ParentOutcome, Writes};
 
 /// The size of the entry of a parent, or of a delete, beside its texts, in bytes. Measured.
 const ENTRY_BYTES: usize = 250;
@@ -40,37 +40,6 @@ pub struct ParentPlan {
     pub is_asked: bool,
     /// The plan.
     pub outcome: ParentOutcome,
-}
-
-/// The plan for one parent, or the reason why there is none.
-#[derive(Debug)]
-pub enum ParentOutcome {
-    /// The host would make these changes.
-    Planned(Planned),
-    /// The plugin fails, or the host rejects its answer.
-    Fault {
-        /// The reason, as in the condition `Synced`.
-        reason: String,
-        /// The failure.
-        message: String,
-        /// True if the plugin to compare with fails as well.
-        known: bool,
-    },
-    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
-    Skipped,
-}
-
-/// The changes that a plan makes for one parent.
-#[derive(Debug, Default)]
-pub struct Planned {
-    /// The writes by their effect.
-    pub changes: Changes,
-    /// True if the status that the plugin states changes.
-    pub status: bool,
-    /// The operations as lines.
-    pub operations: Vec<String>,
-    /// The differences as lines; empty if the user did not ask for them.
-    pub differences: Vec<String>,
 }
 
 impl ParentPlan {
@@ -216,6 +185,7 @@ mod tests {
     use innkeeper_model::GroupKind;
 
     use super::*;
+    use crate::{Changes, Planned};
 
     fn deletes(name: &str) -> ParentPlan {
         let id = |kind: &str| ObjectId::new(GroupKind::new("", kind), Some("demo"), name);

@@ -1,10 +1,10 @@
-//! The effects of the plans of many parents, added up.
+//! The effects of the plan for one parent, and those of the plans for many parents, added up.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::{GroupKind, ObjectId, Operation};
 
-use super::{ParentOutcome, Plan};
+use super::Plan;
 
 /// The writes of one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,37 @@ impl Plan {
         self.operations
             .retain(|operation| !other.operations.contains(operation));
     }
+}
+
+/// The plan for one parent, or the reason why there is none.
+#[derive(Debug)]
+pub enum ParentOutcome {
+    /// The host would make these changes.
+    Planned(Planned),
+    /// The plugin fails, or the host rejects its answer.
+    Fault {
+        /// The reason, as in the condition `Synced`.
+        reason: String,
+        /// The failure.
+        message: String,
+        /// True if the plugin to compare with fails as well.
+        known: bool,
+    },
+    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
+    Skipped,
+}
+
+/// The changes that a plan makes for one parent.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// The writes by their effect.
+    pub changes: Changes,
+    /// True if the status that the plugin states changes.
+    pub status: bool,
+    /// The operations as lines.
+    pub operations: Vec<String>,
+    /// The differences as lines; empty if the user did not ask for them.
+    pub differences: Vec<String>,
 }
 
 /// The number of children of a kind, by the write that they get.
