@@ -1,5 +1,5 @@
-//! Conversions between the types of this crate and those of the contract; used by
-//! [`export!`](crate::export!) only.
+//! The macro that exports a plugin, and the conversions between the types of this crate and those of the
+//! contract that it uses.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -15,6 +15,42 @@ use crate::json::canonical;
 use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadScope, Scope};
 use crate::outcome::{Event, EventType, Outcome, Report};
 use crate::request::{Phase, Request};
+
+/// Exports a [`Reconciler`](crate::Reconciler) as the plugin of this crate.
+///
+/// Call it once, at the root of the crate.
+/// On targets other than wasm32 it expands to a check that the type is a reconciler, so that the
+/// crate's tests run natively.
+#[macro_export]
+macro_rules! export {
+    ($reconciler:ty) => {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn() -> $crate::manifest::Manifest = <$reconciler as $crate::Reconciler>::describe;
+
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "exports of a component are made by wit-bindgen")]
+        const _: () = {
+            struct Export;
+
+            impl $crate::bindings::exports::innkeeper::plugin::reconciler::Guest for Export {
+                fn describe() -> $crate::bindings::innkeeper::plugin::types::Manifest {
+                    $crate::export::describe::<$reconciler>()
+                }
+
+                fn reconcile(
+                    request: $crate::bindings::innkeeper::plugin::types::Request,
+                ) -> Result<
+                    $crate::bindings::innkeeper::plugin::types::Outcome,
+                    $crate::bindings::innkeeper::plugin::types::Fault,
+                > {
+                    $crate::export::reconcile::<$reconciler>(request)
+                }
+            }
+
+    $crate::bindings::__export_plugin!(Export with_types_in $crate::bindings);
+        };
+    };
+}
 
 /// Answers `describe` for the exported reconciler.
 pub fn describe<R: Reconciler>() -> wit::Manifest {

@@ -1,4 +1,4 @@
-//! The trait that a plugin implements and the macro that exports it.
+//! The trait that a plugin implements; [`export!`](crate::export!) exports it.
 //!
 //! Nothing here knows about WebAssembly: a reconciler is plain Rust and is tested as such.
 
@@ -50,40 +50,4 @@ pub trait Reconciler {
     fn finalize(_request: &Request, _host: &dyn Host) -> Result<Outcome, Fault> {
         Ok(Outcome::finalized(crate::outcome::Report::new()))
     }
-}
-
-/// Exports a [`Reconciler`] as the plugin of this crate.
-///
-/// Call it once, at the root of the crate.
-/// On targets other than wasm32 it expands to a check that the type is a reconciler, so that the
-/// crate's tests run natively.
-#[macro_export]
-macro_rules! export {
-    ($reconciler:ty) => {
-        #[cfg(not(target_arch = "wasm32"))]
-        const _: fn() -> $crate::manifest::Manifest = <$reconciler as $crate::Reconciler>::describe;
-
-        #[cfg(target_arch = "wasm32")]
-        #[allow(unsafe_code, reason = "exports of a component are made by wit-bindgen")]
-        const _: () = {
-            struct Export;
-
-            impl $crate::bindings::exports::innkeeper::plugin::reconciler::Guest for Export {
-                fn describe() -> $crate::bindings::innkeeper::plugin::types::Manifest {
-                    $crate::export::describe::<$reconciler>()
-                }
-
-                fn reconcile(
-                    request: $crate::bindings::innkeeper::plugin::types::Request,
-                ) -> Result<
-                    $crate::bindings::innkeeper::plugin::types::Outcome,
-                    $crate::bindings::innkeeper::plugin::types::Fault,
-                > {
-                    $crate::export::reconcile::<$reconciler>(request)
-                }
-            }
-
-    $crate::bindings::__export_plugin!(Export with_types_in $crate::bindings);
-        };
-    };
 }
