@@ -19,14 +19,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{
-    related::{self, Storage},
+use self::{
+    related::Storage,
     restore::{Restore, Verify},
-    status::BackupStatus,
 };
+use crate::status::BackupStatus;
 
 mod blocks;
 mod placement;
+pub(crate) mod related;
+pub(crate) mod restore;
 mod volumes;
 
 pub(crate) use blocks::{

@@ -24,12 +24,11 @@ use serde_json::json;
 
 use crate::{
     api::Parent,
-    plan::{CONFIG_FILE, PLACES, Plan, labels, local_claim_made},
+    names::{labels, local_claim_made},
+    plan::{CONFIG_FILE, PLACES, Plan},
     pod,
-    runs::History,
+    runs::{History, requested},
 };
-
-pub(crate) mod requested;
 
 /// The default maximum duration of a run in seconds: 6 hours.
 const DEADLINE_SECONDS: i64 = 21600;
@@ -48,9 +47,9 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         "state" => "state",
         _ => "local",
     }));
-    let jobs = job(plan, history)
-        .into_iter()
-        .chain(requested::jobs(plan, history));
+    let requested = requested::jobs(plan, history).into_iter();
+    let requested = requested.map(|(key, name)| run_once(plan, &key, &name));
+    let jobs = job(plan, history).into_iter().chain(requested);
     let jobs = jobs.map(|job| match job.apply {
         ApplyPolicy::Hold => job,
         _ => job.after(needed.iter().copied()),

@@ -9,11 +9,12 @@ mod catalog;
 mod children;
 mod config;
 mod config_schema;
+mod names;
 mod plan;
 mod pod;
+mod prepare;
 mod probe;
 mod references;
-mod related;
 mod render;
 mod report;
 mod restore;
@@ -34,12 +35,14 @@ use k8s_openapi::api::{
 };
 
 use crate::{
-    api::{Backup, Parent},
+    api::{
+        Backup, Parent,
+        related::{self, BackupModel, Database, PostgreSQL, S3, Storage},
+        restore::Restore,
+    },
     config::Config,
-    plan::Plan,
-    related::{BackupModel, Database, PostgreSQL, S3, Storage},
     report::{Blocked, Reporter},
-    restore::{Restore, Verification},
+    restore::Verification,
     runs::History,
     stop::Stop,
 };
@@ -111,7 +114,7 @@ impl Reconciler for Plugin {
             stored,
             verification,
         };
-        let plan = Plan::make(request, host, &parent, &config);
+        let plan = prepare::plan(request, host, &parent, &config);
         let children = plan.and_then(|plan| {
             let mut children = children::children(&plan, &reporter.history);
             if let Some(verification) = &mut reporter.verification {

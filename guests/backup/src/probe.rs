@@ -8,7 +8,6 @@ use innkeeper_sdk::{
     hash::{Hashed, hash_lines},
     job::{self, JobPod, JobRun, ObservedJob},
     labels,
-    placement::PodTemplate,
     prelude::*,
     references::Found,
 };
@@ -17,17 +16,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::{SignedDuration, Timestamp},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{Archive, ArchiveSettings, BackupSpec, Compression, Kind, Parent, State, StateMode},
+    api::{
+        Archive, ArchiveSettings, BackupSpec, Compression, Kind, Parent, State, StateMode,
+        related::{Probe, Probed, Storage, StorageStatus},
+    },
     children::{self, CONFIG_HASH},
     config::Config,
-    plan::{Plan, labels, suffixed},
+    names::{labels, suffixed},
+    plan::Plan,
     pod::{CONFIG_PATH, CONTAINER},
     references::{self, Related},
-    related::Storage,
     render::{self, Origin, Rendered},
     runs::JOB_LOST,
     status::Phase,
@@ -48,55 +48,6 @@ const AFTER_FAILURE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The maximum length of a message in characters.
 const MESSAGE_MAX: usize = 1024;
-
-/// Probes of a storage.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Probe {
-    /// Number of hours between probes. A failed probe is repeated after one hour, and each change of the Storage or of a
-    /// key of a Secret that it names causes a probe at once.
-    #[serde(default = "day")]
-    #[schemars(range(min = 1, max = 8760))]
-    pub(crate) every_hours: i64,
-    /// Additional labels and annotations of the probe's Pod, and its placement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pod_template: Option<PodTemplate>,
-}
-
-const fn day() -> i64 {
-    24
-}
-
-/// Observed state of a storage.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct StorageStatus {
-    /// The newest probe.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) probe: Option<Probed>,
-    /// Generation of the object that this status describes.
-    pub(crate) observed_generation: i64,
-}
-
-/// A probe of a storage.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Probed {
-    /// Phase of the probe. Succeeded and Failed are final.
-    pub(crate) phase: Phase,
-    /// UID of the Job.
-    #[serde(rename = "jobUID")]
-    pub(crate) job_uid: String,
-    /// SHA-256 of the generation of the Storage, the image and the hashes of its credentials, in hexadecimal digits.
-    pub(crate) config_hash: String,
-    /// Time of the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("format" = "date-time"))]
-    pub(crate) completion_time: Option<String>,
-    /// End of the log of a failed probe; at most 1024 characters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) message: Option<String>,
-}
 
 /// The answer for a `Storage`.
 pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {

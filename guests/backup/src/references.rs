@@ -12,11 +12,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ArchiveSettings, Parent, Reference},
-    catalog::{self, Type},
-    related::{
-        BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage, StorageSpec,
+    api::{
+        ArchiveSettings, Parent, Reference,
+        related::{
+            BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage, StorageSpec,
+        },
     },
+    catalog::{self, Type},
     status::Warning,
     stop::Stop,
 };

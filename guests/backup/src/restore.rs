@@ -13,9 +13,11 @@ use serde_json::Value;
 use crate::{
     api::{
         ArchiveSettings, Encryption, Kind, LocalVolume, Parent, Reference, Root, State, StateMode,
+        restore::{LATEST, Restore, RestoreSpec},
     },
     config::Config,
-    plan::{Plan, local_claim_made},
+    names::local_claim_made,
+    plan::Plan,
     references::{self, Source},
     render::{self, LocalStorage},
     status::{BackupStatus, Phase},
@@ -23,7 +25,6 @@ use crate::{
     tenants, validate,
 };
 
-mod api;
 mod children;
 mod pod;
 mod remote;
@@ -31,8 +32,6 @@ mod report;
 mod script;
 mod verification;
 
-use api::{LATEST, RestoreSpec};
-pub(crate) use api::{Restore, Verify};
 use remote::Remote;
 use report::Reporter;
 pub(crate) use verification::Verification;

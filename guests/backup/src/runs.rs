@@ -19,12 +19,12 @@ use serde::de::IgnoredAny;
 
 use crate::{
     api::Kind,
-    children::requested,
-    plan,
+    names,
     status::{ActiveJob, BackupStatus, Phase, Run},
 };
 
 mod message;
+pub(crate) mod requested;
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,7 @@ impl History {
     /// Reads the Jobs and Pods, and merges them with the stored status.
     pub(crate) fn read(request: &Request, host: &dyn Host, kind: Kind) -> Result<Self, Fault> {
         let cron_job: Option<ObservedCronJob> = request.children.get(request.name())?;
-        let selector = labels::selector_text(&plan::labels(request, kind, "run"));
+        let selector = labels::selector_text(&names::labels(request, kind, "run"));
         let jobs = host.list::<ObservedJob>(request.namespace(), &selector)?;
         let pods = host.list::<JobPod>(request.namespace(), &selector)?;
         let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
@@ -69,7 +69,7 @@ impl History {
             .into_iter()
             .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
-        let verification = plan::suffixed(request, kind.verification());
+        let verification = names::suffixed(request, kind.verification());
         let own = request.children.all::<ObservedJob>()?.into_iter();
         let own = own.filter(|it| it.metadata.name.as_ref() != Some(&verification));
         for job in own.chain(scheduled) {

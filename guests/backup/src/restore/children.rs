@@ -12,7 +12,7 @@ use k8s_openapi::{
 };
 
 use super::{Restoration, keys, pod};
-use crate::plan::suffixed;
+use crate::names::suffixed;
 
 /// The annotation of the Job with the name of the archive.
 pub(super) const FILE: &str = "gobackup.io/file";

@@ -8,12 +8,16 @@ use innkeeper_sdk::{
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{
-    api::RestoreStatus,
     children::{FILE, RESTORED},
     keys,
     pod::{FETCH, RESTORE},
 };
-use crate::{api::Kind, plan, runs::JOB_LOST, status::Phase};
+use crate::{
+    api::{Kind, restore::RestoreStatus},
+    names,
+    runs::JOB_LOST,
+    status::Phase,
+};
 
 /// The maximum length of a message in characters.
 const MESSAGE_MAX: usize = 1024;
@@ -34,7 +38,7 @@ impl<'a> Reporter<'a> {
         let mut status = stored.clone();
         let job: Option<ObservedJob> = request
             .children
-            .get(&plan::suffixed(request, Kind::Restore))?;
+            .get(&names::suffixed(request, Kind::Restore))?;
         if let Some(job) = &job {
             observed(request, host, job, &mut status)?;
         } else if stored.job_name.is_some() && !stored.phase.is_terminal() {
@@ -57,7 +61,7 @@ impl<'a> Reporter<'a> {
     pub(super) fn is_observed(&self) -> bool {
         let children = &self.request.children;
         children
-            .find::<Job>(&plan::suffixed(self.request, Kind::Restore))
+            .find::<Job>(&names::suffixed(self.request, Kind::Restore))
             .is_some()
     }
 
@@ -166,7 +170,7 @@ pub(super) fn failure(
     job: &ObservedJob,
 ) -> Result<String, Fault> {
     let [_, component] = keys(kind);
-    let selector = labels::selector_text(&plan::labels(request, kind, component));
+    let selector = labels::selector_text(&names::labels(request, kind, component));
     let pods = host.list::<JobPod>(request.namespace(), &selector)?;
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let said = [RESTORE, FETCH]

@@ -14,14 +14,16 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::{
-    api::{BackupKind, BackupReference, RestoreSpec, Verify, deadline},
     children::{self, FILE, RESTORED, SKIPPED, TIME},
     chosen, inside, keys, origin, report,
 };
 use crate::{
-    api::{Kind, Parent},
+    api::{
+        Kind, Parent,
+        restore::{BackupKind, BackupReference, RestoreSpec, Verify, deadline},
+    },
     config::Config,
-    plan::{secret_name, suffixed},
+    names::{secret_name, suffixed},
     references::{self, SCRATCH, Source},
     render,
     runs::{History, JOB_LOST},

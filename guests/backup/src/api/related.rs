@@ -5,17 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::crd::{Crd, schema_of};
+use innkeeper_sdk::{
+    crd::{Crd, schema_of},
+    placement::PodTemplate,
+};
 use kube::{CustomResource, KubeSchema};
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{ArchiveSettings, SecretKey};
 use crate::{
-    api::{ArchiveSettings, SecretKey},
     catalog::{self, Type},
     config_schema,
-    probe::{Probe, StorageStatus},
+    status::Phase,
 };
 
 /// Archive settings.
@@ -121,6 +124,55 @@ pub(crate) struct StorageSpec {
     /// Probes by which the condition Available tells whether runs can store archives. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) probe: Option<Probe>,
+}
+
+/// Probes of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Probe {
+    /// Number of hours between probes. A failed probe is repeated after one hour, and each change of the Storage or of a
+    /// key of a Secret that it names causes a probe at once.
+    #[serde(default = "day")]
+    #[schemars(range(min = 1, max = 8760))]
+    pub(crate) every_hours: i64,
+    /// Additional labels and annotations of the probe's Pod, and its placement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_template: Option<PodTemplate>,
+}
+
+const fn day() -> i64 {
+    24
+}
+
+/// Observed state of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StorageStatus {
+    /// The newest probe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) probe: Option<Probed>,
+    /// Generation of the object that this status describes.
+    pub(crate) observed_generation: i64,
+}
+
+/// A probe of a storage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Probed {
+    /// Phase of the probe. Succeeded and Failed are final.
+    pub(crate) phase: Phase,
+    /// UID of the Job.
+    #[serde(rename = "jobUID")]
+    pub(crate) job_uid: String,
+    /// SHA-256 of the generation of the Storage, the image and the hashes of its credentials, in hexadecimal digits.
+    pub(crate) config_hash: String,
+    /// Time of the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) completion_time: Option<String>,
+    /// End of the log of a failed probe; at most 1024 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
 }
 
 /// Connection of a PostgreSQL database, in the form of the first generation.

@@ -6,11 +6,10 @@
 use innkeeper_sdk::{hash::sha256_hex, prelude::*};
 use k8s_openapi::api::batch::v1::Job;
 
-use super::run_once;
+use super::History;
 use crate::{
     api::{ConcurrencyPolicy, OldSchedule, Schedule},
     plan::Plan,
-    runs::History,
     status::{Phase, Run},
 };
 
@@ -37,7 +36,7 @@ fn prefix(request: &Request) -> String {
 }
 
 /// The last value for which a Job was made.
-pub(crate) fn acted_on(request: &Request, stored: Option<String>) -> Option<String> {
+pub(super) fn acted_on(request: &Request, stored: Option<String>) -> Option<String> {
     match wanted(request) {
         Some((token, name)) if request.children.find::<Job>(&name).is_some() => {
             Some(token.to_owned())
@@ -46,8 +45,8 @@ pub(crate) fn acted_on(request: &Request, stored: Option<String>) -> Option<Stri
     }
 }
 
-/// The requested Jobs: the new one, and those that ended within the limits of the history.
-pub(super) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<Child> {
+/// The requested Jobs by key and name: the new one, and those that ended within the limits of the history.
+pub(crate) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<(String, String)> {
     let request = plan.request;
     let mut names = kept(plan, history);
     if let Some((token, name)) = wanted(request) {
@@ -58,8 +57,8 @@ pub(super) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<Child> {
     }
     let prefix = prefix(request);
     let key = |name: &str| format!("run-{}", &name[prefix.len()..]);
-    let jobs = names.iter();
-    jobs.map(|name| run_once(plan, &key(name), name)).collect()
+    let jobs = names.into_iter();
+    jobs.map(|name| (key(&name), name)).collect()
 }
 
 /// Returns true if no further run may start beside an active one.

@@ -6,10 +6,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    api::{Reference, RunUser, RunWith, Volume, Work},
-    status::Phase,
-};
+use super::{Reference, RunUser, RunWith, Volume, Work};
+use crate::status::Phase;
 
 /// Specification of the restoration.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -119,7 +117,7 @@ fn latest() -> String {
     LATEST.to_owned()
 }
 
-pub(super) const fn deadline() -> i64 {
+pub(crate) const fn deadline() -> i64 {
     21600
 }
 

@@ -1,0 +1,46 @@
+//! The names and labels of children; those of other kinds of parents of the same name differ.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{labels, prelude::*};
+
+use crate::api::Kind;
+
+/// The label that distinguishes the children of a `Backup` and a `CronBackup` of the same name.
+pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
+
+/// The labels of one component of a parent's children.
+pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
+    let mut labels = labels::base_labels("gobackup", request.name(), component);
+    let kind = match kind {
+        Kind::Backup | Kind::Verification => "backup",
+        Kind::CronBackup | Kind::CronVerification => "cronbackup",
+        Kind::Restore => "restore",
+        Kind::Probe => "storage",
+    };
+    labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
+    labels
+}
+
+/// The name of a parent with the suffix that children of a kind have.
+pub(crate) fn suffixed(request: &Request, kind: Kind) -> String {
+    let suffix = match kind {
+        Kind::Backup => "",
+        Kind::CronBackup => "-cron",
+        Kind::Restore => "-restore",
+        Kind::Verification => "-verify",
+        Kind::CronVerification => "-cron-verify",
+        Kind::Probe => "-probe",
+    };
+    format!("{}{suffix}", request.name())
+}
+
+/// The name of the child Secret of a kind.
+pub(crate) fn secret_name(request: &Request, kind: Kind) -> String {
+    format!("{}-gobackup", suffixed(request, kind))
+}
+
+/// The name of the claim for storages of type local that the plugin creates for a parent.
+pub(crate) fn local_claim_made(parent: &str) -> String {
+    format!("{parent}-gobackup-local")
+}
