@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_sdk::quantity::Amount;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{api::CompactionMode, cluster::Cluster, observe::Observation, tls, upgrade};
+use crate::{api::CompactionMode, cluster::Cluster, observe::Observation, tls};
 
 const QUOTA: &str = "quota-backend-bytes";
 
@@ -16,9 +16,13 @@ const QUOTA_BYTES_MAX: i128 = 8 << 30;
 /// segments of the log.
 const VOLUME_BYTES_ROOMY: i128 = 4 << 30;
 
+/// The flags that make a member write a snapshot when it starts, and keep no log entry before it for other members: a member
+/// without data gets the snapshot instead.
+const SNAPSHOT_FLAGS: [&str; 2] = ["snapshot-count", "snapshot-catchup-entries"];
+
 /// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
 pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
-    let (headless, scheme) = (cluster.name, tls::scheme(cluster));
+    let (headless, scheme) = (cluster.name, cluster.scheme());
     let mut arguments = vec![
         "--name=$(POD_NAME)".to_owned(),
         "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
@@ -80,7 +84,7 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
             .filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
     if cluster.preparing.is_some() {
-        let flags_of = upgrade::SNAPSHOT_FLAGS.map(|name| (name.to_owned(), "1".to_owned()));
+        let flags_of = SNAPSHOT_FLAGS.map(|name| (name.to_owned(), "1".to_owned()));
         flags.extend(flags_of);
     }
     if let (None, Some(size)) = (flags.get(QUOTA), volume_bytes(cluster, observation)) {

@@ -3,7 +3,7 @@
 use innkeeper_sdk::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::{api::IssuerRef, cluster::Cluster};
+use crate::{api::IssuerRef, cluster::Cluster, secrets};
 
 /// A Certificate and its Secret of the same name.
 pub(crate) struct Certificate<'a> {
@@ -17,10 +17,6 @@ pub(crate) struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    pub(crate) fn name(cluster: &str, plane: &str) -> String {
-        format!("{cluster}-{plane}-tls")
-    }
-
     /// The Certificates that a cluster wants.
     pub(crate) fn all(cluster: &Cluster<'a>) -> impl Iterator<Item = Self> {
         let tls = cluster.spec.tls.as_ref();
@@ -31,7 +27,7 @@ impl<'a> Certificate<'a> {
                   issuer,
                   duration: &'a Option<String>,
                   renew_before: &'a Option<String>| Self {
-            name: Self::name(cluster.name, plane),
+            name: secrets::issued(cluster.name, plane),
             plane,
             issuer,
             path,

@@ -30,7 +30,7 @@ use crate::{
     certificates,
     cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
     inspection, jobs, members,
-    observe::{Claim, Observation},
+    observe::{Claim, Observation, requested},
     record::Record,
     step::Step,
 };
@@ -253,18 +253,6 @@ fn claim(
             .unwrap_or_else(|| storage.access_modes()),
     };
     declared.object(metadata(cluster.claim(ordinal), &labels), None)
-}
-
-/// The size that a claim requests.
-pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
-    claim
-        .spec
-        .as_ref()?
-        .resources
-        .as_ref()?
-        .requests
-        .as_ref()?
-        .get("storage")
 }
 
 /// The size that a claim is to request: never less than now, and more only if its class allows it to grow.

@@ -1,4 +1,4 @@
-//! The names, addresses, labels and image of one cluster.
+//! The names, addresses, labels, Secrets and image of one cluster.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use innkeeper_sdk::{labels, prelude::*};
 use crate::{
     api::{EtcdClusterSpec, Medium},
     config::Config,
-    tls,
+    secrets::Secrets,
     version::Version,
 };
 
@@ -20,6 +20,12 @@ pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 /// The label with the UID of the parent that made a claim.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
+/// The annotation of the StatefulSet of a formed cluster. It holds when record and status are lost.
+pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
+
+/// The largest number of members that the schema accepts.
+pub(crate) const MEMBERS_MAX: i32 = 9;
+
 /// One cluster: the parent, and values that follow from it alone.
 #[derive(Clone)]
 pub(crate) struct Cluster<'a> {
@@ -29,7 +35,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) spec: &'a EtcdClusterSpec,
     pub(crate) config: &'a Config,
     /// The Secrets with certificates.
-    pub(crate) secrets: tls::Secrets,
+    pub(crate) secrets: Secrets,
     /// The image of the members.
     pub(crate) image: String,
     /// The version in the spec, else that of the image's tag; none if the tag names no version.
@@ -62,7 +68,7 @@ impl<'a> Cluster<'a> {
             uid: request.uid(),
             spec,
             config,
-            secrets: tls::Secrets::new(request.name(), spec.tls.as_ref()),
+            secrets: Secrets::new(request.name(), spec.tls.as_ref()),
             target: stated.or_else(|| Version::of_image(&image)),
             image,
             preparing: None,
@@ -128,11 +134,16 @@ impl<'a> Cluster<'a> {
         )
     }
 
+    /// The scheme of the addresses for clients.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.secrets.client.as_ref().map_or("http", |_| "https")
+    }
+
     /// The URL of a member for clients.
     pub(crate) fn client_url(&self, ordinal: i32) -> String {
         format!(
             "{}://{}.{}.{}.svc:2379",
-            tls::scheme(self),
+            self.scheme(),
             self.member(ordinal),
             self.name,
             self.namespace

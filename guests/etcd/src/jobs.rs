@@ -21,9 +21,8 @@ use k8s_openapi::{
 };
 
 use crate::{
-    cluster::Cluster,
-    members::{USER, container_security},
-    observe::MEMBERS_MAX,
+    cluster::{Cluster, MEMBERS_MAX},
+    container::{USER, container, shell, tools},
     record::{Record, member_id},
     replace::{End, Next, Operation, SeenJob},
     tls,
@@ -324,37 +323,6 @@ fn job(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Job {
             ),
             ..Default::default()
         }),
-        ..Default::default()
-    }
-}
-
-/// The command of a script in an image without a shell.
-pub(crate) fn shell(script: &str) -> Vec<String> {
-    ["/tools/busybox", "sh", "-ec", script]
-        .map(str::to_owned)
-        .to_vec()
-}
-
-/// The init container that brings busybox to such an image.
-pub(crate) fn tools(cluster: &Cluster<'_>) -> Container {
-    let copy = ["/bin/busybox", "cp", "/bin/busybox", "/tools/busybox"].map(str::to_owned);
-    container(
-        cluster,
-        "tools",
-        &cluster.config.images.tools,
-        copy.to_vec(),
-    )
-}
-
-fn container(cluster: &Cluster<'_>, name: &str, image: &str, command: Vec<String>) -> Container {
-    Container {
-        name: name.to_owned(),
-        image: Some(image.to_owned()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
-        command: Some(command),
-        resources: Some(pod::resources(None, "10m", "32Mi")),
-        security_context: Some(container_security()),
-        volume_mounts: Some(vec![pod::mount("tools", "/tools")]),
         ..Default::default()
     }
 }

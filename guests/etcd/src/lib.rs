@@ -4,12 +4,14 @@
 //! atomic write.
 //! A guest has no network and never talks to etcd; it knows the members by their Pods, and Jobs talk to etcd for it.
 
+mod admission;
 mod api;
 mod arguments;
 mod certificates;
 mod children;
 mod cluster;
 mod config;
+mod container;
 mod inspection;
 mod jobs;
 mod members;
@@ -18,6 +20,7 @@ mod record;
 mod replace;
 mod report;
 mod rollout;
+mod secrets;
 mod sidecars;
 mod step;
 mod tls;

@@ -16,25 +16,24 @@ use k8s_openapi::{
         core::v1::{
             Affinity, ConfigMapEnvSource, Container, EmptyDirVolumeSource, EnvFromSource,
             ExecAction, HTTPGetAction, PersistentVolumeClaim, PodAffinityTerm, PodAntiAffinity,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SecurityContext, TCPSocketAction,
-            Volume, VolumeMount, WeightedPodAffinityTerm,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, TCPSocketAction, Volume,
+            WeightedPodAffinityTerm,
         },
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
 use crate::{
+    admission,
     api::{AntiAffinity, Keeping, Medium},
     arguments,
-    children::requested,
-    cluster::Cluster,
-    jobs,
-    observe::{MemberPod, MemberSet, Observation},
+    cluster::{Cluster, FORMED},
+    container::{self, USER, container_security},
+    observe::{MemberPod, MemberSet, Observation, requested},
     record::Record,
     rollout::{self, RollingPod},
     sidecars,
     tls::{self, AUTHORITY_HASH},
-    upgrade,
     version::Version,
 };
 
@@ -44,28 +43,17 @@ pub(crate) const MEMORY_BYTES_BESIDE_DATA: i128 = 128 << 20;
 /// The memory that a member requests by default at least, in bytes.
 const MEMORY_BYTES_MIN: i128 = 256 << 20;
 
-/// The annotation of the StatefulSet of a formed cluster. It holds when record and status are lost.
-pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
-
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
-/// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
-pub(crate) const USER: i64 = 65532;
-
-/// The script of the init container. It ends when the member may start: it has data, the cluster is being formed, or
-/// the record admits this Pod.
+/// The script of the startup probe. The newest snapshot, the last one by name, must be of this start of the member, which
+/// busybox has been copied for, or have the cluster version 3.6 in its text.
 ///
-/// It prevents a member that lost its disk from joining under an identity that had data, because that would break the
-/// guarantees of Raft. Volatile media lose their data so easily that their founders need an admission as well.
-const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
-  || [ "$PERSISTENT$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = truenew ] \
-  || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = "$POD_UID" ]; do
-  sleep 2
-done
-"#;
-
-/// The init container with that script.
-pub(crate) const ADMIT_CONTAINER: &str = "admit";
+/// etcd writes a snapshot at the second entry behind the last one. So a member that starts again may write none, but then
+/// the last one was written when the cluster had its version.
+const HAS_SNAPSHOT: &str = r#"cd /var/run/etcd/default.etcd/member/snap/
+for newest in *.snap; do :; done
+[ -e "$newest" ]
+[ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
 
 /// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(
@@ -204,14 +192,13 @@ fn template(cluster: &Cluster<'_>, observation: &Observation) -> PodTemplateSpec
     let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
     let given = cluster.spec.pod_template.as_ref();
     let trigger = cluster.restart_trigger.map(str::to_owned);
+    let running = observation.running.as_ref();
+    let authority = tls::authority_hash(cluster, observation.secrets(), running);
     PodTemplateSpec {
         metadata: Some(pod::metadata(
             given.and_then(|it| it.metadata.as_ref()),
             labels,
-            [
-                (RESTART_TRIGGER, trigger),
-                (AUTHORITY_HASH, tls::authority_hash(cluster, observation)),
-            ],
+            [(RESTART_TRIGGER, trigger), (AUTHORITY_HASH, authority)],
         )),
         spec: Some(place(given, pod_spec(cluster, observation))),
     }
@@ -230,10 +217,10 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let state = pod::from_config_map("state", cluster.record());
     let is_preparing = cluster.preparing.is_some();
     let tools = is_preparing.then(|| pod::empty_dir("tools"));
-    let copying = is_preparing.then(|| jobs::tools(cluster));
+    let copying = is_preparing.then(|| container::tools(cluster));
     let (certificates, _) = tls::of_member(cluster);
     let volumes = data.into_iter().chain([state]).chain(tools);
-    let init = [admit(cluster)].into_iter().chain(copying);
+    let init = [admission::container(cluster)].into_iter().chain(copying);
     let init = init.chain(sidecars::containers(cluster, &cluster.spec.init_containers));
     let main = [etcd(cluster, observation)].into_iter();
     let main = main.chain(sidecars::containers(cluster, &cluster.spec.sidecars));
@@ -279,41 +266,6 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
     })
 }
 
-pub(crate) fn container_security() -> SecurityContext {
-    SecurityContext {
-        read_only_root_filesystem: Some(true),
-        ..pod::container_security()
-    }
-}
-
-fn admit(cluster: &Cluster<'_>) -> Container {
-    Container {
-        name: ADMIT_CONTAINER.to_owned(),
-        image: Some(cluster.config.images.tools.clone()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
-        command: Some(
-            ["/bin/busybox", "sh", "-ec", ADMIT]
-                .map(str::to_owned)
-                .to_vec(),
-        ),
-        env: Some(vec![
-            pod::field_variable("POD_NAME", "metadata.name"),
-            pod::field_variable("POD_UID", "metadata.uid"),
-            pod::variable("PERSISTENT", cluster.is_persistent().to_string()),
-        ]),
-        resources: Some(pod::resources(None, "10m", "32Mi")),
-        security_context: Some(container_security()),
-        volume_mounts: Some(vec![
-            pod::mount("data", "/var/run/etcd"),
-            VolumeMount {
-                read_only: Some(true),
-                ..pod::mount("state", "/state")
-            },
-        ]),
-        ..Default::default()
-    }
-}
-
 /// The memory that a member requests by default. With the medium Memory, its data are part of it.
 fn memory_request(cluster: &Cluster<'_>) -> String {
     let size = Amount::of(&cluster.spec.storage.size).and_then(Amount::floor);
@@ -334,7 +286,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
         startup = Probe {
             http_get: None,
             exec: Some(ExecAction {
-                command: Some(jobs::shell(upgrade::HAS_SNAPSHOT)),
+                command: Some(container::shell(HAS_SNAPSHOT)),
             }),
             ..startup
         };

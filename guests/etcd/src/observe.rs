@@ -30,18 +30,15 @@ use k8s_openapi::apimachinery::pkg::{
 use serde::Deserialize;
 
 use crate::{
+    admission,
     api::EtcdClusterStatus,
-    cluster::{CLUSTER_UID_LABEL, Cluster},
+    cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_MAX},
     inspection::Alarms,
     jobs::{self, ClusterJobs, milliseconds},
-    members::{ADMIT_CONTAINER, FORMED},
     record::Record,
     tls,
     version::Version,
 };
-
-/// The largest number of members that the schema accepts.
-pub(crate) const MEMBERS_MAX: i32 = 9;
 
 /// The restarts after which a member counts as broken; with the back-off of the kubelet, that takes about three minutes.
 const RESTARTS_BROKEN: i32 = 5;
@@ -378,6 +375,18 @@ fn claims(
     Ok(claims)
 }
 
+/// The size that a claim requests.
+pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
+    claim
+        .spec
+        .as_ref()?
+        .resources
+        .as_ref()?
+        .requests
+        .as_ref()?
+        .get("storage")
+}
+
 /// Returns true if the StorageClass of the claims is known and allows them to grow.
 fn can_grow(
     host: &dyn Host,
@@ -420,7 +429,7 @@ fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPo
         let mut conditions = pod.status.conditions.iter();
         let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
         let mut init = pod.status.init_container_statuses.iter();
-        let admit = init.find(|it| it.name == ADMIT_CONTAINER);
+        let admit = init.find(|it| it.name == admission::CONTAINER);
         let waiting = admit.and_then(|it| it.state.running.as_ref());
         let mut main = pod.status.container_statuses.iter();
         let etcd = main.find(|it| it.name == "etcd");

@@ -10,13 +10,11 @@ use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
     arguments,
-    children::requested,
     cluster::{Cluster, quorum},
     members,
-    observe::{Claim, Observation},
+    observe::{Claim, Observation, requested},
     replace::{Cause, Next},
     step::{Stage, Step},
-    tls,
     version::Version,
 };
 
@@ -110,7 +108,7 @@ impl<'a> View<'a> {
         let endpoints = Endpoints {
             client: format!(
                 "{}://{}.{}.svc:2379",
-                tls::scheme(self.cluster),
+                self.cluster.scheme(),
                 self.cluster.client_service(),
                 self.cluster.namespace
             ),

@@ -12,9 +12,9 @@ use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::ExistingClaims,
-    cluster::{Cluster, MEMBERS_LABEL, quorum},
+    cluster::{Cluster, MEMBERS_LABEL, MEMBERS_MAX, quorum},
     jobs, members,
-    observe::{MEMBERS_MAX, Observation},
+    observe::Observation,
     record::Record,
     replace::{self, Next, Seen, SeenPod},
 };

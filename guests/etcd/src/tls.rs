@@ -8,14 +8,15 @@ use innkeeper_sdk::{
     hash::{Hashed, hash_lines},
     pod,
     references::References,
+    workload::Workload,
 };
 use k8s_openapi::api::core::v1::{EnvVar, Volume, VolumeMount};
 
 use crate::{
-    api::{OnChange, Tls},
+    api::OnChange,
     certificates::Certificate,
     cluster::Cluster,
-    observe::Observation,
+    secrets::{ClientSecrets, PeerSecrets},
 };
 
 /// The annotation of the Pods with the hash of the trusted authorities, if a changed authority restarts them.
@@ -47,65 +48,12 @@ fn mounted<const N: usize>(files: [Option<Files<'_>>; N]) -> (Vec<Volume>, Vec<V
     files.iter().flatten().map(Files::mounted).unzip()
 }
 
-/// The Secrets of a cluster: those that the user names, or those that cert-manager writes.
-#[derive(Clone, Default)]
-pub(crate) struct Secrets {
-    peer: Option<PeerSecrets>,
-    client: Option<ClientSecrets>,
-}
-
-#[derive(Clone)]
-struct PeerSecrets {
-    certificate: String,
-    authority: String,
-}
-
-#[derive(Clone)]
-struct ClientSecrets {
-    server: String,
-    trusted_ca: Option<String>,
-    client: Option<String>,
-}
-
-impl Secrets {
-    pub(crate) fn new(name: &str, tls: Option<&Tls>) -> Self {
-        let or_issued = |given: &Option<String>, plane| {
-            given
-                .clone()
-                .unwrap_or_else(|| Certificate::name(name, plane))
-        };
-        let peer = tls.and_then(|it| it.peer.as_ref()).map(|it| {
-            let certificate = or_issued(&it.secret_name, "peer");
-            PeerSecrets {
-                authority: it.trusted_ca.clone().unwrap_or_else(|| certificate.clone()),
-                certificate,
-            }
-        });
-        let client = tls.and_then(|it| it.client.as_ref()).map(|it| {
-            let source = it.cert_manager.as_ref();
-            let source = source.and_then(|it| it.client_issuer_ref.as_ref());
-            let issued = source.map(|_| Certificate::name(name, "client"));
-            ClientSecrets {
-                server: or_issued(&it.server, "server"),
-                trusted_ca: it.trusted_ca.clone().or_else(|| issued.clone()),
-                client: it.client.clone().or(issued),
-            }
-        });
-        Self { peer, client }
-    }
-}
-
 fn peer<'a>(cluster: &'a Cluster<'_>) -> Option<&'a PeerSecrets> {
     cluster.secrets.peer.as_ref()
 }
 
 fn client<'a>(cluster: &'a Cluster<'_>) -> Option<&'a ClientSecrets> {
     cluster.secrets.client.as_ref()
-}
-
-/// The scheme of the addresses for clients.
-pub(crate) fn scheme(cluster: &Cluster<'_>) -> &'static str {
-    client(cluster).map_or("http", |_| "https")
 }
 
 /// The Secrets that members and Jobs mount, with the keys that they must have: those that the user names, and those that
@@ -151,16 +99,18 @@ pub(crate) fn is_hidden(secret: &Hashed) -> bool {
 
 /// The value of the Pods' annotation that changes with the authorities that the members trust: the observed one while one of
 /// them is missing, because new Pods could not start.
-pub(crate) fn authority_hash(cluster: &Cluster<'_>, observation: &Observation) -> Option<String> {
+pub(crate) fn authority_hash<'a>(
+    cluster: &Cluster<'_>,
+    secrets: impl Iterator<Item = &'a Hashed>,
+    running: Option<&Workload>,
+) -> Option<String> {
     if !restarts(cluster) {
         return None;
     }
     let names = authorities(cluster);
-    let found = observation.secrets();
-    let found = found.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
+    let found = secrets.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
     let lines: Vec<String> = found.flat_map(|it| it.lines_of(&AUTHORITY)).collect();
     if lines.len() < names.len() {
-        let running = observation.running.as_ref();
         return running.and_then(|it| it.annotation(AUTHORITY_HASH).map(str::to_owned));
     }
     (!lines.is_empty()).then(|| hash_lines(lines))

@@ -6,20 +6,6 @@
 
 use crate::{cluster::Cluster, members, observe::Observation, version::Version};
 
-/// The flags that make a member write a snapshot when it starts, and keep no log entry before it for other members: a member
-/// without data gets the snapshot instead.
-pub(crate) const SNAPSHOT_FLAGS: [&str; 2] = ["snapshot-count", "snapshot-catchup-entries"];
-
-/// The script of the startup probe. The newest snapshot, the last one by name, must be of this start of the member, which
-/// busybox has been copied for, or have the cluster version 3.6 in its text.
-///
-/// etcd writes a snapshot at the second entry behind the last one. So a member that starts again may write none, but then
-/// the last one was written when the cluster had its version.
-pub(crate) const HAS_SNAPSHOT: &str = r#"cd /var/run/etcd/default.etcd/member/snap/
-for newest in *.snap; do :; done
-[ -e "$newest" ]
-[ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
-
 /// Returns true if the members have to write a snapshot between these versions.
 pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
     let changed = Version::new(3, 7, 0);
