@@ -99,21 +99,16 @@ pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackupSpec {
     /// Databases to dump.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) database_refs: Option<Vec<Reference>>,
     /// Storages for the archive; it goes to each of them. At least one is required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) storage_refs: Option<Vec<Reference>>,
     /// Name of the default storage, one of storageRefs. Default: the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) default_storage: Option<String>,
     /// BackupModel with archive settings, and the schedule in the form of the first generation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backup_model_ref: Option<ModelReference>,
     /// Schedule of the runs. Without one a Backup runs once; a CronBackup requires one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<Schedule>,
     /// Start no new run; a running one continues.
     #[serde(default)]
@@ -125,13 +120,10 @@ pub(crate) struct BackupSpec {
     #[schemars(length(max = 32))]
     pub(crate) volumes: Vec<Volume>,
     /// Volume for the state of gobackup: the list of stored archives, which `keep` needs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<State>,
     /// Claim for the archives of storages of type local.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) local_volume: Option<LocalVolume>,
     /// Volume for temporary files of a run. Default: an emptyDir on the node's disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
     /// Additional environment variables of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,11 +135,9 @@ pub(crate) struct BackupSpec {
     #[serde(default)]
     pub(crate) expand_env: bool,
     /// Image of gobackup. Default: that of the plugin's configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub(crate) image: Option<String>,
     /// Pull policy of the image. Default: IfNotPresent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets for pulling the image. Default: those of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -155,33 +145,24 @@ pub(crate) struct BackupSpec {
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
     /// Requests and limits of the run. Default: those of the plugin's configuration, else requests of
     /// cpu 100m and memory 128Mi.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// ServiceAccount of the run, without its token. Default: the namespace's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service_account_name: Option<String>,
     /// User and groups of the run. Default: user and group 65532.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) security_context: Option<RunUser>,
     /// Additional labels and annotations of the run's Pods, and their placement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
     /// Pods that use the volumes: the run is placed on their node, as claims of ReadWriteOnce need it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run_with: Option<RunWith>,
     /// Verification of archives: a Job restores the newest one into scratch databases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) verify: Option<Verify>,
     /// Maximum duration of a run in seconds, retries included. Default: 21600 (6 hours).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) active_deadline_seconds: Option<i64>,
     /// Maximum number of retries of a failed run. Default: 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub(crate) backoff_limit: Option<i32>,
     /// Time in seconds after which Kubernetes deletes a finished Job. Default: no deletion by time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) ttl_seconds_after_finished: Option<i32>,
 }
@@ -191,22 +172,19 @@ pub(crate) struct BackupSpec {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reference {
     /// API group of the object. Default: gobackup.io.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api_group: Option<String>,
     /// Kind of the object, in the groups of the first generation. Elsewhere the object's own type
     /// applies, and a difference causes a warning.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
     /// Name of the object, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// For storages: number of archives to keep. A value above 0 overrides that of the storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) keep: Option<i64>,
     /// For storages: timeout of an upload in seconds. A value above 0 overrides that of the storage,
     /// if its type has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) timeout: Option<i64>,
 }
@@ -216,10 +194,8 @@ pub(crate) struct Reference {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelReference {
     /// Name of the BackupModel, in the same namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// Schedule of the runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<OldSchedule>,
 }
 

@@ -124,7 +124,6 @@ pub(crate) struct EtcdClusterSpec {
     #[schemars(range(min = 0, max = 9))]
     pub(crate) size: i32,
     /// Image of etcd. Default: that of version, else that of the plugin's configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
@@ -132,7 +131,6 @@ pub(crate) struct EtcdClusterSpec {
     pub(crate) image: Option<String>,
     /// Version of etcd, for an image whose tag does not name it. Without image it selects the image:
     /// the imageRepository of the plugin's configuration with the tag v<version>.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^v?\d+\.\d+\.\d+$"))]
     pub(crate) version: Option<String>,
     /// Pull policy of all images.
@@ -172,30 +170,24 @@ pub(crate) struct EtcdClusterSpec {
     pub(crate) options: BTreeMap<String, String>,
     /// Size of the database in bytes at which etcd rejects writes. Default: 95 % of the smallest volume,
     /// at most that of storage.size and 8 GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) quota_backend_bytes: Option<i64>,
     /// Mode of automatic compaction: periodic keeps the revisions of a duration, revision keeps a number
     /// of revisions. Default: that of etcd, periodic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auto_compaction_mode: Option<CompactionMode>,
     /// Revisions that automatic compaction keeps: a duration such as 1h in mode periodic, a number of
     /// revisions in mode revision. Default: 5m in mode periodic, 1000 in mode revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub(crate) auto_compaction_retention: Option<String>,
     /// Number of committed writes after which etcd writes a snapshot to its disk. Default: 10000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) snapshot_count: Option<i64>,
     /// Requests and limits of the container etcd. Default: requests of cpu 100m and memory 256Mi.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// Placement of members on different nodes: Soft prefers it, Hard requires it, None ignores it.
     #[serde(default)]
     pub(crate) anti_affinity: AntiAffinity,
     /// Metadata of the members' Pods, and the placement of Pods on nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
     /// Containers that run beside etcd in the Pod of each member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -218,19 +210,15 @@ pub(crate) struct EtcdClusterSpec {
     #[serde(default)]
     pub(crate) client_service: ClientService,
     /// Certificates of members, clients and Jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<Tls>,
     /// NetworkPolicy that limits the traffic to the members.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) network_policy: Option<Isolation>,
     /// Collection of the members' metrics.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) monitoring: Option<Monitoring>,
     /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
     /// Regular inspection of etcd for alarms, which the conditions then tell. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inspection: Option<Inspection>,
     /// Time in seconds after which a formation, or a member that a roll-out has replaced, is reported as
     /// failed if it is not ready.
@@ -300,10 +288,8 @@ pub(crate) struct DisruptionBudget {
     pub(crate) enabled: bool,
     /// Minimum number or percentage of available members. Default: the quorum, unless maxUnavailable is
     /// set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) min_available: Option<IntOrString>,
     /// Maximum number or percentage of unavailable members, instead of minAvailable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_unavailable: Option<IntOrString>,
 }
 

@@ -65,18 +65,15 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
     /// Number of memcached processes, 0 to 64; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub(crate) size: Option<i32>,
     /// Image of memcached; the image in the plugin's configuration when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
     /// Condition under which the kubelet pulls the image; the default of Kubernetes when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials for the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,20 +81,17 @@ pub(crate) struct MemcachedSpec {
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
     /// Requests and limits of each process; requests of 100m CPU and (maxMemoryMB + 64)Mi memory when
     /// absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// Port for clients.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1024, max = 65535))]
     pub(crate) container_port: i32,
     /// Options of the headless Service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<ServiceOptions>,
     /// Command-line options of memcached.
     #[serde(default)]
     pub(crate) memcached: MemcachedOptions,
     /// Protection against voluntary disruptions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) high_availability: Option<HighAvailability>,
 }
 
@@ -198,7 +192,6 @@ impl Default for MemcachedOptions {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HighAvailability {
     /// Disruption budget of the pods; none when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 

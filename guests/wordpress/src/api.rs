@@ -125,7 +125,6 @@ pub(crate) use self::{
 pub(crate) struct WordpressSpec {
     /// Deprecated: root password of the database in clear text. The plugin copies it into the generated
     /// Secret when it creates the Secret; later changes have no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
         validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
@@ -133,7 +132,6 @@ pub(crate) struct WordpressSpec {
     )]
     pub(crate) sqlrootpassword: Option<String>,
     /// Deprecated: other spelling of sqlrootpassword.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
         validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
@@ -142,7 +140,6 @@ pub(crate) struct WordpressSpec {
     pub(crate) sql_root_password: Option<String>,
     /// Image of the site, which must serve HTTP on containerPort; the image in the plugin's
     /// configuration when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
@@ -150,14 +147,12 @@ pub(crate) struct WordpressSpec {
     pub(crate) image: Option<String>,
     /// Condition under which the kubelet pulls images, for all pods: Always, IfNotPresent or Never; the
     /// default of Kubernetes when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials, for all pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
     /// Number of replicas of the site, 0 to 50; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50))]
     pub(crate) replicas: Option<i32>,
     /// Port on which the image serves HTTP.
@@ -165,7 +160,6 @@ pub(crate) struct WordpressSpec {
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) container_port: i32,
     /// Requests and limits of the site; requests of 100m CPU and 256Mi memory when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// Environment variables, appended; a variable with a name that the plugin sets replaces the
     /// plugin's.
@@ -180,16 +174,13 @@ pub(crate) struct WordpressSpec {
     #[schemars(length(max = 64))]
     pub(crate) env_from: Vec<EnvFromSource>,
     /// PHP configuration in the format of php.ini.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) php_config: Option<String>,
     /// PHP code that is appended to the generated configuration of WordPress. The core is updated by the
     /// image alone, unless this code defines WP_AUTO_UPDATE_CORE.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config_extra: Option<String>,
     /// Additional labels and annotations of the site's pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new(
             "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
@@ -217,27 +208,20 @@ pub(crate) struct WordpressSpec {
     #[serde(default)]
     pub(crate) allow_open_installer: bool,
     /// Name of the Secret with the TLS certificate of the routes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) tls_secret_ref: Option<String>,
     /// Scheme of the site's URL if TLS ends outside of the cluster; when absent, https with
     /// tlsSecretRef, else http.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external_scheme: Option<Scheme>,
     /// Options of the Ingress.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ingress: Option<IngressOptions>,
     /// Options of the site's Service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<ServiceOptions>,
     /// Database of the site; a managed one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<Database>,
     /// Storage of themes, plugins and uploads; a claim of 10Gi when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<Code>,
     /// Disruption budget of the site's pods; none when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 

@@ -30,15 +30,13 @@ pub(crate) struct SecretKey {
 )]
 pub(crate) struct Recurrence {
     /// Cron expression with five fields, or a macro such as @daily or @daily-random.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "cron")]
     pub(crate) cron: Option<String>,
     /// Interval: `day`, `week`, `month`, `<n>m` with n dividing 60, or `<n>h` with n dividing 24.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub(crate) every: Option<String>,
     /// Time of day for every, as HH:MM. Default: 00:00.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub(crate) at: Option<String>,
 }
@@ -58,7 +56,6 @@ pub(crate) struct Schedule {
     pub(crate) suspend: bool,
     /// Maximum delay of a start in seconds; a later run is skipped. Default: no limit, so a run that was missed
     /// during a suspension starts at its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) starting_deadline_seconds: Option<i64>,
     /// Number of successful Jobs to keep.
@@ -115,7 +112,6 @@ pub(crate) struct OldSchedule {
     #[serde(flatten)]
     pub(crate) recurrence: Recurrence,
     /// Time zone of the schedule, as a name of the IANA database. Default: Etc/UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) timezone: Option<String>,
 }
@@ -153,28 +149,20 @@ fn cron(_: &mut SchemaGenerator) -> Schema {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ArchiveSettings {
     /// Description for users; without effect on the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     /// Script to run before everything else. If it fails, the run goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before_script: Option<String>,
     /// Script to run after everything else. If it fails, the run succeeds all the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_script: Option<String>,
     /// Compression of the archive. Default: none, a plain tar file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) compress_with: Option<Compression>,
     /// Encryption of the archive. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) encode_with: Option<Encryption>,
     /// Division of the archive into chunks. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) split_with: Option<Split>,
     /// Files and directories to add to the archive, from the volumes of the parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archive: Option<Archive>,
     /// Services to notify of the result of gobackup, at most 16.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub(crate) notifiers: Option<Vec<Notifier>>,
 }
@@ -202,13 +190,11 @@ impl ArchiveSettings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Compression {
     /// Format by its name in gobackup, for example tgz. Default: plain tar.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
     /// Layout of the file name, in Go's notation for times, for example 2006.01.02.15.04.05.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) filename_format: Option<String>,
     /// Additional command line options.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) args: Option<String>,
 }
 
@@ -221,28 +207,21 @@ pub(crate) struct Compression {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Encryption {
     /// Tool: openssl is the only one.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
     /// Older form of type: true means openssl.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) openssl: Option<bool>,
     /// Password in clear text; prefer passwordRef.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password: Option<String>,
     /// Secret key that holds the password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password_ref: Option<SecretKey>,
     /// Use a salt to derive the key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) salt: Option<bool>,
     /// Encode the result as base64 text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base64: Option<bool>,
     /// Cipher of openssl. Default: aes-256-cbc.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cipher: Option<String>,
     /// Additional options for openssl.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) args: Option<String>,
 }
 
@@ -254,11 +233,9 @@ pub(crate) struct Split {
     #[schemars(length(min = 1, max = 32))]
     pub(crate) chunk_size: String,
     /// Number of characters in the suffix that numbers a chunk. Default: 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub(crate) suffix_length: Option<i32>,
     /// Number the chunks with digits instead of letters. Default: true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) numeric_suffixes: Option<bool>,
 }
 

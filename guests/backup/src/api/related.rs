@@ -122,7 +122,6 @@ pub(crate) struct StorageSpec {
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
     /// Probes by which the condition Available tells whether runs can store archives. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) probe: Option<Probe>,
 }
 
@@ -136,7 +135,6 @@ pub(crate) struct Probe {
     #[schemars(range(min = 1, max = 8760))]
     pub(crate) every_hours: i64,
     /// Additional labels and annotations of the probe's Pod, and its placement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
 }
 
@@ -196,23 +194,19 @@ pub(crate) struct Probed {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PostgreSQLSpec {
     /// Host name or address of the server. Default: localhost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
     /// TCP port of the server.
     #[serde(default = "postgresql_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) port: i64,
     /// Without effect; accepted for older manifests.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
     /// Name of the database to dump. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<String>,
     /// User name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
     /// Password in clear text; prefer passwordRef.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password: Option<String>,
     /// Names of the tables to dump; all tables if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -221,13 +215,10 @@ pub(crate) struct PostgreSQLSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) exclude_tables: Vec<String>,
     /// Additional options for pg_dump.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) additional_options: Option<String>,
     /// Secret key that holds the user name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) username_ref: Option<SecretKey>,
     /// Secret key that holds the password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password_ref: Option<SecretKey>,
 }
 
@@ -256,50 +247,33 @@ const fn postgresql_port() -> i64 {
 pub(crate) struct S3Spec {
     /// Type of the storage, as in a Storage. Default: s3.
     #[schemars(schema_with = "s3_types")]
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "type")]
     pub(crate) type_: Option<String>,
     /// Name of the bucket. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bucket: Option<String>,
     /// Region of the bucket. Default: us-east-1 for s3; gobackup has a default for each type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) region: Option<String>,
     /// URL of the service, if it is not the provider's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) endpoint: Option<String>,
     /// Prefix of the object keys in the bucket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
     /// Access key ID in clear text; prefer accessKeyIDRef.
-    #[serde(
-        default,
-        rename = "accessKeyID",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "accessKeyID")]
     pub(crate) access_key_id: Option<String>,
     /// Secret access key in clear text; prefer secretAccessKeyRef.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret_access_key: Option<String>,
     /// Name the bucket in the path of the URL instead of the host name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) force_path_style: Option<bool>,
     /// Storage class of the archives. Empty: the bucket's default. Absent: gobackup's default for the
     /// type, for example STANDARD_IA for s3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class: Option<String>,
     /// Maximum number of retries of a failed request. Default: 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub(crate) max_retries: Option<i64>,
     /// Secret key that holds the access key ID.
-    #[serde(
-        default,
-        rename = "accessKeyIDRef",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "accessKeyIDRef")]
     pub(crate) access_key_id_ref: Option<SecretKey>,
     /// Secret key that holds the secret access key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret_access_key_ref: Option<SecretKey>,
 }
 

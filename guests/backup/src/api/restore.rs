@@ -46,7 +46,6 @@ pub(crate) struct RestoreSpec {
     /// The parent whose archive is restored.
     pub(crate) backup_ref: BackupReference,
     /// Name of the storage with the archive, one of the parent's storageRefs. Default: the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) storage: Option<String>,
     /// Name of the archive in the storage, or latest for that of the newest successful run in the parent's
@@ -58,7 +57,6 @@ pub(crate) struct RestoreSpec {
     )]
     pub(crate) file: String,
     /// Names of the databases to restore, of the parent's databaseRefs. Default: all. Empty: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) databases: Option<Vec<String>>,
     /// Databases into which dumps of others are restored.
@@ -66,10 +64,8 @@ pub(crate) struct RestoreSpec {
     #[schemars(length(max = 64))]
     pub(crate) overrides: Vec<Override>,
     /// Files to restore. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archive: Option<RestoredFiles>,
     /// Names of the databases whose content is replaced, sorted and separated by commas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) confirm: Option<String>,
     /// Volumes into which files are restored.
@@ -77,14 +73,11 @@ pub(crate) struct RestoreSpec {
     #[schemars(length(max = 32))]
     pub(crate) volumes: Vec<Volume>,
     /// Volume for the archive and its content. Default: an emptyDir on the node's disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
     /// Image with the client programs of the databases. Default: that of the parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub(crate) image: Option<String>,
     /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub(crate) transfer_image: Option<String>,
     /// Secrets for pulling the images. Default: those of the plugin's configuration.
@@ -93,16 +86,12 @@ pub(crate) struct RestoreSpec {
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
     /// Requests and limits of both containers. Default: those of the plugin's configuration, else requests of
     /// cpu 100m and memory 128Mi.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// User and groups of the Pod. Default: those of the parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) security_context: Option<RunUser>,
     /// Additional labels and annotations of the Pod, and its placement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
     /// Pods that use the volumes: the Pod is placed on their node, as claims of ReadWriteOnce need it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run_with: Option<RunWith>,
     /// Maximum duration in seconds. A failed restoration is not retried.
     #[serde(default = "deadline")]
@@ -197,7 +186,6 @@ pub(crate) struct Verify {
     #[schemars(length(max = 64))]
     pub(crate) databases: Vec<Override>,
     /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub(crate) transfer_image: Option<String>,
 }

@@ -35,19 +35,14 @@ pub(crate) struct Volume {
     #[serde(default = "yes")]
     pub(crate) read_only: bool,
     /// PersistentVolumeClaim in the same namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
     /// ConfigMap in the same namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config_map: Option<ConfigMapVolumeSource>,
     /// Secret in the same namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<SecretVolumeSource>,
     /// NFS share.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nfs: Option<NFSVolumeSource>,
     /// File or directory of the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) host_path: Option<HostPathVolumeSource>,
 }
 
@@ -69,16 +64,13 @@ impl Volume {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunUser {
     /// ID of the user, for example 33 for files of www-data. It cannot be root. Default: 65532.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub(crate) run_as_user: Option<i64>,
     /// ID of the user's group. Default: that of the user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub(crate) run_as_group: Option<i64>,
     /// ID of the group to which the kubelet gives each writable volume. Default: the user's group if the run
     /// has a claim of its own or files with credentials, else none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub(crate) fs_group: Option<i64>,
     /// IDs of further groups of the user, at most 16.
@@ -96,13 +88,10 @@ pub(crate) struct State {
     #[serde(default)]
     pub(crate) mode: StateMode,
     /// Size of the claim. Default: 64Mi. It grows with this field and never shrinks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
     /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
     /// Name of an existing claim to use instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim_name: Option<String>,
 }
 
@@ -123,13 +112,10 @@ pub(crate) enum StateMode {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LocalVolume {
     /// Name of an existing claim to use instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim_name: Option<String>,
     /// Size of the claim. Default: 10Gi. It grows with this field and never shrinks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
     /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
 }
 
@@ -144,13 +130,10 @@ pub(crate) struct LocalVolume {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Work {
     /// Size limit of the emptyDir, or size of the claim. Default: no limit for an emptyDir.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
     /// Medium of the emptyDir: Memory, or empty for the node's disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub(crate) medium: Option<String>,
     /// StorageClass of an ephemeral claim, which is deleted with the Pod and replaces the emptyDir. Requires size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
 }

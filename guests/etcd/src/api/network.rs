@@ -23,7 +23,7 @@ pub(crate) struct ClientService {
     /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node; LoadBalancer:
     /// by a load balancer of the cloud. Others than ClusterIP only if the plugin's configuration lists them.
     /// Default: ClusterIP.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<ServiceType>,
     /// Annotations, at most 32, if the plugin's configuration lists them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -53,7 +53,6 @@ pub(crate) struct Isolation {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Monitoring {
     /// ServiceMonitor for the Prometheus operator, which the cluster must have. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service_monitor: Option<ServiceMonitor>,
 }
 

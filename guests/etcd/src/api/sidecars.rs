@@ -41,10 +41,8 @@ pub(crate) struct Sidecar {
     )]
     pub(crate) env: Vec<Variable>,
     /// Requests and limits of the container. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// Path at which the container reads the data directory of the member. Default: not at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = r"^(/[A-Za-z0-9._-]+)+$"))]
     pub(crate) data_path: Option<String>,
 }

@@ -42,7 +42,6 @@ pub(crate) struct Storage {
     pub(crate) medium: Medium,
     /// StorageClass of the claims. Default: the cluster's default. Immutable.
     #[expect(clippy::struct_field_names, reason = "the name in the API")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
     /// Access modes of the claims. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one pod; ReadWriteMany

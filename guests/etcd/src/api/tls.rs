@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Tls {
     /// Certificates that the members verify of each other. Default: certificates that no member verifies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer: Option<PeerTls>,
     /// Certificates between clients and members. Default: clients connect in clear text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<ClientTls>,
     /// Effect of a changed ca.crt that members trust; etcd reads it at its start only, and renewed certificates by
     /// itself. Reload: none, until the members start again; Restart: the members restart one by one.
@@ -44,19 +42,13 @@ pub(crate) enum OnChange {
 pub(crate) struct PeerTls {
     /// Secret with tls.crt and tls.key, and ca.crt unless trustedCASecretName is given; the certificate is one for
     /// servers and clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) secret_name: Option<String>,
     /// Secret whose ca.crt has issued the certificates of peers. Default: that of the certificate.
-    #[serde(
-        default,
-        rename = "trustedCASecretName",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "trustedCASecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) trusted_ca: Option<String>,
     /// Certificate of cert-manager, in place of secretName.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cert_manager: Option<PeerCertificates>,
 }
 
@@ -76,31 +68,18 @@ pub(crate) struct PeerTls {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClientTls {
     /// Secret with tls.crt, tls.key and ca.crt of the members; the certificate is one for servers and clients.
-    #[serde(
-        default,
-        rename = "serverSecretName",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "serverSecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) server: Option<String>,
     /// Secret whose ca.crt has issued the certificates of clients. Default: clients need no certificate.
-    #[serde(
-        default,
-        rename = "trustedCASecretName",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "trustedCASecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) trusted_ca: Option<String>,
     /// Secret with tls.crt and tls.key that the Jobs of the plugin present.
-    #[serde(
-        default,
-        rename = "clientSecretName",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "clientSecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) client: Option<String>,
     /// Certificates of cert-manager, in place of the Secrets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cert_manager: Option<ClientCertificates>,
 }
 
@@ -121,11 +100,9 @@ pub(crate) struct PeerCertificates {
     /// Issuer of the certificate; its authority is to be that of this cluster only. Immutable.
     pub(crate) issuer_ref: IssuerRef,
     /// Lifetime of the certificate, such as 2160h. Default: that of cert-manager.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) duration: Option<String>,
     /// Time before its end at which cert-manager renews it, such as 720h. Default: that of cert-manager.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) renew_before: Option<String>,
 }
@@ -152,14 +129,11 @@ pub(crate) struct ClientCertificates {
     pub(crate) issuer_ref: IssuerRef,
     /// Issuer whose certificates clients must present; it issues that of the Jobs. Default: clients need no
     /// certificate. Immutable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client_issuer_ref: Option<IssuerRef>,
     /// Lifetime of the certificates, such as 2160h. Default: that of cert-manager.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) duration: Option<String>,
     /// Time before their end at which cert-manager renews them, such as 720h. Default: that of cert-manager.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) renew_before: Option<String>,
 }

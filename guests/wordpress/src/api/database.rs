@@ -15,13 +15,10 @@ use super::Claim;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Database {
     /// Database that the plugin creates and manages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) managed: Option<Managed>,
     /// Database that the plugin only uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external: Option<External>,
     /// Prefix of the tables; the default of the image when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,32}$"))]
     pub(crate) table_prefix: Option<String>,
 }
@@ -35,7 +32,6 @@ pub(crate) struct Database {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
     /// Image of MySQL; the image in the plugin's configuration when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
@@ -49,14 +45,11 @@ pub(crate) struct Managed {
     #[serde(default)]
     pub(crate) storage: Claim,
     /// Requests and limits; requests of 100m CPU and 512Mi memory when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
     /// MySQL configuration in the format of my.cnf.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config: Option<String>,
     /// Secret with the passwords, instead of the generated one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) credentials_secret_ref: Option<ManagedCredentials>,
 }
 

@@ -63,10 +63,8 @@ impl Scheme {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IngressOptions {
     /// Creates the Ingress; when absent, the Ingress exists if there are routes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<bool>,
     /// Class of the Ingress; the class in the plugin's configuration when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) class_name: Option<String>,
     /// Annotations, at most 32.
@@ -87,10 +85,9 @@ pub(crate) struct IngressOptions {
 pub(crate) struct ServiceOptions {
     /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node;
     /// LoadBalancer: by a load balancer of the cloud. When absent, NodePort without routes, else ClusterIP.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(crate) type_: Option<ServiceType>,
     /// Port on each node; an unused one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) node_port: Option<i32>,
     /// Annotations, at most 32.

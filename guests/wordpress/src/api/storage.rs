@@ -11,7 +11,6 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Code {
     /// Claim for the files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persistent_volume_claim: Option<Claim>,
 }
 
@@ -48,7 +47,6 @@ pub(crate) struct Claim {
     #[serde(default = "default_size")]
     pub(crate) size: Quantity,
     /// Storage class; the cluster's default when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
     /// Access modes of the volume. ReadWriteOnce: mounted by one node; ReadOnlyMany: by many nodes, for
@@ -57,11 +55,10 @@ pub(crate) struct Claim {
     #[schemars(length(min = 1, max = 4))]
     pub(crate) access_modes: Vec<AccessMode>,
     /// Name of an existing claim; the other fields are ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) existing_claim: Option<String>,
     /// Source of the initial data of the volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "innkeeper_sdk::schema::any_object")]
     pub(crate) data_source: Option<Value>,
 }
