@@ -144,7 +144,7 @@ impl Context {
     /// Counts a write for a parent that the API server accepted.
     pub(crate) fn count_write(&self, parent: &ObjectId, verb: &str) {
         self.metrics.wrote(verb);
-        let changed = self.ledger.lock().react(parent);
+        let changed = self.ledger.lock().take_change(parent);
         if let Some(changed) = changed {
             self.metrics.reacted(changed.elapsed());
         }

@@ -174,8 +174,8 @@ impl Epoch {
         Self::new(serving, None, Analysis::default(), 0)
     }
 
-    /// Begins a pass; the first one gets the time of the change that caused the switch, if there was one.
-    pub(super) fn begin_pass(&self) -> Option<Instant> {
+    /// Returns the time of the change that caused the switch, if there was one, for the first pass only.
+    pub(super) fn take_change(&self) -> Option<Instant> {
         self.change.lock().take()
     }
 

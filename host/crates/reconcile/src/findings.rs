@@ -29,8 +29,8 @@ const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
 /// The time between two passes that wait for the cache, in case the trigger gets lost.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
-/// The time that a report may be left to the next pass, which the watch triggers; a timer triggers it then.
-const REPORT_LEFT_MAX: Duration = Duration::from_secs(1);
+/// The longest deferral of a report to the next pass, which the watch triggers; a timer triggers it then.
+const REPORT_DEFERRED_MAX: Duration = Duration::from_secs(1);
 
 /// The facts of one pass.
 pub(crate) struct Findings<'a> {
@@ -74,8 +74,8 @@ pub(crate) struct Applied<'a> {
     pub(crate) conclusion: plan::Conclusion,
     pub(crate) held_back: Option<HeldBack>,
     pub(crate) conflict: Option<FieldConflict>,
-    /// True if the report is left to the next pass, which the watch of the written children triggers.
-    pub(crate) left: bool,
+    /// True if the report is deferred to the next pass, which the watch of the written children triggers.
+    pub(crate) is_deferred: bool,
 }
 
 impl Applied<'_> {
@@ -384,11 +384,11 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
         conclusion,
         held_back,
         conflict,
-        left,
+        is_deferred,
     } = applied;
     let requested = requested(report);
-    if *left {
-        return Conclusion::silent(requested.within(REPORT_LEFT_MAX));
+    if *is_deferred {
+        return Conclusion::silent(requested.within(REPORT_DEFERRED_MAX));
     }
     let (synced, next) = match (conclusion.retry, held_back, conflict) {
         // A failure that only a change can repair must not keep the operations that wait for the rate limit.

@@ -25,8 +25,8 @@ struct ParentRecord {
     budget: Budget,
     /// The children that another field manager keeps changing.
     conflicts: Conflicts,
-    /// The events of the last pass if it left its report to the next one, and of the earlier rounds of the running pass.
-    left: Option<Vec<Event>>,
+    /// The deferred events: of the last pass if it deferred its report, and of the earlier rounds of the running pass.
+    deferred: Option<Vec<Event>>,
 }
 
 impl Ledger {
@@ -35,8 +35,8 @@ impl Ledger {
         self.entry(parent).changed = changed;
     }
 
-    /// Notes a write; the first one of a pass gets the time at which the host saw the change.
-    pub(super) fn react(&mut self, parent: &ObjectId) -> Option<Instant> {
+    /// Returns the time at which the host saw the change, for the first write of a pass only.
+    pub(super) fn take_change(&mut self, parent: &ObjectId) -> Option<Instant> {
         self.parents.get_mut(parent)?.changed.take()
     }
 
@@ -62,30 +62,30 @@ impl Ledger {
         &mut self.entry(parent).conflicts
     }
 
-    /// Leaves the report of a pass to the next one, with its events.
+    /// Defers the report of a pass, with its events, to the next pass.
     ///
     /// Returns false if the pass before did that already: two passes in a row never do, so every report is late by at
     /// most one pass.
-    pub(super) fn leave(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
-        let left = &mut self.entry(parent).left;
-        let may = left.is_none();
-        left.get_or_insert_with(|| events.to_vec());
+    pub(super) fn defer_report(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
+        let deferred = &mut self.entry(parent).deferred;
+        let may = deferred.is_none();
+        deferred.get_or_insert_with(|| events.to_vec());
         may
     }
 
-    /// Adds the events of a round to those that the report at the end of the pass takes.
-    pub(super) fn keep(&mut self, parent: &ObjectId, events: &[Event]) {
-        let left = self.entry(parent).left.get_or_insert_default();
-        let new = events.iter().filter(|event| !left.contains(event));
+    /// Defers the events of a round to the report at the end of the pass.
+    pub(super) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
+        let deferred = self.entry(parent).deferred.get_or_insert_default();
+        let new = events.iter().filter(|event| !deferred.contains(event));
         let new: Vec<Event> = new.cloned().collect();
-        left.extend(new);
+        deferred.extend(new);
     }
 
-    /// Takes the events that the last pass, or the earlier rounds of this one, left.
-    pub(super) fn take_left(&mut self, parent: &ObjectId) -> Vec<Event> {
+    /// Takes the events that the last pass, or the earlier rounds of this one, deferred.
+    pub(super) fn take_events(&mut self, parent: &ObjectId) -> Vec<Event> {
         let entry = self.parents.get_mut(parent);
         entry
-            .and_then(|entry| entry.left.take())
+            .and_then(|entry| entry.deferred.take())
             .unwrap_or_default()
     }
 
@@ -129,18 +129,18 @@ mod tests {
         let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
         let now = Instant::now();
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.react(&id), None);
+        assert_eq!(ledger.take_change(&id), None);
         ledger.begin(&id, Some(now));
-        assert_eq!(ledger.react(&id), Some(now));
-        assert_eq!(ledger.react(&id), None);
+        assert_eq!(ledger.take_change(&id), Some(now));
+        assert_eq!(ledger.take_change(&id), None);
         ledger.begin(&id, Some(now));
         ledger.passed(&id, now, "settled");
         ledger.begin(&id, None);
-        assert_eq!(ledger.react(&id), None);
+        assert_eq!(ledger.take_change(&id), None);
     }
 
     #[test]
-    fn two_passes_in_a_row_never_leave_their_report() {
+    fn two_passes_in_a_row_never_defer_their_report() {
         let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
         let event = Event {
             kind: EventType::Normal,
@@ -148,16 +148,16 @@ mod tests {
             message: "a child".to_owned(),
         };
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.take_left(&id), []);
-        assert!(ledger.leave(&id, std::slice::from_ref(&event)));
-        assert!(!ledger.leave(&id, &[]));
-        assert_eq!(ledger.take_left(&id), [event]);
+        assert_eq!(ledger.take_events(&id), []);
+        assert!(ledger.defer_report(&id, std::slice::from_ref(&event)));
+        assert!(!ledger.defer_report(&id, &[]));
+        assert_eq!(ledger.take_events(&id), [event]);
         assert!(
-            ledger.leave(&id, &[]),
+            ledger.defer_report(&id, &[]),
             "the pass in between took the report"
         );
-        assert_eq!(ledger.take_left(&id), []);
-        assert!(ledger.leave(&id, &[]));
+        assert_eq!(ledger.take_events(&id), []);
+        assert!(ledger.defer_report(&id, &[]));
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! stops the pass with a reason. A dry run takes `enter`, `check` and `plan`; its calls go to the guest in groups.
 //! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
 
-mod account;
 mod again;
+mod answers;
 mod apply;
 mod call;
 mod check;
@@ -75,7 +75,7 @@ async fn steps<'a>(
     trace.step("call");
     let pass = pass.call().await?;
     trace.step("check");
-    let pass = account::account(pass.check())?;
+    let pass = answers::count(pass.check())?;
     trace.step("plan");
     let pass = pass.plan();
     let mut pass = pass.report_finalized(trace).await?;

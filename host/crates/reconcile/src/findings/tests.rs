@@ -269,7 +269,7 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
             None,
             true,
             "",
-            Next::RequeueAfter(REPORT_LEFT_MAX),
+            Next::RequeueAfter(REPORT_DEFERRED_MAX),
         ),
         (None, true, false, minute, false, "Throttled", after(5)),
         (None, true, true, minute, false, "Throttled", after(5)),
@@ -344,7 +344,7 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
             conclusion: conclusion(retry),
             held_back: is_held.then(|| held.clone()),
             conflict: contested.then(conflict),
-            left,
+            is_deferred: left,
         }));
         let case = format!("{retry:?} {is_held} {contested} {asked:?}");
         let concluded = concluded(Some(&parent(None)), end);
@@ -482,7 +482,7 @@ fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
             conclusion: conclusion(None),
             held_back: None,
             conflict: None,
-            left: false,
+            is_deferred: false,
         }));
         let mut findings = Findings::of(&plugin, Some(&parent), end);
         findings.add(StatusFinding::HeldBack(held_back(MINUTE)));

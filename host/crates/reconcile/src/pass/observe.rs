@@ -27,7 +27,7 @@ impl<'a> Pass<'a, Observed> {
             }
         };
         let pass = Pass::of(context, registration, epoch, id).observed(observed)?;
-        if let Some(change) = pass.epoch.begin_pass() {
+        if let Some(change) = pass.epoch.take_change() {
             context.metrics.took_over(change.elapsed());
         }
         pass.epoch.begin_analysis(|| registration.parents());

@@ -199,18 +199,19 @@ impl Pass<'_, ()> {
                     conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,
                     conflict: ledger.lock().conflicts(self.id).contested(Instant::now()),
-                    left: false,
+                    is_deferred: false,
                 };
                 if wrote || execution.comes_back() {
                     let shown = !self.registration.is_behind(self.id);
                     let is_complete = applied.is_complete();
                     if is_complete && may_go_on && shown {
-                        ledger.lock().keep(self.id, &report.events);
+                        ledger.lock().defer_events(self.id, &report.events);
                         return ControlFlow::Continue(());
                     }
                     // A report about children that this pass has just made is obsolete a moment later and would cost
-                    // another write. Two passes in a row never leave their report.
-                    applied.left = is_complete && ledger.lock().leave(self.id, &report.events);
+                    // another write. Two passes in a row never defer their report.
+                    applied.is_deferred =
+                        is_complete && ledger.lock().defer_report(self.id, &report.events);
                     if shown {
                         // Their watch events are no changes any more.
                         let parent = [self.id.clone()];
@@ -353,7 +354,7 @@ fn not_written(context: &Context, parent: &Object, error: &apply::Error, trace: 
     }
 }
 
-/// Queues the events of the guest, and those that the last pass left to this one.
+/// Queues the events of the guest, and those that the last pass deferred to this one.
 fn record_events(
     context: &Context,
     parent: &Object,
@@ -361,12 +362,12 @@ fn record_events(
     fresh: bool,
     trace: &Trace<'_>,
 ) {
-    let left = context.ledger.lock().take_left(&parent.id());
+    let deferred = context.ledger.lock().take_events(&parent.id());
     let own = events
         .iter()
-        .filter(|event| !left.contains(event))
+        .filter(|event| !deferred.contains(event))
         .map(|event| (event, fresh));
-    for (event, fresh) in left.iter().map(|event| (event, true)).chain(own) {
+    for (event, fresh) in deferred.iter().map(|event| (event, true)).chain(own) {
         record_event(context, parent, event, fresh, trace);
     }
 }

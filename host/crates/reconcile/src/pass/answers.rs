@@ -12,7 +12,7 @@ use super::{
 use crate::{faults::RecentFault, stop::Stop};
 
 /// Counts the answer of a guest, and passes it on.
-pub(super) fn account<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'a, Checked>> {
+pub(super) fn count<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'a, Checked>> {
     match checked {
         Ok(pass) => {
             pass.record(None);
