@@ -16,8 +16,9 @@ use tracing::{Instrument, Span, debug, error_span};
 
 use super::{
     context::Context,
-    epoch::{Epoch, Serving},
+    epoch::Epoch,
     pass::{Entered, Pass, Planned, Step, Stopped},
+    serving::Serving,
     stop::{Stop, named},
 };
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, iter, sync::Arc};
 use innkeeper_cluster::{ChildInterest, Interest};
 use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
 
-use super::epoch::Serving;
+use super::serving::Serving;
 
 /// Returns the kinds to watch while passes begin with `newest` and passes of `others` may still run.
 ///

@@ -21,8 +21,8 @@ use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
 use super::{
-    epoch::Serving,
     memory::{KeptPass, Remembered},
+    serving::Serving,
 };
 
 /// The name of the directory below the cache directory.

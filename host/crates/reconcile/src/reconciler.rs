@@ -22,7 +22,7 @@ use super::{
     context::Context,
     controller::{self, Triggered, Work},
     dry_run::{self, Candidate, DryRunOutcome},
-    epoch::{Active, Epoch, Serving},
+    epoch::{Active, Epoch},
     event_queue::EventQueue,
     faults::{RecentFault, RecentFaults},
     interest::interest,
@@ -30,6 +30,7 @@ use super::{
     pass,
     pass_files::PassFile,
     selection,
+    serving::Serving,
     shared::Shared,
     trace::Trace,
 };

@@ -8,7 +8,7 @@ use innkeeper_model::{Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
 use super::{
-    epoch::{Serving, namespace_kind},
+    serving::{Serving, namespace_kind},
     stop::is_unclaimed,
 };
 

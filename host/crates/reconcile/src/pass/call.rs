@@ -13,7 +13,7 @@ use super::{
     recall::Recalled,
     state::{Pass, Step},
 };
-use crate::{context::Context, epoch::Serving, memory::Inputs, stop::Stop};
+use crate::{context::Context, memory::Inputs, serving::Serving, stop::Stop};
 
 /// The target of recorded calls in the log, a target that no default filter enables.
 const RECORDING: &str = "recording";
