@@ -1,10 +1,11 @@
-//! From a file to an active plugin: read, compile, describe, admit, install its CRDs, watch; and the
-//! [Plugin resource](resource).
+//! From bytes to an active plugin: load, admit, install its CRDs, watch.
 //!
+//! A plugin comes from a [file](load) or from a [Plugin resource](resource), which the [`manager`] serves.
 //! Every step can fail for one plugin without affecting the others.
 //! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 
 mod crds;
+mod files;
 mod finalizers;
 #[cfg(test)]
 mod fixture;
@@ -15,23 +16,17 @@ mod orphans;
 mod priority;
 pub mod resource;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use innkeeper_apply as apply;
 use innkeeper_cluster as cluster;
 use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
 use innkeeper_plan as plan;
-use innkeeper_policy::{Assessment, Grants, Shortfall};
-use innkeeper_reconcile::Serving;
-use innkeeper_sandbox::{Described, Engine, Plugin, artifact};
+use innkeeper_policy::Grants;
+use innkeeper_sandbox::{Engine, artifact};
 use serde_json::{Map, Value};
-use tracing::info;
 
+pub use files::{Loaded, admit, grants_of, load};
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
 
@@ -197,41 +192,6 @@ impl Error {
     }
 }
 
-/// A loaded plugin with its description.
-pub struct Loaded {
-    /// The name of the plugin in labels, field managers and the inventory.
-    pub name: PluginName,
-    /// The file that it came from.
-    pub path: PathBuf,
-    /// The plugin with its configuration.
-    pub plugin: Arc<Plugin>,
-    /// The grants.
-    pub grants: Arc<Grants>,
-}
-
-impl Loaded {
-    /// Returns the description of the plugin.
-    pub fn manifest(&self) -> &Manifest {
-        self.plugin.manifest()
-    }
-
-    /// Returns its name and its kinds of parents, which no other plugin of the host may have.
-    pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
-        let granted = self.grants.parents_of(self.manifest());
-        let kinds = granted.map(|parent| parent.kind.group_kind()).collect();
-        (self.name.clone(), kinds)
-    }
-
-    /// Returns the revision that its passes run.
-    fn serving(&self, limits: &Arc<Limits>) -> Serving {
-        Serving::new(
-            Arc::clone(&self.plugin),
-            Arc::clone(&self.grants),
-            Arc::clone(limits),
-        )
-    }
-}
-
 /// The dependencies of loading.
 pub struct LoaderContext {
     /// The engine.
@@ -250,101 +210,4 @@ pub struct LoaderContext {
     pub grants: BTreeMap<String, Map<String, Value>>,
     /// The grants of the other plugins: [`Grants::for_file`], or [`Grants::requested`] in a cluster for development.
     pub usual_grants: fn(&Manifest) -> Grants,
-}
-
-/// Reads, compiles and describes one plugin.
-/// Blocks for as long as compiling takes.
-pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
-    let plugin = read(context, path).map_err(|source| Error::Load {
-        path: path.to_owned(),
-        source,
-    })?;
-    let grants = grants_of(plugin.manifest(), &context.grants, context.usual_grants)?;
-    let Assessment { missing, reduced } = grants.assess(plugin.manifest());
-    let list = |shortfalls: &[Shortfall]| -> Vec<String> {
-        shortfalls.iter().map(ToString::to_string).collect()
-    };
-    if !missing.is_empty() {
-        return Err(Error::NotGranted {
-            plugin: plugin.manifest().name.clone(),
-            missing: list(&missing),
-        });
-    }
-    if !reduced.is_empty() {
-        let (plugin, lacking) = (&plugin.manifest().name, list(&reduced));
-        info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
-    }
-    if let Some(cache) = &context.cache {
-        let needs = artifact::Needs {
-            kept: [plugin.digest().clone()].into(),
-            ..artifact::Needs::default()
-        };
-        cache.need(path.display().to_string(), needs);
-    }
-    Ok(Loaded {
-        // A file has no other name than the one that its component gives itself.
-        name: plugin.manifest().name.clone(),
-        path: path.to_owned(),
-        plugin: Arc::new(plugin),
-        grants: Arc::new(grants),
-    })
-}
-
-fn read(
-    context: &LoaderContext,
-    path: &Path,
-) -> Result<Plugin, Box<dyn std::error::Error + Send + Sync>> {
-    let (engine, limits) = (&context.engine, &context.artifact_limits);
-    let bytes = artifact::read_file(path, limits.bytes_max)?;
-    let compiled = context.compiler.compile(engine, &bytes, limits)?;
-    let described = Described::load(engine, &compiled, &context.limits)?;
-    let config = context.configs.get(described.manifest().name.as_str());
-    let defaults = Map::new();
-    Ok(described.configure(config.unwrap_or(&defaults))?)
-}
-
-/// Returns the grants of a plugin given as a file: those given for its name, else the usual ones.
-pub fn grants_of(
-    manifest: &Manifest,
-    given: &BTreeMap<String, Map<String, Value>>,
-    usual: fn(&Manifest) -> Grants,
-) -> Result<Grants, Error> {
-    let Some(given) = given.get(manifest.name.as_str()) else {
-        return Ok(usual(manifest));
-    };
-    resource::grants_of_file(given).map_err(|source| Error::Grants {
-        plugin: manifest.name.clone(),
-        source: Box::new(source),
-    })
-}
-
-/// Admits at most one plugin for each name and each kind of parent: the first in the given order, that of the command
-/// line.
-pub fn admit(loaded: Vec<Loaded>) -> (Vec<Loaded>, Vec<(PathBuf, Error)>) {
-    let mut admitted: Vec<Loaded> = Vec::new();
-    let mut refused = Vec::new();
-    for candidate in loaded {
-        match conflict(&admitted, &candidate) {
-            Some(error) => refused.push((candidate.path, error)),
-            None => admitted.push(candidate),
-        }
-    }
-    (admitted, refused)
-}
-
-fn conflict(admitted: &[Loaded], candidate: &Loaded) -> Option<Error> {
-    let (plugin, parents) = candidate.claims();
-    if let Some(first) = admitted.iter().find(|first| first.name == plugin) {
-        return Some(Error::NameTaken {
-            plugin,
-            first: first.path.clone(),
-            second: candidate.path.clone(),
-        });
-    }
-    admitted.iter().find_map(|first| {
-        let (by, taken) = first.claims();
-        let kind = parents.intersection(&taken).next()?.clone();
-        let plugin = plugin.clone();
-        Some(Error::ParentTaken { kind, by, plugin })
-    })
 }
