@@ -9,10 +9,11 @@
 
 mod accounts;
 mod active;
+mod attempt;
 mod conditions;
 mod definition;
 mod dry_run;
-mod leave;
+mod finalize;
 mod load;
 mod loading;
 mod missing;
@@ -49,6 +50,7 @@ use self::loading::Loading;
 use self::missing::MissingParents;
 pub use self::places::Places;
 pub use self::plans::CandidatePlans;
+use self::resume::needs_of;
 pub use self::serve::Start;
 use self::state::PluginState;
 pub use self::warm::{OnceMade, Warm, Warmer};
@@ -62,6 +64,7 @@ use innkeeper_reconcile::{
     Attempt, Next, Shared,
     controller::{self, Triggered, Work, queue::Class},
 };
+use innkeeper_sandbox::artifact::Needs;
 
 use super::{
     finalizers::parents_of,
@@ -182,12 +185,12 @@ impl Manager {
         if let Some((name, failure)) = self.name_taken(object) {
             if object.is_deleting() {
                 // The plugin's finalizers belong to the file of that name, so only the host's is removed.
-                return self.let_go(state, name).await;
+                return self.remove_finalizer(state, name).await;
             }
             return self.report(object, state, Err(&failure)).await;
         }
         if object.is_deleting() {
-            return self.leave(object, state).await;
+            return self.finalize(object, state).await;
         }
         let declared = match state.declared(object) {
             Ok(declared) => declared,
@@ -212,7 +215,7 @@ impl Manager {
             info!(plugin = %declared.name, "the new revision is good: its first passes succeeded");
             state.history.pass();
         }
-        self.leave_behind(state, &declared.name).await;
+        self.release_dropped_kinds(state, &declared.name).await;
         let synced = state.synced_of_parents(&declared);
         let ungranted = state.ungranted();
         self.tell_parents(&declared, &mut state.unserved, synced, ungranted)
@@ -321,6 +324,42 @@ impl Manager {
         let key = self.context.shared.hash_key.get();
         Some(PluginState::of(plugin, key.as_ref()))
     }
+
+    /// Remembers if the Plugin gets a pass when a first pass ends.
+    fn follow_analysis(&self, id: &ObjectId, state: &PluginState) {
+        // Before the lock, because the analysis takes locks of the reconcilers.
+        let is_on_trial = state.analysis().is_some();
+        let mut on_trial = self.on_trial.lock();
+        if is_on_trial {
+            on_trial.insert(id.clone());
+        } else {
+            on_trial.remove(id);
+        }
+    }
+
+    /// States the components that the Plugin needs.
+    fn state_needs(&self, plugin: &Object, state: &PluginState) {
+        let attempt = state.attempt.as_ref();
+        let component = attempt.and_then(|attempt| attempt.component.as_ref());
+        let loaded = component.map(|component| component.digest().clone());
+        let mut needs = state.history.needs();
+        if state.is_unverified {
+            let Needs { kept, spare } = needs_of(plugin);
+            needs.kept.extend(kept);
+            needs.spare.extend(spare);
+        }
+        needs.kept.extend(loaded);
+        self.context.loader.need(&plugin.id(), needs);
+    }
+
+    /// Returns true if a plugin without passes may be this host's.
+    ///
+    /// With a selector, a Plugin outside of it may be another host's. A Plugin with finalizers on parents still exists,
+    /// because the host's finalizer keeps it.
+    pub fn may_be_own(&self, name: &PluginName) -> bool {
+        let is_own = |id: &ObjectId| *id.name == *name.as_str();
+        self.context.selector.is_none() || self.registration.parents().iter().any(is_own)
+    }
 }
 
 impl Work for Manager {
@@ -364,10 +403,11 @@ impl Work for Manager {
         };
         state.change = attempt.changed;
         let Shared { hash_key, now, .. } = &*self.context.shared;
-        state.meet_key(plugin, hash_key.get(), now());
+        state.recover_history(plugin, hash_key.get(), now());
         let next = self.reconcile(plugin, &mut state).await;
         self.narrow_claims(&id, &state);
-        self.track(plugin, &state);
+        self.follow_analysis(&id, &state);
+        self.state_needs(plugin, &state);
         self.states.lock().insert(id, state);
         next
     }

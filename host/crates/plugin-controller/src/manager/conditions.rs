@@ -7,8 +7,8 @@ use innkeeper_plan::synced;
 
 use super::{
     PluginState,
+    attempt::{LoadAttempt, PARENT_TAKEN},
     load::NOT_GRANTED,
-    state::{LoadAttempt, PARENT_TAKEN},
 };
 use crate::{
     lifecycle::{AnalysisVerdict, RolloutAnalysis, Stage, StageFailure},

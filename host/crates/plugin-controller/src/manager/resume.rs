@@ -50,7 +50,12 @@ impl PluginState {
 
     /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
     /// source, is its latest entry then.
-    pub(super) fn meet_key(&mut self, object: &Object, key: Option<HashKey>, now: Timestamp) {
+    pub(super) fn recover_history(
+        &mut self,
+        object: &Object,
+        key: Option<HashKey>,
+        now: Timestamp,
+    ) {
         let Some(key) = key.filter(|_| self.is_unverified) else {
             return;
         };
@@ -118,29 +123,6 @@ impl Manager {
             None => self.loaded(declared, state, Some(&past.digest))?,
         };
         Some(component.and_then(|component| configure(&component, &past.config)))
-    }
-
-    /// Remembers if the Plugin gets a pass when a first pass ends, and the components that it needs.
-    pub(super) fn track(&self, plugin: &Object, state: &PluginState) {
-        let id = &plugin.id();
-        // Before the lock, because the analysis takes locks of the reconcilers.
-        let is_on_trial = state.analysis().is_some();
-        if is_on_trial {
-            self.on_trial.lock().insert(id.clone());
-        } else {
-            self.on_trial.lock().remove(id);
-        }
-        let attempt = state.attempt.as_ref();
-        let component = attempt.and_then(|attempt| attempt.component.as_ref());
-        let loaded = component.map(|component| component.digest().clone());
-        let mut needs = state.history.needs();
-        if state.is_unverified {
-            let Needs { kept, spare } = needs_of(plugin);
-            needs.kept.extend(kept);
-            needs.spare.extend(spare);
-        }
-        needs.kept.extend(loaded);
-        self.context.loader.need(id, needs);
     }
 }
 

@@ -12,9 +12,9 @@ use tracing::{debug, info};
 use super::{
     Manager, PluginState, accounts,
     active::{ActiveRevision, Passes},
+    attempt::PARENT_TAKEN,
     dry_run::{candidate_without_dry_run, refusal},
     missing::{MissingParents, PARENT_NOT_SERVED},
-    state::PARENT_TAKEN,
 };
 use crate::{
     Error, Served, crds,
@@ -187,7 +187,7 @@ impl Manager {
         };
         take(false)?;
         self.prepare(declared, state, serving, activation).await?;
-        self.hold(state, name, serving).await?;
+        self.add_finalizer(state, name, serving).await?;
         take(true)
     }
 

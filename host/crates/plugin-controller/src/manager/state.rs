@@ -12,8 +12,9 @@ use tracing::warn;
 use super::{
     REFRESH_PERIOD,
     active::ActiveRevision,
+    attempt::{LoadAttempt, RefusedRevision, is_past},
     dry_run::Candidate,
-    load::{NOT_GRANTED, VerifiedComponent, configure, granted},
+    load::{VerifiedComponent, configure, granted},
     loading::Loading,
     missing::MissingParents,
     unserved::Unserved,
@@ -34,9 +35,6 @@ const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
-
-/// The reason while another plugin is active for the same kind of parents.
-pub(super) const PARENT_TAKEN: &str = "ParentTaken";
 
 /// The state of one Plugin.
 #[derive(Default)]
@@ -82,63 +80,6 @@ pub(super) struct PluginState {
     pub(super) candidate: Option<Candidate>,
     /// The back-off of failed steps; none after a success.
     pub(super) delays: Option<Backoff>,
-}
-
-/// An attempt to load a declaration.
-pub(super) struct LoadAttempt {
-    pub(super) declared: Declared,
-    /// The component; also present if it does not accept its configuration.
-    pub(super) component: Option<VerifiedComponent>,
-    pub(super) result: Result<Arc<Plugin>, StageFailure>,
-    pub(super) at: Instant,
-    /// The time of the next attempt; none: at a change of the declaration, or the next pull.
-    pub(super) retry_at: Option<Instant>,
-}
-
-impl LoadAttempt {
-    /// Returns the time of the next attempt or pull.
-    fn due(&self) -> Option<Instant> {
-        let pull_at = self.declared.pull_every.map(|every| self.at + every);
-        self.retry_at.or(pull_at)
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        is_past(self.due())
-    }
-
-    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one. A lack of
-    /// grants is mended by grants alone.
-    fn waits_for_change(&self) -> bool {
-        let has_failed = matches!(&self.result, Err(failure) if failure.reason != NOT_GRANTED);
-        has_failed && self.component.is_none() && self.retry_at.is_none()
-    }
-
-    /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
-    fn is_outgrown(&self, declared: &Declared) -> bool {
-        let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
-        lacked_grants && self.declared.terms.grants != declared.terms.grants
-    }
-
-    pub(super) fn plugin(&self) -> Option<&Arc<Plugin>> {
-        self.result.as_ref().ok()
-    }
-}
-
-/// A revision that is not active, or not under the declared terms, and the reason.
-pub(super) struct RefusedRevision {
-    failure: StageFailure,
-    retry_at: Option<Instant>,
-}
-
-impl RefusedRevision {
-    /// Returns true if another plugin is active for one of its kinds of parents.
-    fn waits_for_kind(&self) -> bool {
-        self.failure.reason == PARENT_TAKEN
-    }
-}
-
-fn is_past(time: Option<Instant>) -> bool {
-    time.is_some_and(|time| time <= Instant::now())
 }
 
 impl PluginState {

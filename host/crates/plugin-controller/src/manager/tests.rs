@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    active::ActiveRevision, load::NOT_GRANTED, loading::Reporter, missing::MissingParents,
-    report::status_of, state::LoadAttempt, *,
+    active::ActiveRevision, attempt::LoadAttempt, load::NOT_GRANTED, loading::Reporter,
+    missing::MissingParents, report::status_of, *,
 };
 use crate::{
     Served,

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_apply as apply;
-use innkeeper_model::{Gvk, Object, ObjectId, PluginName, Retry, error_chain};
+use innkeeper_model::{Gvk, Object, PluginName, Retry, error_chain};
 use innkeeper_reconcile::{Next, Serving};
 use tracing::{info, warn};
 
@@ -22,11 +22,12 @@ use crate::{
 const RELEASE_PERIOD: Duration = Duration::from_millis(250);
 
 impl Manager {
-    /// Keeps a Plugin until its finalizers are removed from all parents, if its plugin finalizes.
+    /// Adds the host's finalizer to a Plugin whose plugin finalizes, and records its kinds of parents: the Plugin stays until
+    /// its finalizers are removed from all parents.
     ///
     /// Both writes come before the first pass: a finalizer on a parent that the host does not know of would block the
     /// deletion of the parent for ever.
-    pub(super) async fn hold(
+    pub(super) async fn add_finalizer(
         &self,
         state: &mut PluginState,
         name: &PluginName,
@@ -55,22 +56,22 @@ impl Manager {
     }
 
     /// Removes the finalizer from kinds of parents that the active revision does not finalize.
-    pub(super) async fn leave_behind(&self, state: &mut PluginState, name: &PluginName) {
+    pub(super) async fn release_dropped_kinds(&self, state: &mut PluginState, name: &PluginName) {
         let Some(active) = &state.active else {
             return;
         };
         let inventory = &self.context.shared.inventory;
         let recorded = inventory.parents(name);
         let kinds = not_finalized(&recorded, active.plugin.manifest());
-        if self.release_from(state, name, &kinds).await.is_empty()
+        if self.release_parents(state, name, &kinds).await.is_empty()
             && inventory.parents(name).is_empty()
         {
-            self.let_go(state, name).await;
+            self.remove_finalizer(state, name).await;
         }
     }
 
-    /// Stops a Plugin that is being deleted, and lets it go once no parent has its finalizer.
-    pub(super) async fn leave(&self, object: &Object, state: &mut PluginState) -> Next {
+    /// Stops a Plugin that is being deleted, and removes the host's finalizer once no parent has that of the plugin.
+    pub(super) async fn finalize(&self, object: &Object, state: &mut PluginState) -> Next {
         state.loading = None;
         let Ok(name) = PluginName::new(&object.name) else {
             // A Plugin with such a name was never active.
@@ -84,9 +85,9 @@ impl Manager {
             return Next::UntilChanged;
         }
         let kinds = self.context.shared.inventory.parents(&name);
-        let remaining = self.release_from(state, &name, &kinds).await;
+        let remaining = self.release_parents(state, &name, &kinds).await;
         if remaining.is_empty() {
-            return self.let_go(state, &name).await;
+            return self.remove_finalizer(state, &name).await;
         }
         let message = format!(
             "the Plugin is deleted once its finalizer {} is removed from all parents: {}",
@@ -101,7 +102,7 @@ impl Manager {
     }
 
     /// Removes the plugin's finalizer from all parents of these kinds; returns the remaining work, for people.
-    async fn release_from(
+    async fn release_parents(
         &self,
         state: &mut PluginState,
         name: &PluginName,
@@ -121,7 +122,11 @@ impl Manager {
     }
 
     /// Removes the host's finalizer from a Plugin.
-    pub(super) async fn let_go(&self, state: &mut PluginState, name: &PluginName) -> Next {
+    pub(super) async fn remove_finalizer(
+        &self,
+        state: &mut PluginState,
+        name: &PluginName,
+    ) -> Next {
         let Some(target) = &mut state.target else {
             return Next::UntilChanged;
         };
@@ -135,14 +140,5 @@ impl Manager {
             }
         }
         Next::UntilChanged
-    }
-
-    /// Returns true if a plugin without passes may be this host's.
-    ///
-    /// With a selector, a Plugin outside of it may be another host's. A Plugin with finalizers on parents still exists,
-    /// because the host's finalizer keeps it.
-    pub fn may_be_own(&self, name: &PluginName) -> bool {
-        let is_own = |id: &ObjectId| *id.name == *name.as_str();
-        self.context.selector.is_none() || self.registration.parents().iter().any(is_own)
     }
 }
