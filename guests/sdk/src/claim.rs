@@ -46,6 +46,41 @@ impl AccessMode {
     }
 }
 
+/// The CEL rule that the field `size` is a quantity. The other rules of sizes pass a text that is none, so that the user
+/// gets one message.
+///
+/// ```
+/// use innkeeper_sdk::claim;
+/// use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+/// use kube::KubeSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(KubeSchema, Serialize, Deserialize)]
+/// #[x_kube(
+///     validation = Rule::new(claim::SIZE_IS_QUANTITY).message("size must be a quantity"),
+///     validation = Rule::new(claim::SIZE_NEVER_SHRINKS).message("size cannot shrink")
+/// )]
+/// struct Storage {
+///     size: Quantity,
+/// }
+/// ```
+pub const SIZE_IS_QUANTITY: &str = "isQuantity(string(self.size))";
+
+/// The CEL rule that the field `size` never gets smaller.
+pub const SIZE_NEVER_SHRINKS: &str = "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
+     || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0";
+
+/// The CEL rule that the field `size` is more than nothing.
+pub const SIZE_IS_POSITIVE: &str =
+    "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))";
+
+/// The CEL rule that the field `storageClassName` never changes.
+pub const CLASS_IS_IMMUTABLE: &str = "has(self.storageClassName) == has(oldSelf.storageClassName) \
+     && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)";
+
+/// The CEL rule that the field `accessModes` never changes.
+pub const ACCESS_MODES_ARE_IMMUTABLE: &str = "self.accessModes == oldSelf.accessModes";
+
 /// A claim as a parent declares it.
 ///
 /// ```

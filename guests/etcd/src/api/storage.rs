@@ -1,6 +1,6 @@
 //! Storage of the members' data.
 
-use innkeeper_sdk::claim::AccessMode;
+use innkeeper_sdk::claim::{self, AccessMode};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -9,25 +9,14 @@ use serde::{Deserialize, Serialize};
 /// Storage of the members' data.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
-    validation = Rule::new("isQuantity(string(self.size))")
+    validation = Rule::new(claim::SIZE_IS_QUANTITY)
         .message("storage.size must be a quantity, such as 10Gi"),
-    // The other rules pass a text that is none, so that the user gets one message.
-    validation = Rule::new(
-        "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
-         || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
-    )
-    .message("storage.size cannot shrink"),
-    validation = Rule::new(
-        "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))"
-    )
-    .message("storage.size must be greater than 0"),
+    validation = Rule::new(claim::SIZE_NEVER_SHRINKS).message("storage.size cannot shrink"),
+    validation = Rule::new(claim::SIZE_IS_POSITIVE).message("storage.size must be greater than 0"),
     validation = Rule::new("self.medium == oldSelf.medium").message("storage.medium is immutable"),
-    validation = Rule::new(
-        "has(self.storageClassName) == has(oldSelf.storageClassName) \
-         && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
-    )
-    .message("storage.storageClassName is immutable"),
-    validation = Rule::new("self.accessModes == oldSelf.accessModes")
+    validation = Rule::new(claim::CLASS_IS_IMMUTABLE)
+        .message("storage.storageClassName is immutable"),
+    validation = Rule::new(claim::ACCESS_MODES_ARE_IMMUTABLE)
         .message("storage.accessModes is immutable")
 )]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! Claims, and the storage of the site's own files.
 
-use innkeeper_sdk::claim::{AccessMode, DeclaredClaim};
+use innkeeper_sdk::claim::{self, AccessMode, DeclaredClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -17,24 +17,12 @@ pub(crate) struct Code {
 /// PersistentVolumeClaim of the site.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
-    validation = Rule::new("isQuantity(string(self.size))")
-        .message("size must be a quantity, such as 10Gi"),
-    // The other rules pass a text that is none, so that the user sees one error.
-    validation = Rule::new(
-        "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
-         || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
-    )
-    .message("a claim cannot shrink"),
-    validation = Rule::new(
-        "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))"
-    )
-    .message("size must be greater than zero"),
-    validation = Rule::new(
-        "has(self.storageClassName) == has(oldSelf.storageClassName) \
-         && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
-    )
-    .message("the storage class of a claim cannot change"),
-    validation = Rule::new("self.accessModes == oldSelf.accessModes")
+    validation = Rule::new(claim::SIZE_IS_QUANTITY).message("size must be a quantity, such as 10Gi"),
+    validation = Rule::new(claim::SIZE_NEVER_SHRINKS).message("a claim cannot shrink"),
+    validation = Rule::new(claim::SIZE_IS_POSITIVE).message("size must be greater than zero"),
+    validation = Rule::new(claim::CLASS_IS_IMMUTABLE)
+        .message("the storage class of a claim cannot change"),
+    validation = Rule::new(claim::ACCESS_MODES_ARE_IMMUTABLE)
         .message("the access modes of a claim cannot change")
 )]
 #[serde(rename_all = "camelCase")]
