@@ -35,8 +35,7 @@ impl Loaded {
 
     /// Returns its name and its kinds of parents, which no other plugin of the host may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
-        let granted = self.grants.parents_of(self.manifest());
-        let kinds = granted.map(|parent| parent.kind.group_kind()).collect();
+        let kinds = self.grants.parent_kinds_of(self.manifest());
         (self.name.clone(), kinds)
     }
 

@@ -231,6 +231,12 @@ impl Grants {
         declared.filter(|parent| self.allows_parent(&parent.kind.group_kind()))
     }
 
+    /// Returns these kinds without their versions.
+    pub fn parent_kinds_of(&self, manifest: &Manifest) -> BTreeSet<GroupKind> {
+        let parents = self.parents_of(manifest);
+        parents.map(|parent| parent.kind.group_kind()).collect()
+    }
+
     /// Returns true if a child of this kind is allowed.
     pub fn allows_child(&self, kind: &GroupKind) -> bool {
         let grant = self.children.get(kind);

@@ -54,8 +54,7 @@ impl Serving {
 
     /// Returns these kinds without their versions.
     pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
-        let parents = self.parents();
-        parents.map(|parent| parent.kind.group_kind()).collect()
+        self.grants.parent_kinds_of(self.plugin.manifest())
     }
 
     /// Writes its children as this user, which needs the permissions for them.
