@@ -40,7 +40,7 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let work = live::plan(&args.fleet, &args.parents, dump, given);
     let (plan, notes) = runtime::block_on_all_threads(Box::pin(work))?;
     for asked in &args.parents {
-        if !plan.parents().iter().any(|it| asked.is_of(&it.parent)) {
+        if !plan.parents().keys().any(|parent| asked.is_of(parent)) {
             let message = format!(
                 "plugin {} has no parent {asked}: give --parent NAMESPACE/NAME of a live parent",
                 plan.plugin

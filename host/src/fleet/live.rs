@@ -1,7 +1,7 @@
 //! The plan against the live objects of a cluster, with the cache and the dry run of a host.
 
 use std::{
-    collections::BTreeMap, future::pending, num::NonZeroUsize, path::Path, pin::pin, sync::Arc,
+    collections::BTreeMap, future::pending, num::NonZeroUsize, path::Path, sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +34,9 @@ use crate::{
 /// The time limit for the first lists of all kinds, and for the reads of all passes. A cluster of 10,000 parents is listed
 /// in a few seconds.
 const READ_WITHIN: Duration = Duration::from_mins(1);
+
+/// The number of parents whose dry runs are compared at a time: each keeps all objects of its parent.
+const BATCH_SIZE: usize = 256;
 
 /// The inputs of a plan besides the cluster.
 pub(super) struct Given {
@@ -174,7 +177,11 @@ async fn plan_with(
         );
         return Err(Failure::new(Exit::Failure, message));
     }
-    let mut parents = Vec::new();
+    let revision = serving.plugin.revision().to_string();
+    let against_revision = against
+        .as_ref()
+        .map(|against| against.plugin.revision().to_string());
+    let mut plan = FleetPlan::new(name.to_string(), revision, against_revision, usize::MAX);
     for kind in served {
         let fleet = Fleet {
             reconciler: Reconciler::new(
@@ -188,14 +195,7 @@ async fn plan_with(
             asked: asked.to_vec(),
             until,
         };
-        parents.extend(fleet.plan(given.threads).await?);
-    }
-    parents.sort_by(|one, other| one.parent.cmp(&other.parent));
-    let revision = serving.plugin.revision().to_string();
-    let against = against.map(|against| against.plugin.revision().to_string());
-    let mut plan = FleetPlan::new(name.to_string(), revision, against, usize::MAX);
-    for parent in parents {
-        plan.add(parent);
+        fleet.plan(given.threads, &mut plan).await?;
     }
     let notes = missing
         .iter()
@@ -254,7 +254,7 @@ struct Fleet {
 
 impl Fleet {
     /// Plans all parents, on all threads.
-    async fn plan(self, threads: NonZeroUsize) -> Result<Vec<ParentPlan>, Failure> {
+    async fn plan(self, threads: NonZeroUsize, plan: &mut FleetPlan) -> Result<(), Failure> {
         let registration = self.reconciler.registration().clone();
         let read = until_read(&registration, self.until).await;
         let waiting = read.err().or_else(|| registration.waiting().pop());
@@ -278,13 +278,14 @@ impl Fleet {
                 fleet.share(candidate, against.as_ref(), parents).await
             });
         }
-        let mut plans = Vec::with_capacity(parents.len());
         while let Some(ended) = tasks.join_next().await {
-            plans.extend(ended.or_fail(Exit::Failure, "a task of the plan ended")??);
+            for (parent, planned) in ended.or_fail(Exit::Failure, "a task of the plan ended")?? {
+                plan.add(parent, planned);
+            }
         }
         let seconds = began.elapsed().as_secs_f64();
         debug!(parents = number, seconds, "planned all parents of a kind");
-        Ok(plans)
+        Ok(())
     }
 
     /// Plans some of the parents.
@@ -293,32 +294,34 @@ impl Fleet {
         candidate: &Candidate,
         against: Option<&Candidate>,
         parents: Vec<ObjectId>,
-    ) -> Result<Vec<ParentPlan>, Failure> {
-        let mut known = BTreeMap::new();
-        if let Some(against) = against {
-            let results = self
-                .reconciler
-                .dry_run(against, parents.clone(), self.until);
-            known = results.collect().await;
-        }
-        let results = self.reconciler.dry_run(candidate, parents, self.until);
-        let mut results = pin!(results);
-        let mut plans = Vec::new();
+    ) -> Result<Vec<(ObjectId, ParentPlan)>, Failure> {
+        let mut plans = Vec::with_capacity(parents.len());
         let (plugin, now) = (self.reconciler.plugin(), jiff::Timestamp::now());
-        while let Some((parent, result)) = results.next().await {
-            let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
-            let known = known.remove(&parent);
-            let differences = is_asked.then_some::<Differences>(differences::of);
-            let outcome = result.plan(plugin, now, known, differences);
-            let outcome = outcome.map_err(|waiting| {
-                let message = format!("failed to plan {parent}: it waits for {waiting}");
-                Failure::new(Exit::Failure, message)
-            })?;
-            plans.push(ParentPlan {
-                parent,
-                is_asked,
-                outcome,
-            });
+        for parents in parents.chunks(BATCH_SIZE) {
+            let dry_run = |revision, parents| {
+                let results = self.reconciler.dry_run(revision, parents, self.until);
+                results.collect::<Vec<_>>()
+            };
+            let results = dry_run(candidate, parents.to_vec()).await;
+            let mut known = BTreeMap::new();
+            if let Some(against) = against {
+                let comparable = results
+                    .iter()
+                    .filter(|(_, it)| it.is_comparable(plugin, now));
+                let comparable = comparable.map(|(parent, _)| parent.clone()).collect();
+                known.extend(dry_run(against, comparable).await);
+            }
+            for (parent, result) in results {
+                let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
+                let known = known.remove(&parent);
+                let differences = is_asked.then_some::<Differences>(differences::of);
+                let outcome = result.plan(plugin, now, known, differences);
+                let outcome = outcome.map_err(|waiting| {
+                    let message = format!("failed to plan {parent}: it waits for {waiting}");
+                    Failure::new(Exit::Failure, message)
+                })?;
+                plans.push((parent, ParentPlan { is_asked, outcome }));
+            }
         }
         Ok(plans)
     }

@@ -130,12 +130,12 @@ fn add_findings(
 
 /// Returns the new faults as lines.
 fn faults(plan: &FleetPlan) -> Vec<String> {
-    let fault = |plan: &ParentPlan| match &plan.outcome {
+    let fault = |(parent, plan): (&ObjectId, &ParentPlan)| match &plan.outcome {
         ParentOutcome::Fault {
             reason,
             message,
             known: false,
-        } => Some(format!("{}: {reason}: {}", plan.parent, plain(message))),
+        } => Some(format!("{parent}: {reason}: {}", plain(message))),
         _ => None,
     };
     plan.parents().iter().filter_map(fault).collect()
@@ -143,8 +143,8 @@ fn faults(plan: &FleetPlan) -> Vec<String> {
 
 /// Returns the parents that the user asked for, with their differences.
 fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
-    let asked = plan.parents().iter().filter(|one| one.is_asked);
-    asked.map(|one| {
+    let asked = plan.parents().iter().filter(|(_, one)| one.is_asked);
+    asked.map(|(parent, one)| {
         let lines = match &one.outcome {
             ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
                 vec!["unchanged".to_owned()]
@@ -155,7 +155,7 @@ fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
             } => vec![format!("fails: {reason}: {message}")],
             ParentOutcome::Skipped => vec!["has no pass".to_owned()],
         };
-        (&one.parent, lines.iter().map(|line| safe(line)).collect())
+        (parent, lines.iter().map(|line| safe(line)).collect())
     })
 }
 

@@ -8,19 +8,22 @@ use serde_json::Value;
 use super::*;
 use crate::config::PlanFormat;
 
+type Parent = (ObjectId, ParentPlan);
+
 fn id(kind: &str, name: &str) -> ObjectId {
     ObjectId::new(GroupKind::new("apps", kind), Some("demo"), name)
 }
 
-fn parent(name: &str, outcome: ParentOutcome) -> ParentPlan {
-    ParentPlan {
-        parent: ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), name),
+fn parent(name: &str, outcome: ParentOutcome) -> Parent {
+    let plan = ParentPlan {
         is_asked: false,
         outcome,
-    }
+    };
+    let kind = GroupKind::new("example.com", "Web");
+    (ObjectId::new(kind, Some("demo"), name), plan)
 }
 
-fn updates(name: &str) -> ParentPlan {
+fn updates(name: &str) -> Parent {
     let changes = Changes {
         updates: vec![id("Deployment", name)],
         ..Changes::default()
@@ -37,7 +40,7 @@ fn updates(name: &str) -> ParentPlan {
     parent(name, ParentOutcome::Planned(planned))
 }
 
-fn deletes(name: &str) -> ParentPlan {
+fn deletes(name: &str) -> Parent {
     let changes = Changes {
         creates: vec![id("StatefulSet", name)],
         deletes: vec![id("Deployment", name)],
@@ -54,7 +57,7 @@ fn deletes(name: &str) -> ParentPlan {
     parent(name, ParentOutcome::Planned(planned))
 }
 
-fn faults(name: &str, known: bool) -> ParentPlan {
+fn faults(name: &str, known: bool) -> Parent {
     let fault = ParentOutcome::Fault {
         reason: "Invalid".to_owned(),
         message: "spec.size is odd\n\u{1b}[31m".to_owned(),
@@ -63,11 +66,11 @@ fn faults(name: &str, known: bool) -> ParentPlan {
     parent(name, fault)
 }
 
-fn plan(parents: Vec<ParentPlan>) -> FleetPlan {
+fn plan(parents: Vec<Parent>) -> FleetPlan {
     let revision = "sha256:0123456789abcdef0123".to_owned();
     let mut plan = FleetPlan::new("web".to_owned(), revision, None, usize::MAX);
-    for parent in parents {
-        plan.add(parent);
+    for (parent, planned) in parents {
+        plan.add(parent, planned);
     }
     plan
 }
@@ -75,7 +78,7 @@ fn plan(parents: Vec<ParentPlan>) -> FleetPlan {
 fn every_outcome() -> FleetPlan {
     let same = ParentOutcome::Planned(Planned::default());
     let mut asked = updates("asked");
-    asked.is_asked = true;
+    asked.1.is_asked = true;
     plan(vec![
         asked,
         updates("b"),

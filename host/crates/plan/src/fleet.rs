@@ -2,6 +2,8 @@
 //!
 //! `innkeeper plan` and the host's dry run of a candidate revision make it.
 
+use std::collections::BTreeMap;
+
 use innkeeper_model::ObjectId;
 use serde_json::{Value, json};
 
@@ -24,7 +26,7 @@ pub struct FleetPlan {
     pub against: Option<String>,
     /// The sums over all parents.
     pub forecast: Forecast,
-    parents: Vec<ParentPlan>,
+    parents: BTreeMap<ObjectId, ParentPlan>,
     /// The number of parents that had no room.
     omitted: usize,
     /// The room for more parents, in bytes.
@@ -34,8 +36,6 @@ pub struct FleetPlan {
 /// The plan for one parent.
 #[derive(Debug)]
 pub struct ParentPlan {
-    /// The parent.
-    pub parent: ObjectId,
     /// True if the user wants the differences.
     pub is_asked: bool,
     /// The plan.
@@ -53,8 +53,8 @@ impl ParentPlan {
         self.is_asked || has_news
     }
 
-    /// Returns the approximate size of the entry as JSON, with its deletes.
-    fn bytes(&self) -> usize {
+    /// Returns the approximate size of the entry of a parent as JSON, with its deletes.
+    fn bytes(&self, parent: &ObjectId) -> usize {
         let named = |id: &ObjectId| {
             let namespace = id.namespace.as_deref().unwrap_or_default();
             ENTRY_BYTES + namespace.len() + id.name.len()
@@ -71,11 +71,11 @@ impl ParentPlan {
             } => reason.len() + message.len(),
             ParentOutcome::Skipped => 0,
         };
-        named(&self.parent) + texts
+        named(parent) + texts
     }
 
-    fn json(&self) -> Option<Value> {
-        let mut entry = name(&self.parent);
+    fn json(&self, parent: &ObjectId) -> Option<Value> {
+        let mut entry = name(parent);
         match &self.outcome {
             ParentOutcome::Planned(planned) => {
                 entry["writes"] = planned.operations.clone().into();
@@ -113,22 +113,22 @@ impl FleetPlan {
     }
 
     /// Adds the plan of a parent. Every parent counts; the entry is kept if it tells something, and while there is room.
-    pub fn add(&mut self, plan: ParentPlan) {
+    pub fn add(&mut self, parent: ObjectId, plan: ParentPlan) {
         self.forecast.add(&plan.outcome);
         if !plan.is_shown() {
             return;
         }
-        match self.room.checked_sub(plan.bytes()) {
+        match self.room.checked_sub(plan.bytes(&parent)) {
             Some(room) => {
                 self.room = room;
-                self.parents.push(plan);
+                self.parents.insert(parent, plan);
             }
             None => self.omitted += 1,
         }
     }
 
-    /// Returns the kept entries.
-    pub fn parents(&self) -> &[ParentPlan] {
+    /// Returns the kept entries, in the order of the parents.
+    pub const fn parents(&self) -> &BTreeMap<ObjectId, ParentPlan> {
         &self.parents
     }
 
@@ -153,13 +153,12 @@ impl FleetPlan {
             entry["kind"] = (*kind.kind).into();
             entry
         });
-        let mut parents: Vec<&ParentPlan> = self.parents.iter().collect();
-        parents.sort_by(|one, other| one.parent.cmp(&other.parent));
-        let deletes = parents.iter().flat_map(|plan| match &plan.outcome {
+        let deletes = self.parents.values().flat_map(|plan| match &plan.outcome {
             ParentOutcome::Planned(planned) => &*planned.changes.deletes,
             _ => &[],
         });
-        let entries = parents.iter().filter_map(|plan| plan.json());
+        let parents = self.parents.iter();
+        let entries = parents.filter_map(|(parent, plan)| plan.json(parent));
         json!({
             "plugin": self.plugin,
             "revision": self.revision,
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
     use crate::{Changes, Planned};
 
-    fn deletes(name: &str) -> ParentPlan {
+    fn deletes(name: &str) -> (ObjectId, ParentPlan) {
         let id = |kind: &str| ObjectId::new(GroupKind::new("", kind), Some("demo"), name);
         let changes = Changes {
             deletes: vec![id("Secret")],
@@ -198,11 +197,11 @@ mod tests {
             operations: vec![format!("prune v1 Secret demo/{name}")],
             ..Planned::default()
         };
-        ParentPlan {
-            parent: id("Web"),
+        let plan = ParentPlan {
             is_asked: false,
             outcome: ParentOutcome::Planned(planned),
-        }
+        };
+        (id("Web"), plan)
     }
 
     #[test]
@@ -210,7 +209,8 @@ mod tests {
         let bytes_max = 10_000;
         let mut plan = FleetPlan::new("web".to_owned(), "r".to_owned(), None, bytes_max);
         for number in (0..100).rev() {
-            plan.add(deletes(&format!("web-{number:02}")));
+            let (parent, deletes) = deletes(&format!("web-{number:02}"));
+            plan.add(parent, deletes);
         }
         let json = plan.json();
         let bytes = format!("{json:#}").len();

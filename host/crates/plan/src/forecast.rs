@@ -1,6 +1,6 @@
 //! The effects of the plan for one parent, and those of the plans for many parents, added up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::{GroupKind, ObjectId, Operation};
 
@@ -110,7 +110,7 @@ pub struct Forecast {
     /// The writes to the children of each kind.
     pub kinds: BTreeMap<GroupKind, Writes>,
     /// The children to delete.
-    pub deletes: Vec<ObjectId>,
+    pub deletes: BTreeSet<ObjectId>,
 }
 
 impl Forecast {
@@ -198,7 +198,7 @@ mod tests {
             ..total
         };
         assert_eq!(forecast.kinds[&GroupKind::new("", "Secret")], secrets);
-        assert_eq!(forecast.deletes, changes.deletes);
+        assert_eq!(Vec::from_iter(forecast.deletes), changes.deletes);
         let Forecast {
             parents,
             unchanged,

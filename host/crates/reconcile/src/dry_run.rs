@@ -86,6 +86,18 @@ pub enum DryRunOutcome {
 pub type Differences = fn(&Draft, Option<&StatusWrite>) -> Vec<String>;
 
 impl DryRunOutcome {
+    /// Returns true if the plan may be without a part that the dry run of another revision has, too: if there is a change
+    /// or a fault.
+    pub fn is_comparable(&self, plugin: &PluginName, now: Timestamp) -> bool {
+        match self {
+            Self::Planned(draft) => {
+                !draft.plan.operations.is_empty() || draft.status(plugin, now).is_some()
+            }
+            Self::Refused { .. } | Self::Fault { .. } => true,
+            Self::Parked { .. } | Self::Idle => false,
+        }
+    }
+
     /// Returns the plan of a parent, without the part that the dry run of another revision has, too; or the missing objects
     /// that it waits for.
     pub fn plan(

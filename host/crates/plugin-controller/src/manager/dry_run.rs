@@ -1,6 +1,6 @@
 //! The dry run of a candidate revision on all live parents, before it replaces the active one.
 
-use std::{mem, pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry};
@@ -94,11 +94,11 @@ impl Manager {
             let mut results = pin!(results);
             while let Some((parent, result)) = results.next().await {
                 let outcome = result.plan(name, now, None, None);
-                plan.add(ParentPlan {
-                    parent,
+                let planned = ParentPlan {
                     is_asked: false,
                     outcome: outcome.map_err(|waiting| waits(&waiting))?,
-                });
+                };
+                plan.add(parent, planned);
             }
         }
         Ok(plan)
@@ -134,7 +134,7 @@ pub(super) fn candidate_without_dry_run(
         return None;
     }
     Some(Candidate {
-        status: candidate(declared, serving, None, &[], 0),
+        status: candidate(declared, serving, None, &BTreeSet::new(), 0),
         _plan: None,
     })
 }
@@ -143,7 +143,7 @@ fn candidate(
     declared: &Declared,
     serving: &Serving,
     counts: Option<CandidateCounts>,
-    deletes: &[ObjectId],
+    deletes: &BTreeSet<ObjectId>,
     children: usize,
 ) -> CandidateStatus {
     let revision = serving.plugin.revision();

@@ -164,6 +164,22 @@ async fn parents_without_a_pass_have_no_dry_run() {
 }
 
 #[tokio::test]
+async fn only_changes_and_faults_are_compared_with_another_revision() {
+    let (_world, reconciler) = old_applied().await;
+    let (plugin, now) = (reconciler.plugin(), Timestamp::UNIX_EPOCH);
+    let invalid = guest().answering(fault(1, "no"));
+    for (candidate, expected) in [
+        (saying("old"), false),
+        (saying("new"), true),
+        (invalid, true),
+    ] {
+        let told = dry_run(&reconciler, candidate).await;
+        assert_eq!(told.is_comparable(plugin, now), expected, "{told:?}");
+    }
+    assert!(!DryRunOutcome::Idle.is_comparable(plugin, now));
+}
+
+#[tokio::test]
 async fn a_dry_run_for_many_parents_has_a_result_for_each() {
     let (world, reconciler) = old_applied().await;
     let names: Vec<String> = (0..40).map(|number| format!("more-{number}")).collect();
