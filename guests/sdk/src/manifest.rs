@@ -207,6 +207,16 @@ impl Manifest {
     /// A plugin serves without the grant for an optional kind and where the cluster does not serve it: only
     /// the parents whose answers have such a child report it. Kinds of features that a parent switches on
     /// are optional, so that a new version of the plugin serves with the grants of the last one.
+    ///
+    /// ```
+    /// use innkeeper_sdk::manifest::Manifest;
+    /// use k8s_openapi::api::core::v1::Service;
+    /// use k8s_openapi::api::networking::v1::Ingress;
+    ///
+    /// // Only ponds with `spec.host` have an Ingress, since version 1.1.
+    /// let manifest = Manifest::new("ponds", "1.1.0").child::<Service>().child::<Ingress>().optional();
+    /// assert!(manifest.children[0].required && !manifest.children[1].required);
+    /// ```
     pub fn optional(mut self) -> Self {
         if let Some(child) = self.children.last_mut() {
             child.required = false;
@@ -232,6 +242,16 @@ impl Manifest {
     }
 
     /// Sets the condition that makes a child of the last added kind ready.
+    ///
+    /// ```
+    /// use innkeeper_sdk::manifest::Manifest;
+    ///
+    /// // The host knows no status of this kind. Children that are `after` a certificate wait for the condition.
+    /// let manifest = Manifest::new("ponds", "1.0.0")
+    ///     .optional_child("cert-manager.io/v1", "Certificate")
+    ///     .ready_condition("Ready");
+    /// assert_eq!(manifest.children[0].ready_condition.as_deref(), Some("Ready"));
+    /// ```
     pub fn ready_condition(mut self, type_: &str) -> Self {
         if let Some(child) = self.children.last_mut() {
             child.ready_condition = Some(type_.to_owned());
@@ -302,6 +322,37 @@ impl Manifest {
     ///
     /// For a plugin that keeps a record in the status and takes its next step from it. Other plugins need no pass for their
     /// own status: the children and the reads trigger one.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
+    /// use serde_json::json;
+    ///
+    /// struct Ponds;
+    ///
+    /// impl Reconciler for Ponds {
+    ///     fn describe() -> Manifest {
+    ///         Manifest::new("ponds", "1.0.0").reads_own_status()
+    ///     }
+    ///
+    ///     // One step in each pass: the status is the record of the steps before.
+    ///     fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///         let stored = request.stored_status_value().cloned().unwrap_or_default();
+    ///         let depth = stored["depth"].as_u64().unwrap_or_default();
+    ///         let wanted = request.parent_value()["spec"]["depth"].as_u64().unwrap_or_default();
+    ///         let status = json!({"depth": wanted.min(depth + 1)});
+    ///         Ok(Outcome::keep(Report::new().status(&status)))
+    ///     }
+    /// }
+    ///
+    /// let pond = json!({
+    ///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"},
+    ///     "spec": {"depth": 3},
+    /// });
+    /// let request = TestRequest::new(&pond).status(&json!({"depth": 1})).build();
+    /// let outcome = Ponds::reconcile(&request, &FakeHost::new()).unwrap();
+    /// assert_eq!(outcome.report().status.as_ref().unwrap()["depth"], 2);
+    /// ```
     pub const fn reads_own_status(mut self) -> Self {
         self.reads_own_status = true;
         self
@@ -310,6 +361,54 @@ impl Manifest {
     /// Sets the schema of the plugin's configuration from its Rust type.
     ///
     /// The type should have `#[serde(deny_unknown_fields)]`, so that the host refuses a misspelt key.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
+    /// use serde::{Deserialize, Serialize};
+    /// use serde_json::json;
+    ///
+    /// // With `Serialize`, the schema has the defaults.
+    /// #[derive(Serialize, Deserialize, schemars::JsonSchema)]
+    /// #[serde(default, deny_unknown_fields)]
+    /// struct Settings {
+    ///     /// The image of the pump.
+    ///     image: String,
+    /// }
+    ///
+    /// impl Default for Settings {
+    ///     fn default() -> Self {
+    ///         Self { image: "pump:1".to_owned() }
+    ///     }
+    /// }
+    ///
+    /// struct Ponds;
+    ///
+    /// impl Reconciler for Ponds {
+    ///     fn describe() -> Manifest {
+    ///         Manifest::new("ponds", "1.0.0").child_kind("v1", "Pod", true).config_schema::<Settings>()
+    ///     }
+    ///
+    ///     fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
+    ///         let settings: Settings = request.config()?;
+    ///         let pump = json!({
+    ///             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": request.name()},
+    ///             "spec": {"containers": [{"name": "pump", "image": settings.image}]},
+    ///         });
+    ///         Ok(Outcome::desired([Child::new("pump", &pump)], Report::new()))
+    ///     }
+    /// }
+    ///
+    /// let schema = Ponds::describe().config_schema.unwrap();
+    /// assert_eq!(schema["properties"]["image"]["default"], "pump:1");
+    /// assert_eq!(schema["additionalProperties"], false);
+    ///
+    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
+    /// let request = TestRequest::new(&pond).config(&json!({"image": "pump:2"})).build();
+    /// let outcome = Ponds::reconcile(&request, &FakeHost::new()).unwrap();
+    /// let pump = &outcome.child("pump").unwrap().object;
+    /// assert_eq!(pump["spec"]["containers"][0]["image"], "pump:2");
+    /// ```
     pub fn config_schema<T: JsonSchema>(self) -> Self {
         let generator = SchemaSettings::draft2020_12()
             .with(|settings| settings.inline_subschemas = true)
