@@ -78,6 +78,9 @@ fn given(
     against: Option<&Inspected>,
     streams: &mut Streams<'_>,
 ) -> Result<Given, Failure> {
+    let Some(plugin) = args.plugin.as_ref().or(args.plugin_file.as_ref()) else {
+        return Err(Failure::new(Exit::Usage, "no candidate: give PLUGIN"));
+    };
     let config = args.config.as_deref();
     let config = config.map(|path| render::one_object(Some(path), streams));
     let grants = args.grants.as_deref();
@@ -91,7 +94,7 @@ fn given(
     let engine = Engine::new(&EngineSettings::new(workers))
         .or_fail_by(Exit::of_plugin, "failed to set up the sandbox")?;
     Ok(Given {
-        candidate: describe(&engine, &args.plugin, args)?,
+        candidate: describe(&engine, plugin, args)?,
         against: against
             .map(|from| describe(&engine, from, args))
             .transpose()?,

@@ -55,8 +55,11 @@ pub struct DumpArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct FleetArgs {
     /// Candidate: a .wasm file, or an artifact in a registry
-    #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
-    pub plugin: Inspected,
+    #[arg(value_name = "PLUGIN", value_parser = PathBufValueParser::new().map(Inspected::from), required_unless_present = "plugin")]
+    pub plugin_file: Option<Inspected>,
+    /// Candidate, as the argument PLUGIN
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from), conflicts_with = "plugin_file")]
+    pub plugin: Option<Inspected>,
     /// Name of the Plugin in the cluster, by which its children are found [default: the name in the component]
     #[arg(long, value_name = "NAME", value_parser = PluginName::new)]
     pub name: Option<PluginName>,

@@ -611,6 +611,24 @@ fn the_parent_of_render_is_an_argument_or_a_flag() {
     assert!(render(&[]).is_err());
 }
 
+#[test]
+fn the_candidate_of_plan_is_an_argument_or_a_flag() {
+    let given = Inspected::Artifact("r.example/a:1".to_owned());
+    let candidate = |arguments: &[&str]| {
+        let parsed = parse(&[&["plan"], arguments].concat())?;
+        let Command::Plan(args) = parsed.command else {
+            panic!("it is another command");
+        };
+        Ok::<_, Error>(args.fleet.plugin.or(args.fleet.plugin_file))
+    };
+    let by_flag = ["--plugin", "oci://r.example/a:1"];
+    assert_eq!(candidate(&by_flag).unwrap().as_ref(), Some(&given));
+    let by_argument = ["oci://r.example/a:1"];
+    assert_eq!(candidate(&by_argument).unwrap().as_ref(), Some(&given));
+    assert!(candidate(&[by_argument[0], by_flag[0], by_flag[1]]).is_err());
+    assert!(candidate(&[]).is_err());
+}
+
 /// The default is empty where `HOME` is not set, as in a Pod without a home directory.
 #[test]
 fn a_missing_cache_directory_is_reported_with_a_remedy() {
