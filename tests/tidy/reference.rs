@@ -151,7 +151,9 @@ fn flag(arg: &Arg) -> String {
 
 fn help(arg: &Arg) -> String {
     let text = arg.get_long_help().or_else(|| arg.get_help());
-    let mut text = sentence(&text.map(ToString::to_string).unwrap_or_default());
+    let text = text.map(ToString::to_string).unwrap_or_default();
+    let paragraphs: Vec<String> = text.split("\n\n").map(sentence).collect();
+    let mut text = paragraphs.join(" ");
     let is_bare = !arg.get_action().takes_values();
     let values = arg.get_possible_values();
     if !values.is_empty() && !is_bare {
