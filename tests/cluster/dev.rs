@@ -437,7 +437,11 @@ fn dev_leaves_a_cluster_alone_that_a_host_serves() {
 fn dev_refuses_what_it_cannot_develop() {
     let directory = tempfile::tempdir().unwrap();
     let rows: [(&[&str], i32, &str); 4] = [
-        (&[], 2, "failed to read the workspace"),
+        (
+            &[],
+            2,
+            "run the command in the directory of a plugin's crate or name one",
+        ),
         (&[".", "--plugin", "a.wasm"], 2, "cannot be used with"),
         (&["--ask", "--plugin", "a.wasm"], 2, "cannot be used with"),
         (&["--keep", "--kubeconfig", "k"], 2, "cannot be used with"),

@@ -144,7 +144,10 @@ pub struct Component {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The workspace cannot be read.
-    #[error("failed to read the workspace in {}", directory.display())]
+    #[error(
+        "failed to read the workspace in {}, run the command in the directory of a plugin's crate or name one",
+        directory.display()
+    )]
     ReadWorkspace {
         /// The directory of the workspace.
         directory: PathBuf,
