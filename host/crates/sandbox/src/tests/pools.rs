@@ -49,7 +49,7 @@ impl Reads for SlowReads {
     }
 }
 
-/// Stays in the read until so many calls are in one, or five seconds.
+/// Stays in the read until so many calls are in one, or five seconds, and then for a while, in which more could come.
 struct MeetingReads(Arc<Gauge>, usize);
 
 impl Reads for MeetingReads {
@@ -59,6 +59,7 @@ impl Reads for MeetingReads {
             while most.load(Ordering::SeqCst) < self.1 && begin.elapsed().as_secs() < 5 {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            std::thread::sleep(Duration::from_millis(20));
         });
         Ok(None)
     }
@@ -118,7 +119,7 @@ async fn a_plugin_holds_at_most_half_of_the_threads() {
     let gauges = [Arc::new(Gauge::default()), Arc::new(Gauge::default())];
     let calls = (0..24).map(|index| {
         let plugin = if index % 2 == 0 { &one } else { &two };
-        let reads = SlowReads(Arc::clone(&gauges[index % 2]));
+        let reads = MeetingReads(Arc::clone(&gauges[index % 2]), 2);
         call(&pool, plugin, job(reads, SHORT_DEADLINE_MAX))
     });
     for ended in futures::future::join_all(calls).await {
@@ -136,7 +137,7 @@ async fn a_plugin_alone_holds_half_of_the_threads() {
     let plugin = named("one", READING);
     let gauge = Arc::new(Gauge::default());
     let calls = (0..8).map(|_| {
-        let reads = SlowReads(Arc::clone(&gauge));
+        let reads = MeetingReads(Arc::clone(&gauge), 2);
         call(&pool, &plugin, job(reads, SHORT_DEADLINE_MAX))
     });
     futures::future::join_all(calls).await;
@@ -150,7 +151,7 @@ async fn one_component_under_two_names_has_two_shares() {
     let gauge = Arc::new(Gauge::default());
     let names = ["east", "west"].map(|name| PluginName::new(name).unwrap());
     let calls = (0..24).map(|index| {
-        let job = job(SlowReads(Arc::clone(&gauge)), SHORT_DEADLINE_MAX);
+        let job = job(MeetingReads(Arc::clone(&gauge), 3), SHORT_DEADLINE_MAX);
         pool.call(&names[index % 2], Arc::clone(&plugin), job)
     });
     for ended in futures::future::join_all(calls).await {
