@@ -41,8 +41,8 @@ const CHART: &str = "deploy/chart";
 const CHANGED: &str =
     "replicas=3,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=default";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
-/// The largest allowed size of the unpacked image with the host of the tests. A release has at most 60 MB: the host of the
-/// profile `dist` has a third less text.
+/// The largest allowed size of the unpacked image with the host of the tests. That of a release has at most 60 MB, which
+/// the test of releases holds: the host of the profile `dist` has a third less text.
 const IMAGE_BYTES_MAX: u64 = 66 << 20;
 
 /// A parent of each plugin.

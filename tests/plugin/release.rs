@@ -8,6 +8,7 @@ use std::{
 
 use innkeeper_tests::{
     manifest::root,
+    pod::Image,
     process::is_full,
     registry::{Client, Registry},
 };
@@ -15,6 +16,8 @@ use innkeeper_tests::{
 use crate::cosign::fixture;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The largest allowed size of the unpacked image of a release.
+const IMAGE_BYTES_MAX: u64 = 60_000_000;
 
 fn release(arguments: &[&str]) -> Output {
     let mut command = Command::new(root().join("deploy/release"));
@@ -119,6 +122,11 @@ fn check_files(directory: &Path) {
     let missing: Vec<PathBuf> = parts.iter().map(|it| directory.join(it)).collect();
     let missing: Vec<_> = missing.iter().filter(|it| !it.is_file()).collect();
     assert!(missing.is_empty(), "{missing:?}");
+    let image = Image::unpack(&directory.join("oci/innkeeper")).unwrap();
+    let root = image.root().to_str().unwrap();
+    let counted = run("du", &["--summarize", "--bytes", root]);
+    let bytes: u64 = counted.split('\t').next().unwrap().parse().unwrap();
+    assert!(bytes <= IMAGE_BYTES_MAX, "{bytes}");
 }
 
 /// Fetches what was published with other clients.
