@@ -149,11 +149,13 @@ fn a_pass_is_read_from_top_to_bottom() {
     // The callers of a pass.
     let above = ["reconciler", "controller", "dry_run"];
     let names_one = |line: &str| {
-        let path = line.trim_start().trim_start_matches("use ");
-        let path = path.strip_prefix("crate::").unwrap_or(path);
-        above
-            .iter()
-            .any(|one| path.starts_with(&format!("{one}::")))
+        let mut words = line.split(|it: char| !(it.is_alphanumeric() || matches!(it, '_' | ':')));
+        words.any(|word| {
+            let path = word.strip_prefix("crate::").unwrap_or(word);
+            above
+                .iter()
+                .any(|one| path.starts_with(&format!("{one}::")))
+        })
     };
     let mut found = Vec::new();
     for source in Source::all() {
