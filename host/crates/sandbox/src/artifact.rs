@@ -276,7 +276,7 @@ fn contract_version(name: &str) -> Option<&str> {
 
 /// Returns the remedy for a forbidden import.
 fn advice(import: &str) -> &'static str {
-    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown, or for wasm32-wasip2 without what uses it";
+    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown, or for wasm32-wasip2 without the code that uses it";
     let interface = import.split_once('@').map_or(import, |(name, _)| name);
     match interface {
         name if name.starts_with("wasi:sockets/") || name.starts_with("wasi:http/") => {
@@ -289,6 +289,6 @@ fn advice(import: &str) -> &'static str {
         name if name.starts_with("wasi:logging/") => "write with host.log",
         name if name.starts_with("wasi:") => TOOLCHAIN,
         name if name.starts_with(PACKAGE) => "the contract has no such interface",
-        _ => "only innkeeper:plugin may be imported: remove what needs it",
+        _ => "only innkeeper:plugin may be imported: remove the dependency that imports it",
     }
 }

@@ -372,7 +372,7 @@ pub(super) fn check_private(url: &Url) -> Result<(), Failure> {
     if url.scheme() == "https" || is_loopback || host == "localhost" {
         return Ok(());
     }
-    let problem = "credentials are sent only over https, because plain http can be read on its way";
+    let problem = "credentials are sent only over https, because plain http is not encrypted";
     Err(Failure::url_refused(&shown(url.as_str()), problem))
 }
 

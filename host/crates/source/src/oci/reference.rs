@@ -87,7 +87,7 @@ impl Reference {
             None => (text, None),
             Some((rest, digest)) => {
                 let digest = digest.parse().map_err(|_| {
-                    invalid("what follows the @ must be sha256: and 64 hexadecimal digits")
+                    invalid("the digest after the @ must be sha256: and 64 hexadecimal digits")
                 })?;
                 (rest, Some(digest))
             }
