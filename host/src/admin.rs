@@ -117,8 +117,9 @@ impl Admin {
         let Some(address) = args.address else {
             return Ok(None);
         };
-        let tls = args.tls.then(|| Tls::new(args.certificate()));
-        let tls = tls
+        let tls = args
+            .tls
+            .then(|| Tls::new(args.certificate()))
             .transpose()
             .or_fail(Exit::Usage, "failed to prepare TLS for --admin-address")?;
         let runtime = tokio::runtime::Builder::new_current_thread()

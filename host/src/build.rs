@@ -62,8 +62,10 @@ impl Workspace {
         let directory = args.directory.display();
         let environment = Environment::of_process();
         let no_directory = format!("failed to open the directory {directory}");
-        let root = args.directory.canonicalize();
-        let root = root.or_fail(Exit::Usage, &no_directory)?;
+        let root = args
+            .directory
+            .canonicalize()
+            .or_fail(Exit::Usage, &no_directory)?;
         let guests = if args.packages.is_empty() {
             Guest::all(&environment, &root).or_fail_by(exit, BUILD)?
         } else {

@@ -60,8 +60,11 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
 async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
     let examples = examples::read(&args.examples, args.examples_namespace())?;
-    let project = args.project().map(|it| Project::open(args, it));
-    let project = project.transpose()?.map(Arc::new);
+    let project = args
+        .project()
+        .map(|it| Project::open(args, it))
+        .transpose()?
+        .map(Arc::new);
     let mut host = args.host();
     let mut show = Show::start();
     let program = args.controlplane();

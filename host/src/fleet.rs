@@ -81,10 +81,14 @@ fn given(
     let Some(plugin) = args.plugin.as_ref().or(args.plugin_file.as_ref()) else {
         return Err(Failure::new(Exit::Usage, "no candidate: give PLUGIN"));
     };
-    let config = args.config.as_deref();
-    let config = config.map(|path| render::one_object(Some(path), streams));
-    let grants = args.grants.as_deref();
-    let grants = grants.map(|path| render::grants_in(path, streams));
+    let config = args
+        .config
+        .as_deref()
+        .map(|path| render::one_object(Some(path), streams));
+    let grants = args
+        .grants
+        .as_deref()
+        .map(|path| render::grants_in(path, streams));
     let (config, grants) = (config.transpose()?, grants.transpose()?);
     let threads = thread::available_parallelism().or_fail(
         Exit::Failure,

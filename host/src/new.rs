@@ -47,8 +47,10 @@ const TAKEN: [&str; 12] = [
 pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let directory = &args.directory;
     let usage = |message: String| Err(Failure::new(Exit::Usage, message));
-    let name = directory.file_name().and_then(|name| name.to_str());
-    let name = name.unwrap_or_default();
+    let name = directory
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     if let Err(problem) = check(name) {
         return usage(format!("failed to name a plugin \"{name}\": {problem}"));
     }

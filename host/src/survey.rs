@@ -139,8 +139,9 @@ pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
 
 async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let address = args.admin_address.as_ref();
-    let host = address.map(|address| AdminClient::new(address, &args.client, streams));
-    let host = host.transpose()?;
+    let host = address
+        .map(|address| AdminClient::new(address, &args.client, streams))
+        .transpose()?;
     // A failure of the first request ends the command; later failures are reported and retried.
     let survey = ask(args, host.as_ref()).await?;
     if args.watch {

@@ -58,8 +58,9 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         None => Vec::new(),
     };
     let config = render::one_object(args.config.as_deref(), streams)?;
-    let given = args.grants.as_deref();
-    let given = given
+    let given = args
+        .grants
+        .as_deref()
         .map(|path| render::grants_in(path, streams))
         .transpose()?;
     let from = Inspected::File(file);

@@ -121,8 +121,11 @@ impl Known {
     fn keep(&mut self, asked: Asked, now: Instant) {
         self.until.retain(|_, until| *until > now);
         if self.until.len() >= KEPT_MAX {
-            let soonest = self.until.iter().min_by_key(|(_, until)| **until);
-            let soonest = soonest.map(|(asked, _)| *asked);
+            let soonest = self
+                .until
+                .iter()
+                .min_by_key(|(_, until)| **until)
+                .map(|(asked, _)| *asked);
             soonest.map(|asked| self.until.remove(&asked));
         }
         self.until.insert(asked, now + KEPT);

@@ -64,8 +64,10 @@ impl<'a> AdminClient<'a> {
         if let Some(token) = &self.args.token_file {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.timeout(patience).build();
-        let request = request.or_fail(Exit::Usage, self.no_host())?;
+        let request = request
+            .timeout(patience)
+            .build()
+            .or_fail(Exit::Usage, self.no_host())?;
         let answer = match self.client.execute(request).await {
             Ok(answer) => answer,
             Err(error) if certificate_error(&error).is_some() => {

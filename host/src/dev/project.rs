@@ -145,8 +145,10 @@ impl Project {
     pub(super) fn build(&self) -> Result<Built, Failure> {
         let built = self.workspace.build(&self.out_dir)?;
         let message = format!("no plugin was built in {}", self.directory.display());
-        let component = built.first().ok_or(message);
-        let component = component.map_err(|message| Failure::new(Exit::Failure, message))?;
+        let component = built
+            .first()
+            .ok_or(message)
+            .map_err(|message| Failure::new(Exit::Failure, message))?;
         let unusable = || format!("failed to load {} as a plugin", component.path.display());
         // The host takes the compiled code from the same cache.
         let loaded = plugin_file::load(&component.path, self.cache.as_ref());

@@ -312,8 +312,11 @@ async fn keep_off(shared: &Shared, name: &str) -> Result<(), Failure> {
 
 async fn plugin(shared: &Shared, name: &str) -> Result<Option<Plugin>, Failure> {
     let message = format!("failed to read the Plugin {name}");
-    let found = shared.cluster.live_get(&manager::kind(), None, name).await;
-    let found = found.or_fail(Exit::Failure, &message)?;
+    let found = shared
+        .cluster
+        .live_get(&manager::kind(), None, name)
+        .await
+        .or_fail(Exit::Failure, &message)?;
     let parsed = found.map(|object| Plugin::read(&object.json)).transpose();
     parsed.or_fail(Exit::Failure, message)
 }

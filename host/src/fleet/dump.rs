@@ -113,8 +113,12 @@ impl Recorder {
         };
         let text = serde_json::to_vec(&dump).or_fail(Exit::Failure, failed())?;
         let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(path);
-        let mut file = file.or_fail(Exit::Usage, failed())?;
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .or_fail(Exit::Usage, failed())?;
         file.write_all(&text).or_fail(Exit::Failure, failed())
     }
 }
@@ -188,8 +192,13 @@ fn key<B>(request: &Request<B>) -> Option<String> {
 
 /// Returns true if the answer to a request has Secrets.
 fn is_of_secrets(key: &str) -> bool {
-    let path = key.split(' ').next_back().unwrap_or_default();
-    let path = path.split('?').next().unwrap_or_default();
+    let path = key
+        .split(' ')
+        .next_back()
+        .unwrap_or_default()
+        .split('?')
+        .next()
+        .unwrap_or_default();
     let Some(path) = path.strip_prefix("/api/v1/") else {
         return false;
     };

@@ -118,8 +118,8 @@ fn denied(serving: &Serving) -> impl Iterator<Item = String> {
 /// Fails if the plugin may read the values of Secrets, which a dump does not have.
 fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
     let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
-    let reads = grants.reads_for(manifest);
-    let reads = reads
+    let reads = grants
+        .reads_for(manifest)
         .iter()
         .any(|read| is_secret(&read.kind.group_kind()) && read.access == Access::Full);
     let sees = manifest.children.iter().any(|child| {
@@ -307,19 +307,21 @@ impl Fleet {
             if let Some(against) = against {
                 let comparable = results
                     .iter()
-                    .filter(|(_, it)| it.is_comparable(plugin, now));
-                let comparable = comparable.map(|(parent, _)| parent.clone()).collect();
+                    .filter(|(_, it)| it.is_comparable(plugin, now))
+                    .map(|(parent, _)| parent.clone())
+                    .collect();
                 known.extend(dry_run(against, comparable).await);
             }
             for (parent, result) in results {
                 let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
                 let known = known.remove(&parent);
                 let differences = is_asked.then_some::<Differences>(differences::of);
-                let outcome = result.plan(plugin, now, known, differences);
-                let outcome = outcome.map_err(|waiting| {
-                    let message = format!("failed to plan {parent}: it waits for {waiting}");
-                    Failure::new(Exit::Failure, message)
-                })?;
+                let outcome = result
+                    .plan(plugin, now, known, differences)
+                    .map_err(|waiting| {
+                        let message = format!("failed to plan {parent}: it waits for {waiting}");
+                        Failure::new(Exit::Failure, message)
+                    })?;
                 plans.push((parent, ParentPlan { is_asked, outcome }));
             }
         }

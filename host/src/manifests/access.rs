@@ -194,8 +194,9 @@ fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
     let parents = plugin
         .parents()
         .map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });
-    let children = plugin.children();
-    let children = children.map(|child| -> Permission<'_> { (child, "", &WRITE_VERBS) });
+    let children = plugin
+        .children()
+        .map(|child| -> Permission<'_> { (child, "", &WRITE_VERBS) });
     parents.chain(children).chain(deletions(plugin)).collect()
 }
 

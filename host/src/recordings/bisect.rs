@@ -154,8 +154,11 @@ fn files(directory: &Path) -> Result<Vec<Revision>, Failure> {
         if path.extension().is_none_or(|it| it != "wasm") {
             continue;
         }
-        let name = path.file_name().unwrap_or_default();
-        let name = name.to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let from = Inspected::File(path);
         let version = match version_in(name.trim_end_matches(".wasm")) {
             None => described_version(&from)?,

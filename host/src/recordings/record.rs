@@ -38,8 +38,9 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
     fs::create_dir_all(&args.to).or_fail(Exit::Usage, format!("failed to create {to}"))?;
     let client = AdminClient::new(address, &args.client, streams)?;
     let patience = order.time() + PATIENCE;
-    let answer = client.send(Method::POST, "/debug/recordings", body, patience);
-    let mut answer = answer.await?;
+    let mut answer = client
+        .send(Method::POST, "/debug/recordings", body, patience)
+        .await?;
     let (number, seconds) = (order.number, order.seconds);
     streams.note(&format!(
         "waiting for {number} recordings, at most {seconds} s"

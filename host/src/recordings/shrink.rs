@@ -108,8 +108,10 @@ impl Failing {
     /// Returns the properties that a smaller recording must keep: outcome and fault of each answer. Otherwise two builds
     /// would soon differ only in the message of a fault about a missing field.
     fn signs(&self) -> Vec<Value> {
-        let answers = [Some(&self.repeated), self.other.as_ref()];
-        let answers = answers.into_iter().flatten().map(Repeated::answer);
+        let answers = [Some(&self.repeated), self.other.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Repeated::answer);
         answers
             .map(|answer| Value::from(vec![answer["outcome"].clone(), answer["fault"].clone()]))
             .collect()
@@ -228,8 +230,8 @@ fn keep(path: &Path, text: &str) -> Result<(), Failure> {
         "failed to write {}, which must be a new file",
         path.display()
     );
-    let file = tempfile::NamedTempFile::new_in(directory.unwrap_or_else(|| Path::new(".")));
-    let mut file = file.or_fail(Exit::Usage, &message)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or_else(|| Path::new(".")))
+        .or_fail(Exit::Usage, &message)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.flush());
     written.or_fail(Exit::Failure, &message)?;
     file.persist_noclobber(path)

@@ -63,8 +63,11 @@ impl Files {
     /// Reads the files.
     pub(crate) fn read(paths: &Paths, streams: &mut Streams<'_>) -> Result<Self, Failure> {
         let config = one_object(paths.config.as_deref(), streams)?;
-        let grants = paths.grants.as_deref();
-        let grants = grants.map(|path| grants_in(path, streams)).transpose()?;
+        let grants = paths
+            .grants
+            .as_deref()
+            .map(|path| grants_in(path, streams))
+            .transpose()?;
         let key = paths.hash_key.as_deref();
         let hash_key = key.map(|path| hash_key(path, streams)).transpose()?;
         let with_parent = documents(&paths.parent, streams)?;
@@ -194,9 +197,9 @@ impl<'a> Schemas<'a> {
                 place.insert(schema.or_fail(Exit::Finding, SCHEMA)?)
             }
         };
-        let admitted = schema.admit(document.object);
-        let admitted =
-            admitted.map_err(|rejection| Failure::new(Exit::Finding, rejection.to_string()))?;
+        let admitted = schema
+            .admit(document.object)
+            .map_err(|rejection| Failure::new(Exit::Finding, rejection.to_string()))?;
         for field in &admitted.unknown_fields {
             streams.note(&format!(
                 "warning: {} {}: unknown field \"{field}\" is dropped",

@@ -43,11 +43,13 @@ impl ObservedObjects {
             Some(_) => Scope::Namespaced,
             None => Scope::Cluster,
         };
-        let children = owned.into_iter().map(|document| {
-            let access = grants.child_access(&document.group_kind(), parent_scope);
-            Ok(observed_child(&present(document, access, hash_key)?))
-        });
-        let children = children.collect::<Result<_, Failure>>()?;
+        let children = owned
+            .into_iter()
+            .map(|document| {
+                let access = grants.child_access(&document.group_kind(), parent_scope);
+                Ok(observed_child(&present(document, access, hash_key)?))
+            })
+            .collect::<Result<_, Failure>>()?;
         let shown = present(&parent.document, Access::Full, hash_key)?;
         let mut objects = others;
         objects.push(parent.document);

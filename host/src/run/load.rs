@@ -20,8 +20,9 @@ use crate::{
 
 /// Returns the resources that compiling a plugin may use on this machine.
 fn compile_bounds() -> CompileBounds {
-    let processors = thread::available_parallelism().ok();
-    let processors = processors.and_then(|count| NonZeroU32::try_from(count).ok());
+    let processors = thread::available_parallelism()
+        .ok()
+        .and_then(|count| NonZeroU32::try_from(count).ok());
     CompileBounds::on(
         processors.unwrap_or(NonZeroU32::MIN),
         plugin::memory_bytes_max(),
@@ -48,11 +49,12 @@ pub(super) async fn load_all(
     })
     .or_fail(Exit::Failure, SANDBOX)?;
     let pool = Pool::start(workers).or_fail(Exit::Failure, SANDBOX)?;
-    let cache = artifact::Cache::open(&settings.cache_dir).or_fail(
-        Exit::Usage,
-        "failed to open the cache of compiled plugins; set another --cache-dir",
-    )?;
-    let cache = cache.with_bytes_max(settings.cache_bytes_max);
+    let cache = artifact::Cache::open(&settings.cache_dir)
+        .or_fail(
+            Exit::Usage,
+            "failed to open the cache of compiled plugins; set another --cache-dir",
+        )?
+        .with_bytes_max(settings.cache_bytes_max);
     let context = Arc::new(LoaderContext {
         engine,
         cache: Some(cache.clone()),

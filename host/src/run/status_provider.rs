@@ -150,12 +150,14 @@ impl StatusProvider for RunningHost {
         });
         let number = usize::try_from(order.number).unwrap_or(usize::MAX);
         let until = Instant::now() + order.time();
-        let from = shared.recordings.order(wanted.collect(), number, until);
-        let from = from.ok_or_else(|| {
-            OrderRefusal::Refused(
-                "it has too many orders of recordings: end one of them".to_owned(),
-            )
-        })?;
+        let from = shared
+            .recordings
+            .order(wanted.collect(), number, until)
+            .ok_or_else(|| {
+                OrderRefusal::Refused(
+                    "it has too many orders of recordings: end one of them".to_owned(),
+                )
+            })?;
         for (reconciler, parent) in recorded {
             reconciler.registration().trigger(parent, Cause::Resync);
         }

@@ -116,11 +116,13 @@ async fn problems(viewer: &Viewer, has_plugins: bool) -> Vec<String> {
         ));
     }
     let time = Timestamp::now();
-    let lapsed = seen.iter().filter_map(|(name, lease)| {
-        let problem = lapse(name, &lease.record, time)?;
-        Some((name, lease.version, problem))
-    });
-    let lapsed: Vec<_> = lapsed.collect();
+    let lapsed: Vec<_> = seen
+        .iter()
+        .filter_map(|(name, lease)| {
+            let problem = lapse(name, &lease.record, time)?;
+            Some((name, lease.version, problem))
+        })
+        .collect();
     if lapsed.is_empty() {
         return problems;
     }

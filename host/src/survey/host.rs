@@ -17,8 +17,11 @@ pub(super) async fn survey(
     patience: Duration,
 ) -> Result<Survey, Failure> {
     let answer = client.send(Method::GET, "/debug/state", String::new(), patience);
-    let text = answer.await?.text().await;
-    let text = text.or_fail(Exit::Failure, client.no_host())?;
+    let text = answer
+        .await?
+        .text()
+        .await
+        .or_fail(Exit::Failure, client.no_host())?;
     let address = client.address.to_string();
     let state = serde_json::from_str(&text).or_fail(
         Exit::Failure,

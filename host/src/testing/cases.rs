@@ -37,8 +37,11 @@ impl Case {
         for entry in fs::read_dir(directory).or_fail(Exit::Usage, &message)? {
             let path = entry.or_fail(Exit::Usage, &message)?.path();
             if is_recording(&path) || path.join("parent.yaml").is_file() {
-                let name = path.file_name().unwrap_or_default();
-                let name = name.to_string_lossy().into_owned();
+                let name = path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
                 cases.push(Self { name, path });
             }
         }

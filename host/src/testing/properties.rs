@@ -336,11 +336,11 @@ fn same(
     cluster: &Cluster,
 ) -> Result<(), Stop> {
     let comparable = |said: &Said| {
-        let children = said
+        let children: BTreeMap<_, _> = said
             .children
             .iter()
-            .map(|child| (child.id().to_string(), plan::stated(child)));
-        let children: BTreeMap<_, _> = children.collect();
+            .map(|child| (child.id().to_string(), plan::stated(child)))
+            .collect();
         let fault = said.fault.as_ref().map(|fault| fault.kind);
         json!({
             "children": children,
@@ -437,13 +437,16 @@ fn is_retained(child: &Document) -> bool {
 
 fn set_status(parent: &mut Map<String, Value>, report: &Report) {
     let mut status = report.status.clone().unwrap_or_default();
-    let conditions = report.conditions.iter().map(|condition| {
-        let mut condition = json!(condition);
-        condition["lastTransitionTime"] = json!("2030-01-31T08:00:00Z");
-        condition["observedGeneration"] = json!(1);
-        condition
-    });
-    let conditions: Vec<Value> = conditions.collect();
+    let conditions: Vec<Value> = report
+        .conditions
+        .iter()
+        .map(|condition| {
+            let mut condition = json!(condition);
+            condition["lastTransitionTime"] = json!("2030-01-31T08:00:00Z");
+            condition["observedGeneration"] = json!(1);
+            condition
+        })
+        .collect();
     if !conditions.is_empty() {
         status.insert("conditions".to_owned(), conditions.into());
     }

@@ -42,8 +42,10 @@ impl LeaseReader {
     /// Returns the lease from a quorum; none if it does not exist.
     pub async fn read(&self) -> Result<Option<Lease>, Error> {
         let (namespace, name) = (Some(&*self.namespace), &*self.name);
-        let lease = self.wire.object(&self.resource, namespace, name, parse);
-        let lease = lease.await;
+        let lease = self
+            .wire
+            .object(&self.resource, namespace, name, parse)
+            .await;
         lease.map_err(|source| Error::of_read(&self.resource.kind, name, source))
     }
 }

@@ -62,8 +62,8 @@ pub fn hash_values(secret: &mut Value, key: &HashKey) {
         annotations.remove(LAST_APPLIED);
     }
     let metadata = fields.get("metadata").cloned().unwrap_or_default();
-    let place = ["namespace", "name", "uid"];
-    let place = place.map(|name| metadata[name].as_str().unwrap_or_default());
+    let place =
+        ["namespace", "name", "uid"].map(|name| metadata[name].as_str().unwrap_or_default());
     if let Some(Value::Object(data)) = fields.get_mut("data") {
         for (data_key, value) in data {
             let text = value.as_str().unwrap_or_default();

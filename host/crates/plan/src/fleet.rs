@@ -61,8 +61,11 @@ impl ParentPlan {
         };
         let texts = match &self.outcome {
             ParentOutcome::Planned(planned) => {
-                let lines = planned.operations.iter().chain(&planned.differences);
-                let lines = lines.map(|line| LINE_BYTES + line.len());
+                let lines = planned
+                    .operations
+                    .iter()
+                    .chain(&planned.differences)
+                    .map(|line| LINE_BYTES + line.len());
                 let deletes = planned.changes.deletes.iter().map(named);
                 lines.chain(deletes).sum()
             }

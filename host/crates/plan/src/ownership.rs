@@ -53,8 +53,9 @@ pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
         };
     };
     let mut owners = owners(object).into_iter();
-    let reference = owners.find(|owner| owner["uid"] == *controller.0);
-    let reference = reference.unwrap_or_default();
+    let reference = owners
+        .find(|owner| owner["uid"] == *controller.0)
+        .unwrap_or_default();
     let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);

@@ -55,8 +55,9 @@ impl Grants {
             .parents
             .iter()
             .map(|parent| parent.kind.group_kind());
-        let denied = declared.filter(|kind| !self.allows_parent(kind));
-        let denied = denied.map(Shortfall::Parent);
+        let denied = declared
+            .filter(|kind| !self.allows_parent(kind))
+            .map(Shortfall::Parent);
         // A kind of parents that a later version of the plugin adds does not stop the passes for the others.
         if self.parents_of(manifest).next().is_some() {
             assessment.reduced.extend(denied);

@@ -76,8 +76,11 @@ impl Ledger {
     /// Defers the events of a round to the report at the end of the pass.
     pub(super) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
         let deferred = self.entry(parent).deferred.get_or_insert_default();
-        let new = events.iter().filter(|event| !deferred.contains(event));
-        let new: Vec<Event> = new.cloned().collect();
+        let new: Vec<Event> = events
+            .iter()
+            .filter(|event| !deferred.contains(event))
+            .cloned()
+            .collect();
         deferred.extend(new);
     }
 

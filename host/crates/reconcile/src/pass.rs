@@ -77,8 +77,7 @@ async fn steps<'a>(
     trace.step("check");
     let pass = answers::count(pass.check())?;
     trace.step("plan");
-    let pass = pass.plan();
-    let mut pass = pass.report_finalized(trace).await?;
+    let mut pass = pass.plan().report_finalized(trace).await?;
     trace.step("apply");
     let applied = loop {
         let applied = pass.apply().await;

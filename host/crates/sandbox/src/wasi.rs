@@ -346,8 +346,9 @@ impl poll::Host for StoreState {
     fn poll(&mut self, asked: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         let Wasi { handles, waits, .. } = wasi(self);
         let is_empty = asked.is_empty();
-        let over = (0..).zip(asked);
-        let over = over.filter(|(_, pollable)| !waits.contains(&pollable.rep()));
+        let over = (0..)
+            .zip(asked)
+            .filter(|(_, pollable)| !waits.contains(&pollable.rep()));
         let (places, over): (Vec<u32>, Vec<_>) = over.unzip();
         if over.is_empty() && !is_empty {
             return Err(self.fault(CallFault::Waited));

@@ -26,8 +26,10 @@ impl MissingParents {
     /// Returns those of the active revision, if there is one.
     pub(super) fn of(active: Option<&ActiveRevision>, cluster: &Cluster) -> Self {
         let reconcilers = active.map(|active| active.served.reconcilers.iter());
-        let kinds = reconcilers.into_iter().flatten();
-        let kinds = kinds.map(|reconciler| reconciler.parent().clone());
+        let kinds = reconcilers
+            .into_iter()
+            .flatten()
+            .map(|reconciler| reconciler.parent().clone());
         Self {
             kinds: kinds
                 .filter(|kind| cluster.served(kind).is_none())

@@ -129,8 +129,9 @@ impl Compiler {
             times += 1;
             match ended {
                 CompilerEnd::Compiled { code, confinement } => {
-                    let mapped = cache.adopt(engine, digest, code);
-                    let mapped = mapped.map_err(|source| cache.not_kept(source))?;
+                    let mapped = cache
+                        .adopt(engine, digest, code)
+                        .map_err(|source| cache.not_kept(source))?;
                     info!(%digest, elapsed = ?started.elapsed(), confinement, "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped
@@ -150,8 +151,10 @@ impl Compiler {
     /// Runs one process to its end.
     fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
         let failed = Error::RunCompiler;
-        let code = self.cache.begin();
-        let code = code.map_err(|source| self.cache.not_kept(source))?;
+        let code = self
+            .cache
+            .begin()
+            .map_err(|source| self.cache.not_kept(source))?;
         let mut input = in_memory("component").map_err(failed)?;
         input
             .write_all(bytes)
