@@ -52,8 +52,8 @@ pub(super) async fn run(
             queue: queue_options(),
         };
         let work = Arc::clone(reconciler);
-        let witness = status.observe(reconciler, limits.concurrency_max);
-        controllers.spawn(controller::run(work, bounds, witness, stop.clone()));
+        let telemetry = status.observe(reconciler, limits.concurrency_max);
+        controllers.spawn(controller::run(work, bounds, telemetry, stop.clone()));
     }
     let all_ended = async {
         while let Some(ended) = controllers.join_next().await {
@@ -110,6 +110,7 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
 
 /// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
 async fn tend_inventory(shared: &Shared, served: &Served) -> Infallible {
+    /// Chosen: an unused kind costs its watch at most this much longer.
     const PERIOD: Duration = Duration::from_secs(30);
 
     loop {

@@ -95,9 +95,9 @@ impl PluginResources {
         let (name, selector) = (self.name.clone(), self.selector.clone());
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
-        let witness = status.observe_named("innkeeper/standby", PLACES);
+        let telemetry = status.observe_named("innkeeper/standby", PLACES);
         let never = CancellationToken::new();
-        let warming = controller::run(Arc::clone(&warmer), bounds(), witness, never);
+        let warming = controller::run(Arc::clone(&warmer), bounds(), telemetry, never);
         (warmer, async {
             warming.await.or_fail(Exit::Failure, ENDED)
         })
@@ -149,8 +149,8 @@ async fn manage(
     stop: CancellationToken,
     status: Arc<StatusRegistry>,
 ) -> Result<(), Failure> {
-    let witness = status.observe_named("innkeeper/plugin", PLACES);
-    let managing = controller::run(Arc::clone(&manager), bounds(), witness, stop.clone());
+    let telemetry = status.observe_named("innkeeper/plugin", PLACES);
+    let managing = controller::run(Arc::clone(&manager), bounds(), telemetry, stop.clone());
     let cold = Instant::now() + WARM_FOR;
     let mut managing = Box::pin(managing);
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {

@@ -6,8 +6,10 @@ use innkeeper_model::{Condition, Event, Report, reason};
 
 use super::{Rejection, names};
 
+/// The limits of a condition in Kubernetes' own schema (`metav1.Condition`).
 const REASON_CHARS_MAX: usize = 1024;
 const MESSAGE_CHARS_MAX: usize = 32_768;
+/// The limit of the API server for Events.
 const EVENT_REASON_CHARS_MAX: usize = 128;
 
 pub(super) fn check(report: &Report) -> Result<(), Rejection> {
