@@ -71,6 +71,18 @@ fn a_component_carries_its_description_and_builds_are_reproducible() {
     }
 }
 
+/// Without a description, each command would compile the component to ask it.
+#[test]
+fn the_plugins_of_the_setup_carry_their_descriptions() {
+    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
+    for name in ["memcached", "wordpress", "etcd", "backup"] {
+        let file = guests.join(format!("{name}.wasm"));
+        let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);
+        let seen: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+        assert_eq!(seen["embedded"], true, "{name}");
+    }
+}
+
 /// Builds the same source in another directory with an empty target directory and compares the digest.
 #[track_caller]
 fn elsewhere(digest: &Value) {
