@@ -184,6 +184,7 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
     );
     let leaving = user.get(parents, "leaving").unwrap().unwrap();
     assert_eq!(health.of(&leaving)["kstatus"], "Terminating");
+    stated(&health);
     plugins(&health);
     Stage::stop(health.host);
 }
@@ -204,8 +205,71 @@ fn plugins(health: &Health) {
             ("missing", "InProgress", "Degraded"),
         ],
     );
+    roll_out(health);
     let user = health.stage.plane.user();
     let suspend = json!({"spec": {"suspend": true}});
     user.merge(PLUGIN, "cache", &suspend).unwrap();
     health.wait(PLUGIN, &[("cache", "InProgress", "Suspended")]);
+}
+
+/// Checks a parent whose roll-out is in progress, and the same parent after the roll-out. No controller makes its Pods.
+#[track_caller]
+fn roll_out(health: &Health) {
+    const NAME: &str = "no-pods";
+    let memcached = json!({
+        "apiVersion": "cache.example.com/v1", "kind": "Memcached",
+        "metadata": {"name": NAME}, "spec": {"size": 2},
+    });
+    health.stage.apply_new(&health.namespace, &memcached);
+    let parents = Kind::new("cache.example.com/v1", "Memcached", &health.namespace);
+    health.wait(parents, &[(NAME, "InProgress", "Progressing")]);
+    let deployments = Kind::new("apps/v1", "Deployment", &health.namespace);
+    let user = health.stage.plane.user();
+    let deployment = eventually("the Deployment exists", || {
+        let found = user.get(deployments, NAME).unwrap();
+        found.ok_or("no Deployment")
+    });
+    let status = json!({"status": {
+        "observedGeneration": deployment["metadata"]["generation"],
+        "replicas": 2, "updatedReplicas": 2, "unavailableReplicas": 2,
+    }});
+    user.merge_status(deployments, NAME, &status).unwrap();
+    health.wait(parents, &[(NAME, "InProgress", "Degraded")]);
+}
+
+/// Checks conditions that only the plugin states.
+#[track_caller]
+fn stated(health: &Health) {
+    for (ready, stated, kstatus, argo) in [
+        ("False", &["Stalled"][..], "Failed", "Degraded"),
+        ("True", &["Degraded"], "Current", "Degraded"),
+        (
+            "True",
+            &["Degraded", "Progressing"],
+            "Current",
+            "Progressing",
+        ),
+        ("True", &["Progressing"], "Current", "Healthy"),
+    ] {
+        let mut conditions = vec![condition("Synced", "True"), condition("Ready", ready)];
+        conditions.extend(stated.iter().map(|kind| condition(kind, "True")));
+        let object = json!({
+            "apiVersion": API, "kind": "Unruly",
+            "metadata": {"name": "stated", "namespace": "default", "generation": 1},
+            "status": {"conditions": conditions},
+        });
+        let found = health.of(&object);
+        let states = (&found["kstatus"], &found["argo"]["status"]);
+        assert_eq!(
+            states,
+            (&json!(kstatus), &json!(argo)),
+            "{found}\n{object:#}"
+        );
+    }
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": kind, "message": "by the test", "observedGeneration": 1,
+    })
 }
