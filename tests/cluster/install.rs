@@ -40,6 +40,8 @@ const CHART: &str = "deploy/chart";
 /// The changed values of the upgrade: more Pods, and the account that may read the metrics.
 const CHANGED: &str =
     "replicas=3,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=default";
+/// The path of the fields of the status in the definition of Plugins.
+const STATUS_FIELDS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
 /// The largest allowed size of the unpacked image with the host of the tests. That of a release has at most 60 MB, which
 /// the test of releases holds: the host of the profile `dist` has a third less text.
@@ -329,6 +331,69 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     });
     assert_eq!(site.uids(), before);
     stop(pod);
+}
+
+/// Makes an older chart: a copy of the chart without a field of the status of Plugins, and without a rule of the host's role.
+fn older_chart(directory: &Path) -> PathBuf {
+    let chart = directory.join("chart");
+    let mut copy = Command::new("cp");
+    let copy = copy.arg("--recursive").arg(root().join(CHART)).arg(&chart);
+    assert!(copy.status().unwrap().success());
+    let path = chart.join("files/plugins.innkeeper.dev.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut definition = manifest::parse(&text).unwrap().remove(0);
+    let fields = definition.pointer_mut(STATUS_FIELDS).unwrap();
+    fields.as_object_mut().unwrap().remove("usage").unwrap();
+    // JSON is YAML.
+    fs::write(path, definition.to_string()).unwrap();
+    let path = chart.join("templates/rbac.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let rule = "  resources: [namespaces]\n  verbs: [get, list, watch]\n";
+    assert_eq!(text.matches(rule).count(), 1, "{text}");
+    let other = "  resources: [namespaces]\n  verbs: [get]\n";
+    fs::write(path, text.replace(rule, other)).unwrap();
+    chart
+}
+
+/// The newest chart replaces the definition of Plugins and the roles of an older one. No host runs here.
+#[test]
+fn an_upgrade_of_the_chart_upgrades_the_definition_and_the_roles() {
+    let directory = tempfile::tempdir().unwrap();
+    let older = older_chart(directory.path());
+    let site = Site::on(&["--api-only"]);
+    let user = site.plane().user();
+    let definition = || {
+        let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        user.get(kind, "plugins.innkeeper.dev").unwrap().unwrap()
+    };
+    let has_field = |definition: &Value| {
+        definition
+            .pointer(STATUS_FIELDS)
+            .unwrap()
+            .get("usage")
+            .is_some()
+    };
+    let has_rule = || {
+        let kind = Kind::cluster("rbac.authorization.k8s.io/v1", "ClusterRole");
+        let role = user.get(kind, RELEASE).unwrap().unwrap();
+        let rules = role["rules"].as_array().unwrap();
+        let expected = json!({
+            "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"],
+        });
+        rules.contains(&expected)
+    };
+    let create = ["--create-namespace"];
+    let older = older.to_str().unwrap();
+    site.helm(&[&["install", RELEASE, older][..], &IMAGE, &create].concat());
+    let before = definition();
+    assert!(!has_field(&before), "{before:#}");
+    assert!(!has_rule());
+
+    site.helm(&[&["upgrade", RELEASE, CHART][..], &IMAGE].concat());
+    let after = definition();
+    assert!(has_field(&after), "{after:#}");
+    assert!(has_rule());
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
 }
 
 /// On the oldest Kubernetes that the chart allows, and with a host that watches, applies and prunes there. Only in `tests/full`,
