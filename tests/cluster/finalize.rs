@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     relay::{Moment, Relay, Stopped},
     stage::{Stage, finalizers, is_applied, is_synced, lines},
+    status,
     suite::Target,
 };
 
@@ -94,6 +95,22 @@ impl Case {
 
     fn merge(&self, patch: &Value) {
         self.stage.merge(&self.namespace, PARENT, patch);
+    }
+
+    /// Checks that `innkeeper status` gives this reason for the parent, and a message with this part.
+    #[track_caller]
+    fn check_status(&self, reason: &str, part: &str) {
+        let kubeconfig = self.stage.plane.kubeconfig();
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let output = status::run(&["status", "--kubeconfig", kubeconfig, "-o", "json"]);
+        assert_eq!(output.status.code(), Some(status::FINDING), "{output:?}");
+        let found = status::document(&output);
+        let mut parents = found["parents"].as_array().unwrap().iter();
+        let parent = parents.find(|parent| parent["namespace"] == *self.namespace);
+        let parent = parent.unwrap_or_else(|| panic!("{found:#}"));
+        let message = parent["message"].as_str().unwrap();
+        let is_it = parent["reason"] == reason && message.contains(part);
+        assert!(is_it, "{parent:#}");
     }
 
     fn writes_since(&self, mark: usize) -> Vec<Write> {
@@ -207,6 +224,7 @@ fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() 
     let log = case.host.log().unwrap();
     let is_it = |line: &str| line.contains("cannot be finalized") && line.contains(skip);
     assert!(log.lines().any(is_it), "{log}");
+    case.check_status("NamespaceTerminating", skip);
     case.merge(&json!({ "metadata": { "annotations": { skip: "true" } } }));
     eventually("the namespace is deleted", || {
         let found = case.stage.find("", namespace);

@@ -23,7 +23,7 @@ const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
 const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
 
 /// The exit code for a successful answer that reports a fault.
-const FINDING: i32 = 3;
+pub(crate) const FINDING: i32 = 3;
 const NO_ANSWER: i32 = 1;
 
 fn innkeeper(arguments: &[&str]) -> Command {
@@ -32,12 +32,12 @@ fn innkeeper(arguments: &[&str]) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     innkeeper(arguments).output().unwrap()
 }
 
 #[track_caller]
-fn document(output: &Output) -> Value {
+pub(crate) fn document(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}\n{error}"))
