@@ -184,6 +184,7 @@ fn a_failed_run_is_reported_and_prunes_nothing() {
     });
     assert_eq!(parent["status"]["phase"], "Failed");
     assert_eq!(parent["status"]["failureCount"], 1);
+    assert_eq!(reason(&parent, "Stalled"), "LastRunFailed");
     site.get(ONCE_CONFIG);
     site.get(ONCE_RUN);
 }
@@ -455,6 +456,7 @@ fn a_failed_restore_is_reported_and_not_retried() {
         reason(parent, "Ready") == "RestoreFailed"
     });
     assert_eq!(parent["status"]["phase"], "Failed");
+    assert_eq!(reason(&parent, "Stalled"), "RestoreFailed");
 }
 
 #[test]

@@ -245,9 +245,21 @@ impl Reporter<'_> {
             None if self.parent.schedule.is_some() => self.ready_by_schedule(plan, status, failure),
             None => self.ready_once(),
         };
+        let stalled = self.stalled(&ready);
         let mut conditions = vec![ready, self.scheduled(status, due), succeeded, failed];
         conditions.extend(self.verification.as_ref().map(Verification::condition));
+        conditions.extend(stalled);
         conditions
+    }
+
+    /// `Stalled` of a parent that runs once and whose last run failed: nothing runs until a user asks for it.
+    ///
+    /// Otherwise the condition is the host's, which also sets it to false.
+    fn stalled(&self, ready: &Condition) -> Option<Condition> {
+        const REASON: &str = "LastRunFailed";
+        let is_idle = self.history.active.is_none();
+        let is_final = self.parent.schedule.is_none() && is_idle && ready.reason == REASON;
+        is_final.then(|| Condition::new("Stalled", true, REASON, &ready.message))
     }
 
     fn ready_by_schedule(

@@ -104,6 +104,9 @@ impl<'a> Reporter<'a> {
                 )
             }
         };
+        // The end is final. Before it, the condition is the host's.
+        let stalled = (status.phase == Phase::Failed)
+            .then(|| Condition::new("Stalled", true, "RestoreFailed", &message));
         let mut events = Vec::new();
         if self.stored.job_name.is_none() && status.job_name.is_some() {
             let text = format!("the restoration from {} started", text(&status.file));
@@ -118,7 +121,7 @@ impl<'a> Reporter<'a> {
         }
         Report::new()
             .status(&status)
-            .conditions([ready, succeeded])
+            .conditions([ready, succeeded].into_iter().chain(stalled))
             .events(events)
     }
 }

@@ -125,6 +125,28 @@ fn a_backup_without_schedule_runs_again() {
 }
 
 #[test]
+fn a_backup_whose_last_run_failed_is_stalled_until_it_runs_again() {
+    let ended = job("nightly", "a", OWNER, failed());
+    let failure = pass(&backup(json!({})), std::slice::from_ref(&ended), &json!({}));
+    let ready = condition(failure.report(), "Ready");
+    assert!(ready.starts_with("False/LastRunFailed: "), "{ready}");
+    let stalled = condition(failure.report(), "Stalled");
+    assert_eq!(stalled, ready.replacen("False", "True", 1));
+
+    let is_stalled = |outcome: &Outcome| outcome.report().find_condition("Stalled").is_some();
+    let again = job(FIRST, "b", OWNER, running());
+    let status = failure.report().status.clone().unwrap();
+    let again = pass(&asking("one", Value::Null), &[ended, again], &status);
+    assert!(!is_stalled(&again));
+    // A schedule runs again by itself.
+    let ended = job(FIRST, "a", OWNER, failed());
+    let scheduled = pass(&asking("one", daily()), &[ended], &json!({}));
+    let ready = condition(scheduled.report(), "Ready");
+    assert!(ready.starts_with("False/LastRunFailed: "), "{ready}");
+    assert!(!is_stalled(&scheduled));
+}
+
+#[test]
 fn requested_runs_stay_within_the_limits_of_the_history() {
     let at = |hour: u32, mut status: Value| {
         status["startTime"] = json!(format!("2026-08-20T{hour:02}:00:00Z"));

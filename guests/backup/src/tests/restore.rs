@@ -149,6 +149,7 @@ fn the_end_of_a_restore_is_final() {
         condition(outcome.report(), "Ready"),
         "True/Restored: restored pg from 2026.tar"
     );
+    assert!(outcome.report().find_condition("Stalled").is_none());
     let events = &outcome.report().events;
     let reasons: Vec<&str> = events.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(reasons, ["RestoreStarted", "RestoreSucceeded"]);
@@ -168,6 +169,8 @@ fn the_end_of_a_restore_is_final() {
     });
     let ready = condition(outcome.report(), "Ready");
     assert_eq!(ready, "False/RestoreFailed: psql: error: no such role");
+    let stalled = condition(outcome.report(), "Stalled");
+    assert_eq!(stalled, "True/RestoreFailed: psql: error: no such role");
 }
 
 #[test]
