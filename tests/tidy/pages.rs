@@ -13,11 +13,16 @@ use super::{
 };
 
 /// The pages with a fixed opening.
-const DOCUMENTATION: [&str; 5] = [
+const DOCUMENTATION: [&str; 10] = [
+    "README.md",
     "deploy/README.md",
     "deploy/docs/",
     "guests/README.md",
+    "guests/backup/README.md",
     "guests/docs/",
+    "guests/etcd/README.md",
+    "guests/memcached/README.md",
+    "guests/wordpress/README.md",
     "host/docs/",
 ];
 
