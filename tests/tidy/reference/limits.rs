@@ -69,30 +69,58 @@ fn value_after<'a>(text: &'a str, start: &str) -> &'a str {
     line.trim_matches([' ', '=', '"'])
 }
 
-/// The rows of the versions: part, version and remark.
-fn versions() -> [(&'static str, String, &'static str); 10] {
-    let workspace = read("Cargo.toml");
-    let crate_version = |name: &str| {
-        let line = value_after(&workspace, &format!("{name} ="));
-        let version = line.trim_start_matches("{ version = \"");
-        version.split('"').next().unwrap_or_default().to_owned()
-    };
+/// One row of a table of versions: part, version and remark.
+type Row = (&'static str, String, &'static str);
+
+/// The rules about later versions. They promise nothing before the first release.
+const POLICY: &str = "\
+## From v1alpha1 to v1beta1
+
+The definition of Plugins has one version, `v1alpha1`; there is no `v1beta1` yet, and no webhook converts between versions.
+Until the first release, fields of `v1alpha1` may change or go without a migration. The [changelog](../../CHANGELOG.md) names each of these changes.
+From the first release on, `v1alpha1` gets new optional fields only. A field that must be renamed, removed or required waits for another version of the definition.
+
+The plan for `v1beta1`, of which nothing is built yet:
+
+1. It begins with the fields of the last `v1alpha1`, so the API server needs no webhook to convert.
+2. Both versions are served for at least one minor release, and `v1beta1` becomes the stored one.
+3. The changelog of that release has the commands that rewrite stored Plugins. A later release stops serving `v1alpha1`.
+
+## Versions of the contract
+
+A component names the version of the contract that it was built for, and a host accepts the versions that it lists: today one.
+It refuses another one with a message that names the versions it accepts.
+Until the first release, the contract may change without a new version: build plugins again after an upgrade of the host.
+A released version never changes. A new one is added beside it, and the host has one adapter for each, so plugins keep running without a build.
+Upgrade the host before plugins that are built for a new version.
+
+## Deprecation
+
+Until the first release, everything may change without a deprecation, as the changelog states.
+From the first release on, a flag, field, annotation, label, metric, reason, exit code or version of the contract is removed in two steps:
+
+1. The changelog of a release names it as deprecated, with its replacement. Both work.
+2. A later minor release removes it, and its changelog names the removal.
+
+A security fix may remove something at once; its changelog states it.
+The oldest supported Kubernetes may rise in a minor release.";
+
+/// The versions of one commit, which `tests/full` runs together.
+fn run_together() -> [Row; 6] {
     let chart = manifest::load("deploy/chart/Chart.yaml")
         .expect("there is a chart")
         .remove(0);
-    let control_plane = read("tests/controlplane/go.mod");
     let contract = value_after(&read("wit/plugin.wit"), "package")
         .trim_end_matches(';')
         .to_owned();
-    let kubernetes = chart["kubeVersion"].as_str().unwrap_or_default().to_owned();
-    let oldest = read("tests/kubernetes/v130/go.mod");
-    let [tested, oldest] =
-        [&control_plane, &oldest].map(|module| value_after(module, "k8s.io/kubernetes").to_owned());
+    let modules = ["tests/controlplane/go.mod", "tests/kubernetes/v130/go.mod"];
+    let [newest, oldest] =
+        modules.map(|module| value_after(&read(module), "k8s.io/kubernetes").to_owned());
     [
         (
             "Host, image and command line",
             env!("CARGO_PKG_VERSION").to_owned(),
-            "Every crate of the repository has this version.",
+            "Every crate of the repository has this version, the SDK as well.",
         ),
         (
             "Chart",
@@ -109,30 +137,46 @@ fn versions() -> [(&'static str, String, &'static str); 10] {
             format!("`{contract}`"),
             "A host accepts the components of every version that it lists.",
         ),
-        ("Kubernetes", kubernetes, "Required by the chart."),
         (
-            "Kubernetes in the tests",
-            tested,
+            "Newest Kubernetes",
+            newest,
             "The control plane that the suites run against.",
         ),
         (
-            "Oldest Kubernetes in the tests",
+            "Oldest Kubernetes",
             oldest,
-            "`tests/full` installs the chart, the four plugins and an example of each there.",
+            "The chart, the four plugins and an example of each are installed there.",
+        ),
+    ]
+}
+
+/// The versions that the chart and the build require.
+fn required() -> [Row; 4] {
+    let workspace = read("Cargo.toml");
+    let crate_version = |name: &str| {
+        let line = value_after(&workspace, &format!("{name} ="));
+        let version = line.trim_start_matches("{ version = \"");
+        version.split('"').next().unwrap_or_default().to_owned()
+    };
+    let chart = manifest::load("deploy/chart/Chart.yaml")
+        .expect("there is a chart")
+        .remove(0);
+    let types = ["k8s-openapi", "kube"].map(crate_version).join(" and ");
+    [
+        (
+            "Kubernetes",
+            chart["kubeVersion"].as_str().unwrap_or_default().to_owned(),
+            "Required by the chart. Versions between the two of the tests are not run.",
         ),
         (
             "`k8s-openapi` and `kube` in the SDK",
-            format!(
-                "{} and {}",
-                crate_version("k8s-openapi"),
-                crate_version("kube")
-            ),
+            types,
             "The types that plugins use.",
         ),
         (
             "Rust",
             value_after(&workspace, "rust-version").to_owned(),
-            "Needed to build the host and plugins.",
+            "Needed to build the host and plugins, or a newer one.",
         ),
         (
             "wasmtime",
@@ -144,13 +188,13 @@ fn versions() -> [(&'static str, String, &'static str); 10] {
 
 #[test]
 fn the_page_of_versions_is_up_to_date() {
-    let rows = versions();
-    let rows = rows.map(|(part, version, remark)| [part.to_owned(), version, remark.to_owned()]);
+    let cells = |(part, version, remark): Row| [part.to_owned(), version, remark.to_owned()];
+    let head = ["part", "version", "remark"];
     let body = format!(
-        "{}\nThere is no release yet: the definition of Plugins and the contract may change until the first one.\nA released version of the contract never changes; the host has one adapter for each.",
-        table(["part", "version", "remark"], rows)
+        "## Versions that were tested together\n\n`tests/full` runs these versions, and no other combination:\n\n{}\n## Versions that are required\n\nThe chart and the build require these; `tests/full` does not run other versions of them:\n\n{}\n{POLICY}",
+        table(head, run_together().map(cells)),
+        table(head, required().map(cells)),
     );
-    let opening =
-        "This page is for those who plan an upgrade: it lists the versions that work together.";
+    let opening = "This page is for those who plan an upgrade: it lists the versions that work together, and the rules for later ones.";
     check("compatibility.md", "Compatibility", opening, &body);
 }
