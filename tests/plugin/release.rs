@@ -26,7 +26,7 @@ fn release(arguments: &[&str]) -> Output {
 
 #[test]
 fn refuses_bad_input_before_it_builds() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&[], "usage: deploy/release VERSION"),
         (&["0.0.7"], "set both to 0.0.7"),
         (&[VERSION, "--fast"], "unknown flag --fast"),
@@ -38,7 +38,11 @@ fn refuses_bad_input_before_it_builds() {
         ),
         (
             &[VERSION, "--publish"],
-            "registry.invalid is a placeholder: set workspace.package.repository",
+            "placeholders of the owner: registry.invalid, https://repository.invalid/innkeeper, ",
+        ),
+        (
+            &[VERSION, "--publish", "--registry", "registry.example/x"],
+            "owner: https://repository.invalid/innkeeper, security@contact.invalid, https://documentation.invalid/runbooks.md; set",
         ),
     ];
     for (arguments, message) in cases {
