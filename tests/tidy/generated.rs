@@ -248,6 +248,30 @@ fn kinds_of_other_software_are_options() {
 }
 
 #[test]
+fn usual_parts_can_be_switched_off() {
+    let text = |arguments: &[&str]| json!(helm::objects(arguments).unwrap()).to_string();
+    let usual = text(&[]);
+    for (switch, part) in [
+        ("networkPolicy.enabled=false", r#""kind":"NetworkPolicy""#),
+        (
+            "podDisruptionBudget.enabled=false",
+            r#""kind":"PodDisruptionBudget""#,
+        ),
+        (
+            "grantPolicy.enabled=false",
+            r#""kind":"ValidatingAdmissionPolicy""#,
+        ),
+        ("topologySpread.enabled=false", "topologySpreadConstraints"),
+    ] {
+        assert!(usual.contains(part), "{part}");
+        assert!(!text(&["--set", switch]).contains(part), "{switch}");
+    }
+    let priority = r#""priorityClassName":"high""#;
+    assert!(!usual.contains("priorityClassName"));
+    assert!(text(&["--set", "priorityClassName=high"]).contains(priority));
+}
+
+#[test]
 fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
     assert_eq!(installed("Deployment")["spec"]["replicas"], 2);
     let name = json!({
