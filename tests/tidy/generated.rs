@@ -1,6 +1,6 @@
 //! Generated files in version control are up to date, and the manifests of the host fit together.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use expect_test::expect_file;
 use innkeeper_model::yaml;
@@ -20,6 +20,34 @@ fn the_manifests_are_those_of_the_chart() {
     let rendered = helm::template(&["--set", "namespace.create=true"]).unwrap();
     let header = "# Rendered from the chart. Do not edit: set the values of the chart, or edit the kustomization.\n";
     expect_file![root().join("deploy/install.yaml")].assert_eq(&format!("{header}{rendered}"));
+}
+
+/// The kustomization sets the image of the Deployment and changes nothing else.
+#[test]
+fn the_kustomization_changes_the_image_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let install = fs::read_to_string(root().join("deploy/install.yaml")).unwrap();
+    fs::write(directory.path().join("install.yaml"), &install).unwrap();
+    let kustomization = fs::read_to_string(root().join("deploy/kustomization.yaml")).unwrap();
+    let unset = "newName: registry.invalid/innkeeper\n";
+    assert!(kustomization.contains(unset), "{kustomization}");
+    let set = "newName: registry.example/host\n  newTag: other\n";
+    let kustomization = kustomization.replace(unset, set);
+    fs::write(directory.path().join("kustomization.yaml"), kustomization).unwrap();
+    let mut kubectl = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap());
+    kubectl.args(["kubectl", "kustomize"]).arg(directory.path());
+    let output = kubectl.env("HOME", directory.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let sorted = |text: &str| {
+        let mut objects = manifest::parse(text).unwrap();
+        objects.sort_by_key(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+        objects
+    };
+    let image = concat!("registry.invalid/innkeeper:", env!("CARGO_PKG_VERSION"));
+    assert_eq!(install.matches(image).count(), 1);
+    let expected = install.replace(image, "registry.example/host:other");
+    let rendered = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(sorted(&rendered), sorted(&expected));
 }
 
 #[test]
