@@ -315,10 +315,15 @@ fn etcd_has_the_verdicts_of_the_api_server() {
     check_verdicts("etcd", "etcdclusters.etcd.ydzs.io", 1, 8);
 }
 
+// In two tests, because one would run alone at the end of the suite.
 #[test]
-fn backup_has_the_verdicts_of_the_api_server() {
+fn backup_has_the_verdicts_of_the_api_server_for_runs() {
     check_verdicts("backup", "backups.gobackup.io", 2, 13);
     check_verdicts("backup", "cronbackups.gobackup.io", 2, 14);
+}
+
+#[test]
+fn backup_has_the_verdicts_of_the_api_server_for_the_other_kinds() {
     check_verdicts("backup", "restores.gobackup.io", 1, 1);
     check_verdicts("backup", "storages.gobackup.io", 2, 8);
 }
