@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -161,14 +162,41 @@ impl Existing {
         }
     }
 
-    /// Runs the quickstart as a user does, and returns its exit code and all output.
+    /// Runs the quickstart as a user does, and returns its exit code and all output, with the children that it had last.
     fn quickstart(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = bound(Path::new("bash"));
         command.args(["-c", AS_USER]).arg(self.programs.path());
         command.arg(root().join("examples/quickstart"));
         command.arg("--kubeconfig").arg(&self.kubeconfig);
-        let output = command.args(arguments).output();
-        shown(&output.unwrap())
+        // Each pass, for a run that fails.
+        command.env("INNKEEPER_LOG", "warn,innkeeper_reconcile=debug");
+        let is_over = AtomicBool::new(false);
+        let (output, children) = thread::scope(|scope| {
+            // While it runs, because it removes them at its end.
+            let children = scope.spawn(|| self.children_until(&is_over));
+            let output = command.args(arguments).output();
+            is_over.store(true, Ordering::Relaxed);
+            (output, children.join().unwrap())
+        });
+        let (succeeded, text) = shown(&output.unwrap());
+        (succeeded, text + &children)
+    }
+
+    /// The last workloads and Pods that the namespace of the quickstart has had.
+    fn children_until(&self, is_over: &AtomicBool) -> String {
+        let mut last = String::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let mut command = Command::new(self.programs.path().join("kubectl"));
+            command.arg("--kubeconfig").arg(&self.kubeconfig);
+            command.args(["get", "deployments,statefulsets,jobs,pods"]);
+            command.args(["--namespace", SPACE, "--output", "wide"]);
+            let output = command.output().unwrap();
+            if !output.stdout.is_empty() {
+                last = String::from_utf8_lossy(&output.stdout).into_owned();
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+        last
     }
 
     fn kubectl(&self, arguments: &[&str]) -> String {
