@@ -1,12 +1,8 @@
-//! The command `dev`, which starts a control plane of its own, and the quickstart on an existing cluster.
+//! The command `dev`, which starts a control plane of its own.
 
 use std::{
     fs::{self, File},
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -14,24 +10,13 @@ use innkeeper_tests::{
     Audit, Write,
     admin::address as admin_address,
     eventually_for,
-    manifest::root,
     process::{Running, bound, is_full, path_from_env, spawn_bound},
 };
 use jiff::Timestamp;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{admin, stage::Stage};
-
-/// The namespaces of the quickstart.
-const SPACE: &str = "innkeeper-quickstart";
-const MARK: &str = "innkeeper-quickstart-host";
-
-/// Runs the other arguments with the first one in PATH, and without the variables that cargo gives to tests: build
-/// scripts would run again.
-const AS_USER: &str = r#"PATH="$0:$PATH"
-for name in $(compgen -e CARGO_); do [[ $name == CARGO_HOME ]] || unset "$name"; done
-exec "$@""#;
 
 /// The longest time of a start and three failures, the last of which comes some seconds after the first.
 const FAILS_AGAIN: Duration = Duration::from_mins(3);
@@ -106,177 +91,6 @@ fn dev_prints_a_fault_of_a_plugin_once_beside_the_table() {
     assert!(status.success(), "{status}: {}", read("errors"));
 }
 
-/// The second part shares the control plane of the first, where `dev` has installed a definition.
-#[test]
-fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_it_was() {
-    let directory = tempfile::tempdir().unwrap();
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let program = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
-    let output = bound(&path_from_env("INNKEEPER_BIN").unwrap())
-        .args(["dev", "--once", "--keep", "--dir"])
-        .arg(directory.path())
-        .arg("--controlplane")
-        .arg(&program)
-        .arg("--plugin")
-        .arg(guests.join("memcached.wasm"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (_, after) = text
-        .split_once("stop it with: kill ")
-        .unwrap_or_else(|| panic!("{text}"));
-    let pid: i32 = after.split(';').next().unwrap().parse().unwrap();
-    let pid = Pid::from_raw(pid).unwrap();
-    // Also if the test fails below.
-    let _end = End(pid);
-    let listed = bound(&program)
-        .args(["kubectl", "get", "namespaces"])
-        .env("KUBECONFIG", directory.path().join("kubeconfig"))
-        .output()
-        .unwrap();
-    assert!(listed.status.success(), "{listed:?}");
-    let existing = Existing::of(&directory.path().join("kubeconfig"));
-    existing.check_spares_definitions_of_others();
-    existing.check_spares_a_namespace_of_others();
-    existing.check_runs_and_cleans_up();
-}
-
-/// A cluster for the quickstart, which finds kubectl and no usable Go in PATH.
-struct Existing {
-    kubeconfig: PathBuf,
-    programs: TempDir,
-}
-
-impl Existing {
-    fn of(kubeconfig: &Path) -> Self {
-        let programs = tempfile::tempdir().unwrap();
-        let control_plane = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
-        symlink(control_plane, programs.path().join("kubectl")).unwrap();
-        let go = programs.path().join("go");
-        fs::write(&go, "#!/bin/sh\necho 'go was called' >&2\nexit 1\n").unwrap();
-        fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
-        Self {
-            kubeconfig: kubeconfig.to_owned(),
-            programs,
-        }
-    }
-
-    /// Runs the quickstart as a user does, and returns its exit code and all output, with the children that it had last.
-    fn quickstart(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = bound(Path::new("bash"));
-        command.args(["-c", AS_USER]).arg(self.programs.path());
-        command.arg(root().join("examples/quickstart"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
-        // Each pass, for a run that fails.
-        command.env("INNKEEPER_LOG", "warn,innkeeper_reconcile=debug");
-        let is_over = AtomicBool::new(false);
-        let (output, children) = thread::scope(|scope| {
-            // While it runs, because it removes them at its end.
-            let children = scope.spawn(|| self.children_until(&is_over));
-            let output = command.args(arguments).output();
-            is_over.store(true, Ordering::Relaxed);
-            (output, children.join().unwrap())
-        });
-        let (succeeded, text) = shown(&output.unwrap());
-        (succeeded, text + &children)
-    }
-
-    /// The last workloads and Pods that the namespace of the quickstart has had.
-    fn children_until(&self, is_over: &AtomicBool) -> String {
-        let mut last = String::new();
-        while !is_over.load(Ordering::Relaxed) {
-            let mut command = Command::new(self.programs.path().join("kubectl"));
-            command.arg("--kubeconfig").arg(&self.kubeconfig);
-            command.args(["get", "deployments,statefulsets,jobs,pods"]);
-            command.args(["--namespace", SPACE, "--output", "wide"]);
-            let output = command.output().unwrap();
-            if !output.stdout.is_empty() {
-                last = String::from_utf8_lossy(&output.stdout).into_owned();
-            }
-            thread::sleep(Duration::from_secs(1));
-        }
-        last
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(self.programs.path().join("kubectl"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
-        let (succeeded, text) = shown(&command.args(arguments).output().unwrap());
-        assert!(succeeded, "{arguments:?}: {text}");
-        text
-    }
-
-    fn names(&self, arguments: &[&str]) -> String {
-        self.kubectl(&[&["get", "--output", "name"], arguments].concat())
-    }
-
-    fn check_spares_definitions_of_others(&self) {
-        let definitions = self.names(&["customresourcedefinitions"]);
-        assert!(definitions.contains("memcacheds"), "{definitions}");
-        let (succeeded, text) = self.quickstart(&["--once"]);
-        assert!(!succeeded, "{text}");
-        let why = "the cluster has definitions of the plugins already";
-        assert!(text.contains(why), "{text}");
-        assert!(text.contains("memcacheds.cache.example.com"), "{text}");
-        assert!(!self.names(&["namespaces"]).contains(SPACE));
-        let (succeeded, text) = self.quickstart(&["--remove"]);
-        assert!(succeeded && text.contains("nothing to remove"), "{text}");
-
-        // As after a run that was killed, and a user with parents of their own.
-        self.kubectl(&["create", "namespace", MARK]);
-        let label = "app.kubernetes.io/part-of=innkeeper-quickstart";
-        self.kubectl(&["label", "namespace", MARK, label]);
-        let parent = root().join("examples/memcached/01-article.yaml");
-        self.kubectl(&["create", "--filename", parent.to_str().unwrap()]);
-        let (succeeded, text) = self.quickstart(&["--remove"]);
-        assert!(succeeded && text.contains("the definitions stay"), "{text}");
-        assert_eq!(self.names(&["memcacheds"]).lines().count(), 1);
-        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
-        self.kubectl(&["delete", "crd", "memcacheds.cache.example.com"]);
-        assert_eq!(self.names(&["customresourcedefinitions"]), "");
-    }
-
-    fn check_spares_a_namespace_of_others(&self) {
-        self.kubectl(&["create", "namespace", SPACE]);
-        let (succeeded, text) = self.quickstart(&["--once"]);
-        assert!(!succeeded && text.contains("already exists"), "{text}");
-        let phase = self.kubectl(&["get", "namespace", SPACE, "-o", "jsonpath={.status.phase}"]);
-        assert_eq!(phase, "Active");
-        self.kubectl(&["delete", "namespace", SPACE]);
-        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
-    }
-
-    fn check_runs_and_cleans_up(&self) {
-        let server = self.kubectl(&[
-            "config",
-            "view",
-            "--output",
-            "jsonpath={.clusters[0].cluster.server}",
-        ]);
-        let (succeeded, text) = self.quickstart(&["--once", "--timeout", "300"]);
-        assert!(succeeded, "{text}");
-        let first = text.lines().next().unwrap_or_default();
-        assert!(
-            first.starts_with("== cluster: ") && first.ends_with(&server),
-            "{text}"
-        );
-        assert!(text.contains("all 4 parents are Ready"), "{text}");
-        assert!(!text.contains("go was called"), "{text}");
-        assert_eq!(self.names(&["customresourcedefinitions"]), "");
-        self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
-        assert!(!self.names(&["namespaces"]).contains(SPACE));
-    }
-}
-
-/// The success of a command, and its output with its errors.
-fn shown(output: &Output) -> (bool, String) {
-    let text = [&output.stdout[..], &output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    (output.status.success(), text)
-}
-
-/// A crate that `dev` develops, with the text that it has printed.
 struct Session {
     project: TempDir,
     running: Running,
@@ -497,21 +311,4 @@ fn check(directory: &Path, arguments: &[&str], has_program: bool, code: i32, mes
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
     assert!(errors.contains(message), "{arguments:?}: {errors}");
-}
-
-/// Ends a process and waits until it is gone.
-struct End(Pid);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        kill_process(self.0, Signal::TERM).ok();
-        let state = format!("/proc/{}/stat", self.0.as_raw_nonzero());
-        let deadline = Instant::now() + Duration::from_secs(20);
-        // A process whose parent does not collect it stays as a zombie.
-        while fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z "))
-            && Instant::now() < deadline
-        {
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
 }

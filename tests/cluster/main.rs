@@ -48,6 +48,7 @@ mod plugin_loading;
 mod plugin_priority;
 mod plugin_resource;
 mod plugins;
+mod quickstart;
 mod recordings;
 mod refusals;
 mod registries;
