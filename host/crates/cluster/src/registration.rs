@@ -26,7 +26,7 @@ use super::{
 ///
 /// # Expected flow
 ///
-/// Take triggers, observe each parent, answer the reads of its pass, commit them, and note every write of the pass.
+/// Take triggers, begin a pass for each parent, observe the parent, answer the reads of its pass, commit them, and note every write of the pass.
 ///
 /// ```
 /// use innkeeper_cluster::{Cluster, Interest, Observed};
@@ -35,8 +35,9 @@ use super::{
 ///     let registration = cluster.register(interest);
 ///     loop {
 ///         for (parent, trigger) in registration.triggers(10).await {
+///             let running = registration.begin(&parent);
 ///             // A parent that is not ready or behind is triggered again when that changes.
-///             if let Observed::Ready(observed) = registration.observe(&parent).await {
+///             if let Observed::Ready(observed) = running.observe().await {
 ///                 println!("{parent}: {} children, {:?}", observed.children.len(), trigger.cause);
 ///             }
 ///         }
@@ -71,6 +72,20 @@ pub struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.registration.state().end(&self.reader);
+    }
+}
+
+impl Running {
+    /// Returns the cached observation of the parent for its pass, as [`Registration::observe`] does, and drops the
+    /// triggers that the pass has observed with it.
+    pub async fn observe(&self) -> Observed {
+        let Self {
+            registration,
+            reader,
+        } = self;
+        registration
+            .observe_and(&reader.parent, |state| state.observed(reader))
+            .await
     }
 }
 
@@ -138,10 +153,20 @@ impl Registration {
         }
     }
 
-    /// Returns the cached observation of a parent.
+    /// Returns the cached observation of a parent. The triggers that its running pass holds stay: only the pass itself
+    /// [knows](Running::observe) what it has observed.
     ///
     /// Waits only when own writes stayed unseen for too long: then it reads the written objects live.
     pub async fn observe(&self, parent: &ObjectId) -> Observed {
+        self.observe_and(parent, |_| {}).await
+    }
+
+    /// Observes a parent, and `note`s it under the same lock: a change before is in the observation, one after is not.
+    async fn observe_and(
+        &self,
+        parent: &ObjectId,
+        note: impl FnOnce(&mut CacheState) + Send,
+    ) -> Observed {
         if let Some(missing) = self.missing(parent) {
             return missing;
         }
@@ -164,7 +189,7 @@ impl Registration {
                 return Observed::Behind { until };
             }
         }
-        state.observed(&reader);
+        note(&mut state);
         let Some(parent) = state.parent(self.0.subscriber_id, parent) else {
             return Observed::Gone;
         };

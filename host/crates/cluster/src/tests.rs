@@ -708,6 +708,27 @@ async fn q5_own_writes_that_stay_unseen_are_read_live() {
     assert!(matches!(observed, Observed::Behind { .. }), "{observed:?}");
 }
 
+/// Q1: a change during a pass causes another one, also if someone else has looked at the parent meanwhile, as the table
+/// of `innkeeper dev` does.
+#[tokio::test]
+async fn q1_only_the_observation_of_a_pass_itself_drops_its_triggers() {
+    let world = World::start(options()).await;
+    let [_, mut services, _] = world.synced().await;
+    let running = world.registration.begin(&web());
+    services.send("ADDED", &service("new", 60)).await;
+    world.sees(&["new", "s"]).await;
+    drop(running);
+    world.told(Cause::ChildChanged).await;
+
+    let running = world.registration.begin(&web());
+    services.send("ADDED", &service("newer", 61)).await;
+    world.sees(&["new", "newer", "s"]).await;
+    assert!(matches!(running.observe().await, Observed::Ready(_)));
+    drop(running);
+    let triggers = world.registration.triggers(1);
+    assert!(futures::FutureExt::now_or_never(triggers).is_none());
+}
+
 #[tokio::test]
 async fn reads_of_a_pass_are_recorded_and_subscribed_to() {
     let world = World::start(options()).await;

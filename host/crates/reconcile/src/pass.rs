@@ -21,6 +21,7 @@ mod stopped;
 
 use std::ops::ControlFlow;
 
+use innkeeper_cluster::Running;
 use innkeeper_model::ObjectId;
 
 pub(crate) use enter::Entered;
@@ -38,13 +39,14 @@ use crate::{
 /// Never fails: every problem becomes a condition of the parent and decides the next pass.
 pub(crate) async fn run(
     context: &Context,
+    running: &Running,
     id: &ObjectId,
     attempt: Attempt,
     trace: &Trace<'_>,
 ) -> Next {
     let mut round = 1;
     loop {
-        let ended = match steps(context, id, round, &attempt, trace).await {
+        let ended = match steps(context, running, id, round, &attempt, trace).await {
             Ok(ended) => ended,
             Err(stopped) => {
                 trace.step("report");
@@ -61,13 +63,14 @@ pub(crate) async fn run(
 /// Runs one round; returns the time of the next pass, or nothing if another round follows.
 async fn steps<'a>(
     context: &'a Context,
+    running: &Running,
     id: &'a ObjectId,
     round: u32,
     attempt: &Attempt,
     trace: &Trace<'_>,
 ) -> Step<'a, ControlFlow<Next>> {
     trace.step("observe");
-    let pass = Pass::observe(context, id).await?;
+    let pass = Pass::observe(context, running, id).await?;
     trace.step("enter");
     let pass = pass.enter()?;
     trace.step("recall");

@@ -181,7 +181,7 @@ impl Reconciler {
         let begin = Instant::now();
         context.ledger.lock().begin(parent, attempt.changed);
         let running = context.registration.begin(parent);
-        let next = pass::run(context, parent, attempt, &trace)
+        let next = pass::run(context, &running, parent, attempt, &trace)
             .instrument(span.clone())
             .await;
         drop(running);

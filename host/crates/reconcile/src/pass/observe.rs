@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_cluster::{self as cluster, Observation, Registration};
+use innkeeper_cluster::{self as cluster, Observation, Registration, Running};
 use innkeeper_model::ObjectId;
 use tokio::time::Instant;
 
@@ -16,11 +16,15 @@ pub(crate) struct Observed {
 
 impl<'a> Pass<'a, Observed> {
     /// Begins a pass of the active revision.
-    pub(crate) async fn observe(context: &'a Context, id: &'a ObjectId) -> Step<'a, Self> {
+    pub(crate) async fn observe(
+        context: &'a Context,
+        running: &Running,
+        id: &'a ObjectId,
+    ) -> Step<'a, Self> {
         let registration = &context.registration;
         let (epoch, observed) = loop {
             let epoch = context.active.current();
-            let observed = registration.observe(id).await;
+            let observed = running.observe().await;
             // A swap in between may have changed the watched kinds: then this is not the view of the new revision.
             if context.active.is_current(&epoch) {
                 break (epoch, observed);
