@@ -97,6 +97,7 @@ pub(crate) fn repeat(
         parent: recording.parent(),
         children: &children,
         phase: recording.phase(),
+        namespace_terminating: recording.namespace_terminating(),
     };
     let limits = Limits::default();
     let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);

@@ -191,6 +191,8 @@ impl<'a> Offline<'a> {
             parent: &observed.parent.json,
             children: &observed.children,
             phase,
+            // Only the API server tells it.
+            namespace_terminating: false,
         };
         let context = plugin::Context {
             now_ms,

@@ -85,6 +85,22 @@ impl Case {
         });
     }
 
+    #[track_caller]
+    fn wait_namespace_gone(&self) {
+        let namespace: Target<'_> = ("v1", "Namespace", &self.namespace);
+        eventually("the namespace is deleted", || {
+            let found = self.stage.find("", namespace);
+            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+        });
+    }
+
+    /// The number of times that the API server has refused the second ConfigMap.
+    fn refused_goodbyes(&self, mark: usize) -> usize {
+        let made = lines(&self.writes_since(mark));
+        let refused = |line: &&String| **line == "patch configmaps parent-goodbye 403";
+        made.iter().filter(refused).count()
+    }
+
     fn find(&self, target: Target<'_>) -> Option<Value> {
         self.stage.find(&self.namespace, target)
     }
@@ -211,12 +227,18 @@ fn l1_an_annotation_releases_a_parent_that_its_guest_holds() {
 }
 
 /// The API server takes no new object in a namespace that is being deleted, so the guest would wait for its child for ever.
+/// The host sends the create once, and leaves it out of the next passes.
 #[test]
 fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     let case = Case::start(&parent("goodbye"));
+    let mark = case.stage.mark();
     let namespace: Target<'_> = ("v1", "Namespace", &case.namespace);
     case.stage.delete("", namespace);
-    let held = case.wait(|parent| is_synced(parent, "False", "NamespaceTerminating"));
+    let left_out = "so these cannot be created";
+    let held = case.wait(|parent| {
+        is_synced(parent, "False", "NamespaceTerminating")
+            && condition(parent, "Synced").is_some_and(|synced| synced.contains(left_out))
+    });
     assert_eq!(finalizers(&held), [FINALIZER]);
     let synced = condition(&held, "Synced").unwrap();
     let skip = "innkeeper.dev/skip-finalize";
@@ -226,10 +248,18 @@ fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() 
     assert!(log.lines().any(is_it), "{log}");
     case.check_status("NamespaceTerminating", skip);
     case.merge(&json!({ "metadata": { "annotations": { skip: "true" } } }));
-    eventually("the namespace is deleted", || {
-        let found = case.stage.find("", namespace);
-        found.map_or(Ok(()), |found| Err(format!("{found:#}")))
-    });
+    case.wait_namespace_gone();
+    assert_eq!(case.refused_goodbyes(mark), 1);
+}
+
+/// A guest that is told so needs no user.
+#[test]
+fn l1_a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
+    let case = Case::start(&parent("goodbye-or-nothing"));
+    let mark = case.stage.mark();
+    case.stage.delete("", ("v1", "Namespace", &case.namespace));
+    case.wait_namespace_gone();
+    assert_eq!(case.refused_goodbyes(mark), 1);
 }
 
 /// A host that does not serve the plugin also obeys the annotation. Otherwise the parent could

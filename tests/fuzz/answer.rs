@@ -199,6 +199,7 @@ impl Case {
             hash_key: &HashKey::new(*b"the key of this cluster"),
             parent: &parent,
             phase: self.phase,
+            namespace_terminating: false,
             resources: &self.kinds,
             grants: &self.grants,
         };

@@ -61,6 +61,7 @@ impl Guest {
             parent: &parent.to_string(),
             children,
             phase: Phase::Reconcile,
+            namespace_terminating: false,
         };
         let context = Context {
             now_ms: 1_790_000_000_000,

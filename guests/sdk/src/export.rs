@@ -142,7 +142,9 @@ fn request(input: wit::Request) -> Request {
         wit::Phase::Reconcile => Phase::Reconcile,
         wit::Phase::Finalize => Phase::Finalize,
     };
-    Request::new(input.parent, children, input.config, phase)
+    let mut request = Request::new(input.parent, children, input.config, phase);
+    request.namespace_terminating = input.namespace_terminating;
+    request
 }
 
 fn outcome(outcome: Outcome) -> wit::Outcome {

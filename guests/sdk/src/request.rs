@@ -37,6 +37,9 @@ pub struct Request {
     pub children: Children,
     /// The phase of the parent's life.
     pub phase: Phase,
+    /// True in phase finalize after the API server has refused a child because the parent's namespace is being
+    /// deleted. Nothing can be created there any more: finalize without new children.
+    pub namespace_terminating: bool,
 }
 
 impl Request {
@@ -51,6 +54,7 @@ impl Request {
             parent: OnceCell::new(),
             children,
             phase,
+            namespace_terminating: false,
         }
     }
 

@@ -265,6 +265,7 @@ pub struct TestRequest {
     children: Vec<(Option<String>, bool, Value)>,
     config: Value,
     phase: Phase,
+    namespace_terminating: bool,
 }
 
 impl TestRequest {
@@ -290,6 +291,7 @@ impl TestRequest {
             children: Vec::new(),
             config: json!({}),
             phase: Phase::Reconcile,
+            namespace_terminating: false,
         }
     }
 
@@ -391,6 +393,12 @@ impl TestRequest {
         self
     }
 
+    /// Makes the parent one that is being deleted with its namespace, where nothing can be created any more.
+    pub fn namespace_terminating(mut self) -> Self {
+        self.namespace_terminating = true;
+        self.finalizing()
+    }
+
     /// The request, with its children in the order of the host: by kind, namespace and name.
     pub fn build(mut self) -> Request {
         self.children.sort_by(|a, b| {
@@ -404,12 +412,10 @@ impl TestRequest {
             Observed::new(key, retained, object.to_string())
         };
         let children = Children::new(self.children.into_iter().map(observe).collect());
-        Request::new(
-            self.parent.to_string(),
-            children,
-            self.config.to_string(),
-            self.phase,
-        )
+        let (parent, config) = (self.parent.to_string(), self.config.to_string());
+        let mut request = Request::new(parent, children, config, self.phase);
+        request.namespace_terminating = self.namespace_terminating;
+        request
     }
 }
 

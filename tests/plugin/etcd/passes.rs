@@ -69,6 +69,7 @@ impl World {
             parent: &self.parent.to_string(),
             children: &observed,
             phase: Phase::Reconcile,
+            namespace_terminating: false,
         };
         let context = Context {
             now_ms: self.now_ms(),

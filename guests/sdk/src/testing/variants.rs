@@ -48,12 +48,14 @@ pub fn backwards(request: &Request) -> Request {
     let children =
         children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
     let config: Value = request.config().expect("a configuration should be JSON");
-    Request::new(
+    let mut backwards = Request::new(
         reversed(request.parent_value()),
         Children::new(children.collect()),
         reversed(&config),
         request.phase,
-    )
+    );
+    backwards.namespace_terminating = request.namespace_terminating;
+    backwards
 }
 
 /// The same value as text, with the members of each object in reverse order.

@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
-use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Object, Retry, causes, error_chain, reason};
-use innkeeper_plan::WriteFailure;
+use innkeeper_model::{Object, Retry, causes, error_chain, reason};
+use innkeeper_plan::{WriteFailure, unfinalizable};
 use kube::core::Status;
 
 use super::request::Verb;
@@ -271,10 +271,8 @@ impl Error {
         if self.kind == ErrorKind::NamespaceTerminating {
             return WriteFailure {
                 reason: reason::NAMESPACE_TERMINATING,
-                message: format!(
-                    "annotate the parent with {ANNOTATION_SKIP_FINALIZE}: \"true\" to delete it without the cleanup of its plugin, which waits for a child: {message}"
-                ),
-                // Until the annotation is there, the guest is asked again.
+                message: unfinalizable(&message),
+                // The next pass tells the guest, and has no such create.
                 retry: Retry::Backoff,
             };
         }

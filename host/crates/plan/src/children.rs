@@ -118,6 +118,9 @@ fn missing(
     if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
         return none(Progress::Withheld);
     }
+    if context.namespace_terminating {
+        return none(Progress::NamespaceTerminating);
+    }
     let after: Vec<String> = child
         .after
         .iter()

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
-    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, Condition, ConditionStatus, Fault, FaultKind,
-    ObjectId, Operation, Retry, reason,
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, Condition,
+    ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry, reason,
 };
 
 use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness, text::first_of};
@@ -58,6 +58,13 @@ pub fn synced(
     message: impl Into<String>,
 ) -> Condition {
     condition(reason::SYNCED, status, reason, message.into())
+}
+
+/// Names the way out for a parent in deletion whose guest wants a child that can never be created.
+pub fn unfinalizable(cause: &str) -> String {
+    format!(
+        "annotate the parent with {ANNOTATION_SKIP_FINALIZE}: \"true\" to delete it without the cleanup of its plugin, which waits for a child: {cause}"
+    )
 }
 
 /// Returns the condition `Synced` for a guest that answered with a fault.
@@ -181,7 +188,13 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
         };
         return not_synced(first.reason, message);
     }
-    let blocked: [(IsBlocked, _, _); 3] = [
+    let terminating = unfinalizable("its namespace is being deleted, so these cannot be created");
+    let blocked: [(IsBlocked, _, &str); 4] = [
+        (
+            |progress| *progress == Progress::NamespaceTerminating,
+            reason::NAMESPACE_TERMINATING,
+            &terminating,
+        ),
         (
             |progress| *progress == Progress::Deleting,
             reason::CHILD_DELETING,

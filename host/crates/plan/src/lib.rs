@@ -42,7 +42,9 @@ use std::{
 
 pub use body::encode_string_data;
 pub use body::stated;
-pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition, synced};
+pub use conclude::{
+    Conclusion, Effects, WriteFailure, conclude, fault_condition, synced, unfinalizable,
+};
 pub use difference::{FieldPath, first_difference, owned_part};
 pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};
@@ -75,6 +77,8 @@ pub struct Context<'a> {
     pub parent: &'a Object,
     /// The phase of the pass.
     pub phase: Phase,
+    /// True if nothing can be created in the parent's namespace, because it is being deleted.
+    pub namespace_terminating: bool,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
     /// The grants of the plugin, which decide about adoption.
@@ -150,6 +154,8 @@ pub enum Progress {
     Deleting,
     /// The host does not create the child, because its parent is being deleted in the foreground.
     Withheld,
+    /// The host does not create the child, because its namespace is being deleted and refuses new objects.
+    NamespaceTerminating,
     /// The cluster does not serve its kind.
     NotServed {
         /// True if the plugin requires the kind.

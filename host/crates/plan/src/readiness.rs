@@ -25,6 +25,7 @@ pub(super) fn observed(
         | Progress::Waiting { .. }
         | Progress::Deleting
         | Progress::Withheld
+        | Progress::NamespaceTerminating
         | Progress::NotServed { .. }
         | Progress::NotOwned(_)
         | Progress::Adoptable { .. }

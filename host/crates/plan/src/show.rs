@@ -23,7 +23,7 @@ fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match &child.progress {
         Progress::Waiting { after } => writeln!(f, "wait {place} after {}", after.join(", ")),
         Progress::Deleting => writeln!(f, "deleting {place}"),
-        Progress::Withheld => writeln!(f, "withhold {place}"),
+        Progress::Withheld | Progress::NamespaceTerminating => writeln!(f, "withhold {place}"),
         Progress::NotServed { required: true } => writeln!(f, "blocked {place}: not served"),
         Progress::NotServed { required: false } => writeln!(f, "skip {place}: not served"),
         Progress::NotOwned(_) => writeln!(f, "refuse {place}: not ours"),

@@ -25,6 +25,8 @@ struct ParentRecord {
     budget: Budget,
     /// The children that another field manager keeps changing.
     conflicts: Conflicts,
+    /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
+    namespace_terminating: bool,
     /// The deferred events: of the last pass if it deferred its report, and of the earlier rounds of the running pass.
     deferred: Option<Vec<Event>>,
 }
@@ -90,6 +92,17 @@ impl Ledger {
         entry
             .and_then(|entry| entry.deferred.take())
             .unwrap_or_default()
+    }
+
+    /// Notes that nothing can be created in the namespace of a parent any more.
+    pub(super) fn namespace_terminates(&mut self, parent: &ObjectId) {
+        self.entry(parent).namespace_terminating = true;
+    }
+
+    /// Returns true if nothing can be created in the namespace of a parent any more, as far as its writes have shown.
+    pub(super) fn is_namespace_terminating(&self, parent: &ObjectId) -> bool {
+        let entry = self.parents.get(parent);
+        entry.is_some_and(|entry| entry.namespace_terminating)
     }
 
     /// Forgets a parent that is gone.

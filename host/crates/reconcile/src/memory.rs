@@ -112,7 +112,8 @@ impl Inputs {
         self.text(text.unwrap_or_default());
     }
 
-    fn flag(&mut self, flag: bool) {
+    /// Adds a fact.
+    pub(super) fn flag(&mut self, flag: bool) {
         self.0.update([u8::from(flag)]);
     }
 

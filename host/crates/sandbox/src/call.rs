@@ -29,6 +29,8 @@ pub struct Request<'a> {
     pub children: &'a [ObservedChild],
     /// The reason for the pass.
     pub phase: Phase,
+    /// True if nothing can be created in the parent's namespace, because it is being deleted.
+    pub namespace_terminating: bool,
 }
 
 /// The clock and the seed of a pass. A recording keeps both, so that the pass can be replayed.

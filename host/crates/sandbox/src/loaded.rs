@@ -128,7 +128,7 @@ impl Described {
 ///     let artifact = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
 ///     let limits = Limits::default();
 ///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new())?;
-///     let request = Request { parent, children: &[], phase: Phase::Reconcile };
+///     let request = Request { parent, children: &[], phase: Phase::Reconcile, namespace_terminating: false };
 ///     // Fixed, so that the same call can be repeated.
 ///     let context = Context { now_ms: 1_767_225_600_000, seed: [0; 32] };
 ///     let (report, _reads) = plugin.call(&request, reads, &context, &limits)?;

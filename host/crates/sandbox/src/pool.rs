@@ -37,6 +37,8 @@ pub struct Job<R> {
     pub children: Vec<ObservedChild>,
     /// The reason for the pass.
     pub phase: Phase,
+    /// True if nothing can be created in the parent's namespace, because it is being deleted.
+    pub namespace_terminating: bool,
     /// Answers the guest's reads.
     pub reads: R,
     /// The clock and the seed of the pass.
@@ -51,6 +53,7 @@ impl<R: Reads + 'static> Job<R> {
             parent: &self.parent,
             children: &self.children,
             phase: self.phase,
+            namespace_terminating: self.namespace_terminating,
         };
         plugin.call(&request, self.reads, &self.context, &self.limits)
     }

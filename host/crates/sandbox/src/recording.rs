@@ -29,6 +29,8 @@ pub struct Recording {
     /// True if it holds secrets: the seed of the random bytes, from which the guest may have made passwords or keys.
     pub secret: bool,
     phase: Phase,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    namespace_terminating: bool,
     now_ms: u64,
     /// The seed of `random`; none if it was not called.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +91,7 @@ pub struct Recorder {
     parent: Arc<str>,
     children: Vec<ObservedChild>,
     phase: Phase,
+    namespace_terminating: bool,
     context: Context,
 }
 
@@ -99,6 +102,7 @@ impl Recorder {
             parent: Arc::clone(&job.parent),
             children: job.children.clone(),
             phase: job.phase,
+            namespace_terminating: job.namespace_terminating,
             context: job.context,
         }
     }
@@ -123,6 +127,7 @@ impl Recorder {
             revision: plugin.revision().to_string(),
             secret: used_random,
             phase: self.phase,
+            namespace_terminating: self.namespace_terminating,
             now_ms: self.context.now_ms,
             seed: used_random.then(|| STANDARD.encode(self.context.seed)),
             config: raw(plugin.config()),
@@ -163,6 +168,11 @@ impl Recording {
     /// Returns the phase of the pass.
     pub const fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Returns true if nothing could be created in the parent's namespace, because it was being deleted.
+    pub const fn namespace_terminating(&self) -> bool {
+        self.namespace_terminating
     }
 
     /// Returns the clock and the seed of the pass; the seed is zero if the guest did not ask for random bytes.

@@ -80,6 +80,7 @@ fn request() -> Request<'static> {
         parent: r#"{"kind":"Web"}"#,
         children: &[],
         phase: Phase::Reconcile,
+        namespace_terminating: false,
     }
 }
 

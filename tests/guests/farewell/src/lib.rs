@@ -30,6 +30,8 @@ pub(crate) struct FarewellSpec {
 pub(crate) enum End {
     /// States a second ConfigMap, and answers `finalized` once that exists.
     Goodbye,
+    /// As `goodbye`, but answers `finalized` at once where nothing can be created any more.
+    GoodbyeOrNothing,
     /// Leaves the children as they are.
     Keep,
     /// Asks to be tried again.
@@ -55,10 +57,15 @@ impl Reconciler for Plugin {
     fn finalize(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
         let parent: Farewell = request.parent()?;
         match parent.spec.end {
-            End::Goodbye if request.children.by_key("goodbye").is_some() => {
+            End::Goodbye | End::GoodbyeOrNothing
+                if request.children.by_key("goodbye").is_some() =>
+            {
                 Ok(Outcome::finalized(Report::new()))
             }
-            End::Goodbye => {
+            End::GoodbyeOrNothing if request.namespace_terminating => {
+                Ok(Outcome::finalized(Report::new()))
+            }
+            End::Goodbye | End::GoodbyeOrNothing => {
                 let children = ["hello", "goodbye"].map(|key| child(request, key));
                 Ok(Outcome::desired(children, Report::new()))
             }

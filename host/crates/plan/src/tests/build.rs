@@ -295,6 +295,7 @@ pub struct Scene {
     pub manifest: Manifest,
     pub cluster: Cluster,
     pub parent: Parent,
+    pub namespace_terminating: bool,
     pub key: HashKey,
     pub grants: Grants,
 }
@@ -309,6 +310,7 @@ pub fn scene() -> Scene {
         manifest: manifest(),
         cluster: Cluster::default(),
         parent: parent("p1"),
+        namespace_terminating: false,
         key: key(),
         grants: Grants::default(),
     }
@@ -329,6 +331,7 @@ impl Scene {
             hash_key: &self.key,
             parent: &parent,
             phase,
+            namespace_terminating: self.namespace_terminating,
             resources: &self.cluster,
             grants: &self.grants,
         };

@@ -86,6 +86,24 @@ fn nothing_is_created_during_a_foreground_deletion() {
 }
 
 #[test]
+fn nothing_is_created_in_a_terminating_namespace_l1() {
+    let mut scene = finalizing();
+    scene.parent = parent("p1").finalizers(&[OURS]).deleting();
+    scene.namespace_terminating = true;
+    let plan = scene.plan(&[], &desired(vec![child("batch/v1", "Job", "clean")]));
+    assert!(plan.is_settled());
+    let conclusion = conclude(&plan, &Effects::default());
+    assert_eq!(conclusion.synced.reason, "NamespaceTerminating");
+    let message = &conclusion.synced.message;
+    assert!(message.contains("innkeeper.dev/skip-finalize"), "{message}");
+    assert!(message.contains("Job.batch demo/clean"), "{message}");
+    // A later attempt would be refused as well.
+    assert_eq!(conclusion.retry, None);
+    let done = scene.plan(&[], &Outcome::Finalized(Report::default()));
+    assert_eq!(done.to_string(), "remove finalizer\n");
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn a_parent_gets_the_pass_for_its_state_l1() {
     let skip = |parent: Parent| {

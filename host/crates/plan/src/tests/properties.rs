@@ -274,6 +274,7 @@ fn an_object_that_is_observed_twice_counts_once_with_its_newer_state() {
         hash_key: &scene.key,
         parent: &parent,
         phase: innkeeper_model::Phase::Reconcile,
+        namespace_terminating: false,
         resources: &scene.cluster,
         grants: &scene.grants,
     };

@@ -200,6 +200,10 @@ impl<'a> Pass<'a, Planned> {
                     let child = operation.child().unwrap_or(id);
                     context.note_failure(id, child, observed, error);
                     if error.holds(&entered.observation.parent) {
+                        // The children of a parent of the cluster may be in several namespaces.
+                        if id.namespace.is_some() {
+                            context.ledger.lock().namespace_terminates(id);
+                        }
                         warn!(%operation, error = error.failure().message, "the parent cannot be finalized");
                     // The next plan reads an object that exists; it reports the object if it belongs to another owner.
                     } else if error.is_silent() || error.kind == apply::ErrorKind::Exists {

@@ -70,7 +70,10 @@ impl<'a> Pass<'a, Entered> {
     pub(crate) fn job(&self) -> Job<PassReads> {
         let (shared, serving) = (&self.context.shared, &self.epoch.serving);
         let Entered {
-            observation, phase, ..
+            observation,
+            phase,
+            namespace_terminating,
+            ..
         } = &self.state;
         let mut seed = [0; 32];
         (shared.random)(&mut seed);
@@ -87,6 +90,7 @@ impl<'a> Pass<'a, Entered> {
                 .map(|child| observed_child(child, &observation.parent))
                 .collect(),
             phase: *phase,
+            namespace_terminating: *namespace_terminating,
             reads,
             context: sandbox::Context {
                 now_ms: u64::try_from(now).unwrap_or_default(),

@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Entered {
     pub(crate) observation: Observation,
     pub(crate) phase: Phase,
+    /// True if nothing can be created in the namespace of the parent, which is being deleted as well.
+    pub(crate) namespace_terminating: bool,
     /// The reads of the host itself that led to the decision.
     pub(crate) own_reads: Recording,
     pub(crate) hash_key: HashKey,
@@ -63,9 +65,12 @@ impl<'a> Pass<'a, Observed> {
             return Err(self.stop_observed(Stop::HashKeyMissing));
         };
         let manager = serving.manager(&context.plugin);
+        let namespace_terminating =
+            phase == Phase::Finalize && context.ledger.lock().is_namespace_terminating(self.id);
         Ok(self.advance(|observed| Entered {
             observation: observed.observation,
             phase,
+            namespace_terminating,
             own_reads,
             hash_key,
             manager,

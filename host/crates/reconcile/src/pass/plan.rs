@@ -76,6 +76,7 @@ impl Pass<'_, Planned> {
         let Entered {
             observation,
             phase,
+            namespace_terminating,
             hash_key,
             manager,
             ..
@@ -87,6 +88,7 @@ impl Pass<'_, Planned> {
             hash_key,
             parent: &observation.parent,
             phase: *phase,
+            namespace_terminating: *namespace_terminating,
             resources: &*self.context.shared.resources,
             grants: &serving.grants,
         }

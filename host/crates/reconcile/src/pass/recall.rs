@@ -48,6 +48,7 @@ impl<'a> Pass<'a, Entered> {
         let revision = plugin.revision().as_bytes();
         let mut inputs = Inputs::of_revision(plugin.contract(), revision, &entered.hash_key);
         inputs.children(&entered.observation.children);
+        inputs.flag(entered.namespace_terminating);
         for child in &plugin.manifest().children {
             let resource = self.context.shared.resources.resource(&child.kind);
             inputs.served(&child.kind, resource.as_ref());

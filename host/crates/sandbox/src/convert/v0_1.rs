@@ -47,6 +47,8 @@ struct LoweredRequest<'a> {
     children: &'a [LoweredChild<'a>],
     config: &'a str,
     phase: wit::Phase,
+    #[component(name = "namespace-terminating")]
+    namespace_terminating: bool,
 }
 
 /// `observed-child`, borrowed.
@@ -150,6 +152,7 @@ impl Adapter for V0_1 {
             children: &children,
             config,
             phase: request.phase.into(),
+            namespace_terminating: request.namespace_terminating,
         };
         let (answer,) = reconcile.call(&mut *store, (lowered,))?;
         store.data_mut().answered_at = Some(Instant::now());

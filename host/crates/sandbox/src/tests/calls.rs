@@ -90,6 +90,7 @@ fn the_whole_request_arrives() {
         (call $log (i32.const 2)
           (i32.load offset=16 (local.get $children)) (i32.load offset=20 (local.get $children)))
         (if (i32.ne (local.get $phase) (i32.const 1)) (then (unreachable)))
+        (if (i32.ne (local.get $namespace-terminating) (i32.const 1)) (then (unreachable)))
         (if (i32.ne (local.get $children-len) (i32.const 1)) (then (unreachable)))";
     let children = [ObservedChild {
         key: Some(Arc::from("the key")),
@@ -100,6 +101,7 @@ fn the_whole_request_arrives() {
         parent: "the parent",
         children: &children,
         phase: Phase::Finalize,
+        namespace_terminating: true,
     };
     let (called, _) = plugin(guest().doing(logging, &[]).answering(finalized()))
         .call(&request, FakeReads::default(), &CONTEXT, &Limits::default())
@@ -145,7 +147,7 @@ fn a_trap_is_told_by_its_kind() {
 #[test]
 fn endless_recursion_is_a_trap() {
     let recursing = "(drop (call $pass (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
-        (i32.const 0) (i32.const 0) (i32.const 0)))";
+        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))";
     let called = call(guest().doing(recursing, &[]));
     let End::Faulted(CallFault::Trapped { message, backtrace }) = called.end else {
         panic!("{:?}", called.end);

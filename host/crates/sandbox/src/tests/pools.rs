@@ -89,6 +89,7 @@ fn job<R>(reads: R, deadline: Duration) -> Job<R> {
         parent: Arc::from("{}"),
         children: Vec::new(),
         phase: Phase::Reconcile,
+        namespace_terminating: false,
         reads,
         context: CONTEXT,
         limits: Arc::new(Limits {

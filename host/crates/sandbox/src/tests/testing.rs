@@ -386,7 +386,8 @@ impl Guest {
     (i32.const {manifest}))
   (func $pass (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
     (param $parent i32) (param $parent-len i32) (param $children i32) (param $children-len i32)
-    (param $config i32) (param $config-len i32) (param $phase i32) (result i32)
+    (param $config i32) (param $config-len i32) (param $phase i32)
+    (param $namespace-terminating i32) (result i32)
     (local $i i32)
     {on_reconcile}
     (i32.const {answer})))"#,
