@@ -4,21 +4,21 @@
 
 use std::{ffi::OsString, io, process::ExitCode};
 
+use innkeeper_authoring::{build, inspect, manifests, new, recordings, registry, render, testing};
+use innkeeper_command::{Exit, Failure, LogControl, Streams, start_log};
 use innkeeper_sandbox::artifact;
+use innkeeper_server::run;
 use jiff::Timestamp;
 
 use crate::{
-    build,
-    config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
-    dev, documents,
-    failure::Failure,
-    fleet, inspect, manifests, new, recordings, registry, render, run, survey, testing,
+    config::{self, Cli, Command, CompileArgs},
+    dev, documents, fleet, record, survey,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let read = config::read(arguments).and_then(|Cli { log, command }| {
-        let log = config::start_log(&log, command.log_filter())?;
+        let log = start_log(&log, command.log_filter())?;
         Ok((command, log))
     });
     let (command, log) = match read {
@@ -49,7 +49,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Test(args) => testing::run(&args, streams),
         Command::Plan(args) => fleet::run(&args, streams),
         Command::Dump(args) => fleet::dump(&args, streams),
-        Command::Record(args) => recordings::record(&args, streams),
+        Command::Record(args) => record::run(&args, streams),
         Command::Replay(args) => recordings::replay(&args, streams),
         Command::Bisect(args) => recordings::bisect(&args, streams),
         Command::Shrink(args) => recordings::shrink(&args, streams),

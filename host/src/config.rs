@@ -1,73 +1,33 @@
-//! The settings of all commands: the only reader of flags, configuration files and the environment.
+//! The settings of all commands, as the command line, the environment and configuration files give them.
 //!
-//! The `Args` of a command are its settings, with every default filled in.
+//! The `Args` of a command are its settings, with every default filled in; the crate of a command has them.
 //! clap parses each value into its type and names the flag of a bad value; [`read`] then checks the flags that depend on
 //! each other. So nothing starts with unusable settings.
-//! Nothing here acts on the settings, except for the log, which must exist before everything else.
+//! Nothing here acts on the settings.
 
-mod admin;
-mod admin_client;
-mod build;
-mod cache;
-mod cluster;
 mod compile;
 mod dev;
 mod documents;
-mod inspect;
-mod lease;
-mod log;
-mod manifests;
-mod new;
 mod plan;
-mod plugins;
-mod recordings;
-mod registry;
-mod render;
-mod run;
-mod scope;
-mod sources;
+mod record;
 mod survey;
-mod test;
-mod traces;
-mod values;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+use innkeeper_authoring::{
+    BisectArgs, BuildArgs, InspectArgs, ManifestsArgs, NewArgs, PullArgs, PushArgs, RenderArgs,
+    ReplayArgs, ShrinkArgs, SignArgs, TestArgs, VerifyArgs,
+};
+use innkeeper_command::{Exit, Failure, LogArgs, Streams};
+use innkeeper_server::RunArgs;
 
-use crate::{failure::Failure, streams};
-
-pub use admin::{AdminArgs, CertificateFiles};
-pub use admin_client::{AdminAddress, AdminClientArgs};
-pub use build::BuildArgs;
-pub use cache::CacheArgs;
-pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
 pub use documents::{CompletionsArgs, ManArgs};
-pub use inspect::{InspectArgs, Inspected};
-pub use lease::LeaseArgs;
-pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
-pub use manifests::{ManifestsArgs, PluginAccount};
-pub use new::{NewArgs, ParentKind, Sdk};
-pub use plan::{DumpArgs, FleetArgs, ParentName, PlanArgs, PlanFormat};
-pub(crate) use plugins::object_in;
-pub use plugins::{PluginArgs, PluginObject, by_plugin};
-pub use recordings::{
-    BisectArgs, BisectReference, RECORDING_SECONDS_MAX, RECORDINGS_MAX, RecordArgs, ReplayArgs,
-    ShrinkArgs,
-};
-pub use registry::{
-    FetchArgs, LoadArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
-};
-pub use render::{OutputFormat, RenderArgs, RenderPhase};
-pub use run::RunArgs;
-pub use scope::{Definitions, Namespaces, ScopeArgs};
-pub use sources::SourceArgs;
-pub use streams::{Exit, Streams};
+pub use plan::{DumpArgs, FleetArgs, PlanArgs, PlanFormat};
+pub use record::RecordArgs;
 pub use survey::StatusArgs;
-pub use test::{TestArgs, TestFormat};
-pub use traces::TraceArgs;
 
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //!
 //! Starts a control plane or uses an existing one, runs the host in this process, applies the examples and shows their
 //! progress.
-//! The host is the one of [`run`](mod@crate::run), with a display: `dev` does not change its decisions.
+//! The host is the one of [`run`](mod@innkeeper_server::run), with a display: `dev` does not change its decisions.
 //!
 //! Order of the end: the host drains, then the control plane stops, then its directory is removed.
 
@@ -21,16 +21,16 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_command::{Exit, Failure, OrFail as _, runtime};
 use innkeeper_plugin_controller::resource::file_of_grants;
+use innkeeper_server::{
+    ConnectionArgs, RunArgs,
+    run::{self, Shutdown, StatusRegistry},
+};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
-use crate::{
-    config::{ConnectionArgs, DevArgs, Exit, RunArgs},
-    failure::{Failure, OrFail as _},
-    run::{self, Shutdown, StatusRegistry},
-    runtime,
-};
+use crate::config::DevArgs;
 use controlplane::ControlPlane;
 use project::Project;
 use reload::{Consent, Reload};

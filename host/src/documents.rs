@@ -3,11 +3,9 @@
 use std::fs;
 
 use clap::CommandFactory;
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 
-use crate::{
-    config::{Cli, CompletionsArgs, Exit, ManArgs, Streams},
-    failure::{Failure, OrFail as _},
-};
+use crate::config::{Cli, CompletionsArgs, ManArgs};
 
 /// Prints the completions of a shell.
 pub fn completions(args: &CompletionsArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {

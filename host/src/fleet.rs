@@ -12,14 +12,12 @@ mod tests;
 
 use std::{num::NonZeroU32, thread};
 
+use innkeeper_authoring::{Inspected, plugin_file, render};
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams, runtime, stdout_has_colours};
 use innkeeper_plan::Forecast;
 use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
-use crate::{
-    config::{self, DumpArgs, Exit, FleetArgs, Inspected, PlanArgs, Streams},
-    failure::{Failure, OrFail as _},
-    plugin_file, render, runtime,
-};
+use crate::config::{DumpArgs, FleetArgs, PlanArgs};
 use dump::Dump;
 use live::Given;
 
@@ -51,7 +49,7 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     for note in &notes {
         streams.note(note);
     }
-    let has_colours = config::stdout_has_colours();
+    let has_colours = stdout_has_colours();
     streams.print(&show::all(&plan, args.output, has_colours))?;
     Ok(exit(&plan.forecast))
 }

@@ -13,18 +13,15 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, runtime};
 use innkeeper_model::error_chain;
+use innkeeper_server::admin::{FaultState, HostProgress, ParentState, client::AdminClient};
 use serde::Serialize;
 
 pub(crate) use cluster::{client, lapse};
 pub(crate) use show::{plain, table};
 
-use crate::{
-    admin::{FaultState, HostProgress, ParentState, client::AdminClient},
-    config::{Exit, ResultFormat, StatusArgs, Streams},
-    failure::{Failure, OrFail as _},
-    runtime,
-};
+use crate::config::StatusArgs;
 
 /// The timeout of one request to the host or the API server. Chosen, not measured: a busy API server lists thousands of
 /// parents within seconds, and a user who asks for the state does not wait longer for an answer.

@@ -239,7 +239,7 @@ fn the_page_of_the_command_line_is_up_to_date() {
 
 #[test]
 fn the_page_of_exit_codes_is_up_to_date() {
-    let docs = read("host/src/streams.rs");
+    let docs = read("host/crates/command/src/streams.rs");
     let rows = docs.lines().filter_map(|line| {
         let cells: Vec<&str> = line
             .strip_prefix("/// | ")?

@@ -6,14 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    AdminArgs, BuildArgs, ClusterArgs, Exit, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs,
-    TraceArgs,
-    plugins::plugin_files,
-    streams::{examples, exit_codes},
-    values::seconds,
+use innkeeper_authoring::BuildArgs;
+use innkeeper_command::{Exit, Failure, examples, exit_codes, values::seconds};
+use innkeeper_server::{
+    AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs,
+    plugin_files,
 };
-use crate::failure::Failure;
 
 /// The exit codes of `dev`, in its help.
 const HELP: &str = concat!(

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap_complete::Shell;
-
-use super::streams::{examples, exit_codes};
+use innkeeper_command::{examples, exit_codes};
 
 /// Flags of `completions`.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,18 +1,14 @@
 //! The command `plan`.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
-use innkeeper_model::{ObjectId, PluginName};
-use serde::{Deserialize, Serialize};
-
-use super::{
-    ConnectionArgs, Inspected, LoadArgs,
-    cluster::usual_namespace,
-    scope::{Namespaces, namespaces},
-    streams::{examples, exit_codes},
-    values::dns_label,
+use innkeeper_authoring::{Inspected, LoadArgs};
+use innkeeper_command::{
+    Namespaces, ParentName, examples, exit_codes, namespaces, values::dns_label,
 };
+use innkeeper_model::PluginName;
+use innkeeper_server::{ConnectionArgs, usual_namespace};
 
 /// Flags of `plan`.
 #[derive(Clone, Debug, clap::Args)]
@@ -109,47 +105,4 @@ pub enum PlanFormat {
     Json,
     /// Markdown, for a pull request.
     Markdown,
-}
-
-/// The namespace and the name of a parent of any kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParentName {
-    /// The namespace; none for a cluster-scoped parent.
-    namespace: Option<String>,
-    name: String,
-}
-
-impl ParentName {
-    /// Returns true if it names this object.
-    pub fn is_of(&self, id: &ObjectId) -> bool {
-        id.namespace.as_deref() == self.namespace.as_deref() && *id.name == *self.name
-    }
-}
-
-impl FromStr for ParentName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (namespace, name) = match text.split_once('/') {
-            Some((namespace, name)) => (Some(namespace), name),
-            None => (None, text),
-        };
-        if namespace == Some("") || name.is_empty() || name.contains('/') {
-            return Err("write it as NAMESPACE/NAME, or as NAME for a cluster-scoped parent");
-        }
-        Ok(Self {
-            namespace: namespace.map(str::to_owned),
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for ParentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
 }

@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use super::{
-    AdminAddress, AdminClientArgs, ConnectionArgs, ResultFormat,
-    streams::{examples, exit_codes},
-    values::seconds,
-};
-use crate::failure::Failure;
+use innkeeper_command::{Failure, ResultFormat, examples, exit_codes, values::seconds};
+use innkeeper_server::{AdminAddress, AdminClientArgs, ConnectionArgs};
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]

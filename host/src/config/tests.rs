@@ -6,6 +6,9 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_authoring::Inspected;
+use innkeeper_command::Definitions;
+use innkeeper_server::{ConnectionArgs, ScopeArgs, client_config};
 use innkeeper_source::tests::{P256_KEY, P256_PUB};
 
 use super::*;

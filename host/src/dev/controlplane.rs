@@ -8,17 +8,13 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_command::{Exit, Failure, OrFail as _};
 use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
-
-use crate::{
-    config::Exit,
-    failure::{Failure, OrFail as _},
-};
 
 /// Time for the control plane to stop by itself before it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);

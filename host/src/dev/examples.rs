@@ -6,16 +6,12 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_authoring::document::{self, Document};
+use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{ObjectId, Scope};
+use innkeeper_server::run::StatusRegistry;
 use tokio::time::timeout;
 use tracing::debug;
-
-use crate::{
-    config::Exit,
-    document::{self, Document},
-    failure::{Failure, OrFail as _},
-    run::StatusRegistry,
-};
 
 /// The field manager of `dev`.
 pub(super) const MANAGER: &str = "innkeeper-dev";

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use innkeeper_cluster::LeaseReader;
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_server::RunArgs;
 use jiff::Timestamp;
 
-use crate::{
-    config::{Exit, RunArgs},
-    failure::{Failure, OrFail as _},
-    survey,
-};
+use crate::survey;
 
 /// The longest wait for an answer of the cluster. Chosen, not measured: a healthy one answers a read of one object within a
 /// second, and a developer is told early that the kubeconfig names a cluster that is down.

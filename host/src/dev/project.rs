@@ -7,6 +7,8 @@ use std::{
     time::SystemTime,
 };
 
+use innkeeper_authoring::{BuildArgs, build::Workspace, plugin_file};
+use innkeeper_command::{Exit, Failure, OrFail as _, object_in};
 use innkeeper_model::{Digest, Manifest};
 use innkeeper_plugin_controller::{self as plugins, resource};
 use innkeeper_policy::Grants;
@@ -15,12 +17,7 @@ use serde_json::{Map, Value, json};
 use walkdir::{DirEntry, WalkDir};
 
 use super::examples::MANAGER;
-use crate::{
-    build::Workspace,
-    config::{self, BuildArgs, DevArgs, Exit},
-    failure::{Failure, OrFail as _},
-    plugin_file,
-};
+use crate::config::DevArgs;
 
 /// The file with the configuration of the plugin, in the directory of its crate.
 const CONFIG: &str = "config.yaml";
@@ -200,7 +197,7 @@ impl Project {
         if !path.exists() {
             return Ok(None);
         }
-        let read = config::object_in(&path.display().to_string());
+        let read = object_in(&path.display().to_string());
         read.map(Some)
             .map_err(|message| Failure::new(Exit::Failure, message))
     }

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, Gvk, ObjectId, error_chain};
 use innkeeper_plugin_controller::{
     manager,
@@ -23,10 +24,6 @@ use super::{
     examples::{MANAGER, SERVED_WITHIN},
     project::{Built, LABEL_MANAGER, Project, Sources},
     show::Show,
-};
-use crate::{
-    config::Exit,
-    failure::{Failure, OrFail as _},
 };
 
 /// The decision on revisions that wait for approval.

@@ -8,14 +8,11 @@ use std::{
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::yaml;
 use serde_json::{Map, Value, json};
 
 use super::{quoted, table::Row};
-use crate::{
-    config::Exit,
-    failure::{Failure, OrFail as _},
-};
 
 /// The interval between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(100);

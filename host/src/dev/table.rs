@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt};
 use innkeeper_cluster::{Observed, ParentConditions};
 use innkeeper_model::{Object, ObjectId};
 use innkeeper_reconcile::RecentFault;
+use innkeeper_server::run::StatusRegistry;
 
 use super::examples::Example;
-use crate::run::StatusRegistry;
 
 /// The row of a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]

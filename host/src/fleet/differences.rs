@@ -2,13 +2,12 @@
 //!
 //! Values of Secrets are left out.
 
+use innkeeper_authoring::diff;
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object, Operation, yaml};
 use innkeeper_plan::{self as plan, StatusWrite};
 use innkeeper_policy::is_secret;
 use innkeeper_reconcile::Draft;
 use serde_json::{Map, Value, json};
-
-use crate::diff;
 
 /// The fields with the values of Secrets and ConfigMaps.
 const VALUES: [&str; 3] = ["data", "stringData", "binaryData"];

@@ -15,6 +15,7 @@ use std::{
 
 use http::{Method, Request, Response, StatusCode, header::ACCEPT};
 use innkeeper_cluster::hash_values;
+use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, Namespaces, OrFail as _};
 use innkeeper_model::HashKey;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -22,12 +23,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::watch;
 use tower::service_fn;
-
-use crate::{
-    config::{Exit, Namespaces},
-    failure::{Failure, OrFail as _},
-    run::HASH_KEY_SECRET,
-};
 
 /// The format of the file.
 const FORMAT: &str = "innkeeper dump v1";

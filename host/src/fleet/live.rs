@@ -6,7 +6,9 @@ use std::{
 };
 
 use futures::StreamExt as _;
+use innkeeper_authoring::render;
 use innkeeper_cluster::Cluster;
+use innkeeper_command::{Exit, Failure, OrFail as _, ParentName};
 use innkeeper_model::{Access, Gvk, Limits, ObjectId, PluginName};
 use innkeeper_plan::{FleetPlan, ParentPlan};
 use innkeeper_plugin_controller::{
@@ -16,6 +18,7 @@ use innkeeper_plugin_controller::{
 use innkeeper_policy::{Grants, is_secret};
 use innkeeper_reconcile::{Candidate, Differences, Reconciler, Serving, Shared, until_read};
 use innkeeper_sandbox::Described;
+use innkeeper_server::run::{self, ReadOnlyHost};
 use serde_json::{Map, Value};
 use tokio::{task::JoinSet, time::Instant};
 use tracing::debug;
@@ -24,12 +27,7 @@ use super::{
     differences,
     dump::{Dump, Recorder},
 };
-use crate::{
-    config::{Exit, FleetArgs, ParentName},
-    failure::{Failure, OrFail as _},
-    render,
-    run::{self, ReadOnlyHost},
-};
+use crate::config::FleetArgs;
 
 /// The time limit for the first lists of all kinds, and for the reads of all passes. A cluster of 10,000 parents is listed
 /// in a few seconds.

@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_cluster::{ParentConditions, Viewer, labels, lease_of};
+use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, OrFail as _};
 use innkeeper_model::{
     Expression, GroupKind, LABEL_LEASE, LABEL_PLUGIN, Lease, LeaseRecord, Object, ObjectId,
     Selector, error_chain, reason,
@@ -14,16 +15,16 @@ use innkeeper_model::{
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin, PluginStatus};
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_schema::kind_of_crd;
+use innkeeper_server::{
+    ConnectionArgs,
+    admin::{FaultState, ParentState},
+    client_config,
+};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use super::{OfPlugin, PluginRow, Survey};
-use crate::{
-    admin::{FaultState, ParentState},
-    config::{self, ConnectionArgs, Exit, HOST_NAMESPACE},
-    failure::{Failure, OrFail as _},
-};
 
 /// The failure of a request to the API server.
 const ASK: &str = "failed to ask the cluster";
@@ -46,7 +47,7 @@ pub(crate) async fn client(
     connection: &ConnectionArgs,
     patience: Duration,
 ) -> Result<(String, kube::Client), Failure> {
-    let mut config = config::client_config(connection)
+    let mut config = client_config(connection)
         .await
         .or_fail(Exit::Usage, "failed to find the cluster")?;
     config.connect_timeout = Some(patience);

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use http::Method;
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_server::admin::{HostState, KindState, PluginState, client::AdminClient};
 
 use super::{OfPlugin, PluginRow, Survey};
-use crate::{
-    admin::{HostState, KindState, PluginState, client::AdminClient},
-    config::Exit,
-    failure::{Failure, OrFail as _},
-};
 
 /// Asks a host for its state.
 pub(super) async fn survey(

@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use innkeeper_server::admin::{FaultState, ParentState};
+
 use super::{OfPlugin, PluginRow, Survey};
-use crate::admin::{FaultState, ParentState};
 
 /// The gap between two columns.
 const GAP: &str = "  ";

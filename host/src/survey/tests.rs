@@ -1,11 +1,11 @@
 use expect_test::expect;
 use innkeeper_cluster::present;
 use innkeeper_model::{Access, Gvk, HashKey, LeaseRecord};
+use innkeeper_server::{AdminClientArgs, admin::HostState};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::{admin::HostState, config::AdminClientArgs};
 
 fn state() -> HostState {
     let state = json!({

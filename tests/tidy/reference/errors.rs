@@ -122,12 +122,18 @@ fn name_of(expression: &str) -> &str {
     if end == 0 { "0" } else { &name[..end] }
 }
 
-/// Returns the value of a constant of the file.
+/// Returns the value of a constant of the file, or of a public one that it imports.
 fn constant<'a>(name: &str, file: &'a str) -> Option<&'a str> {
-    let is_constant = name.starts_with(|c: char| c.is_ascii_uppercase());
-    let (_, rest) = file
-        .split_once(&format!("const {name}: "))
-        .filter(|_| is_constant)?;
+    if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let imported = || {
+        let definition = format!("pub const {name}: ");
+        let mut texts = Source::all().iter().map(|source| &source.text);
+        texts.find_map(|text| text.split_once(&definition))
+    };
+    let own = file.split_once(&format!("const {name}: "));
+    let (_, rest) = own.or_else(imported)?;
     let (_, value) = rest.split(';').next()?.split_once("= ")?;
     Some(value.trim_matches('"'))
 }

@@ -1,0 +1,21 @@
+//! The flags of the commands, which are their settings.
+
+mod build;
+mod cache;
+mod inspect;
+mod manifests;
+mod new;
+mod recordings;
+mod registry;
+mod render;
+mod test;
+
+pub use build::BuildArgs;
+pub use cache::CacheArgs;
+pub use inspect::{InspectArgs, Inspected};
+pub use manifests::{ManifestsArgs, PluginAccount};
+pub use new::{NewArgs, ParentKind, Sdk};
+pub use recordings::{BisectArgs, BisectReference, ReplayArgs, ShrinkArgs};
+pub use registry::{FetchArgs, LoadArgs, PullArgs, PushArgs, RegistryArgs, SignArgs, VerifyArgs};
+pub use render::{OutputFormat, RenderArgs, RenderPhase};
+pub use test::{TestArgs, TestFormat};

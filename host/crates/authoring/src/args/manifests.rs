@@ -1,0 +1,94 @@
+//! The command `manifests`.
+
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
+use innkeeper_command::{
+    Definitions, Exit, Failure, HOST_NAMESPACE, Namespaces, OfPlugin, PluginObject, examples,
+    exit_codes, namespaces, plugin_object, values::dns_label,
+};
+use innkeeper_model::is_dns_label;
+
+use super::{Inspected, LoadArgs};
+
+/// Flags of `manifests`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper manifests plugin.wasm", "innkeeper manifests oci://registry.example/plugins/memcached:1.4.0 --namespaces team-a,team-b", "innkeeper manifests plugin.wasm --print-grants"), exit_codes!("a plugin failed to describe itself")))]
+pub struct ManifestsArgs {
+    /// Print the objects for these plugins: .wasm files in the directory /plugins of the image, or artifacts in registries
+    #[arg(
+        value_name = "FILE|oci://REFERENCE",
+        required = true,
+        num_args = 1..,
+        value_parser = PathBufValueParser::new().map(Inspected::from)
+    )]
+    pub plugins: Vec<Inspected>,
+    /// Grant this plugin the rights in this file, in the form of `spec.grants`; once per plugin
+    /// [default: those of --print-grants]
+    #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
+    pub grants: Vec<PluginObject>,
+    /// Name of the host, which is the name of its account: the release of the chart
+    #[arg(long, value_name = "NAME", default_value = "innkeeper", value_parser = dns_label)]
+    pub name: String,
+    /// Namespace of the host
+    #[arg(long, value_name = "NAME", default_value = HOST_NAMESPACE, value_parser = dns_label)]
+    pub namespace: String,
+    /// Print Roles in these namespaces only, for a host with the same --namespaces, and a ClusterRole for cluster-scoped
+    /// objects
+    #[arg(long, value_name = "NAME,...", value_parser = namespaces)]
+    pub namespaces: Option<Namespaces>,
+    /// Let the host install the CustomResourceDefinitions of the plugins, or only print them, for a host with the same --crds
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
+    pub crds: Definitions,
+    /// Write the children of this plugin as this account instead of the host's own; the account is printed with its
+    /// roles, and the Plugin names it in spec.grants.serviceAccountRef; once per plugin
+    #[arg(long = "account", value_name = "PLUGIN=NAMESPACE/NAME", value_parser = plugin_account)]
+    pub accounts: Vec<OfPlugin<PluginAccount>>,
+    /// Print only the grants of the plugin, for --grants of `run` and `dev`; takes one plugin
+    ///
+    /// Without --grants, they are the rights that the plugin asks for, except privileged kinds, parents of built-in kinds and
+    /// the values of Secrets, with Pods at podSecurity: restricted.
+    #[arg(long)]
+    pub print_grants: bool,
+    /// The registry and the cache.
+    #[command(flatten)]
+    pub load: LoadArgs,
+}
+
+impl ManifestsArgs {
+    /// Checks the flags together.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.print_grants && self.plugins.len() > 1 {
+            let message = "--print-grants prints the file of one plugin: give one plugin";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        OfPlugin::check_unique("--grants", &self.grants)?;
+        OfPlugin::check_unique("--account", &self.accounts)
+    }
+}
+
+/// The account that writes the children of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginAccount {
+    /// The namespace of the account.
+    pub namespace: String,
+    /// The name of the account.
+    pub name: String,
+}
+
+fn plugin_account(text: &str) -> Result<OfPlugin<PluginAccount>, String> {
+    const FORM: &str = "PLUGIN=NAMESPACE/NAME with three DNS labels";
+
+    let given = OfPlugin::parse(text, FORM, |account| match account.split_once('/') {
+        Some((namespace, name)) if is_dns_label(namespace) && is_dns_label(name) => {
+            Ok(PluginAccount {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => Err(format!("write it as {FORM}")),
+    })?;
+    if is_dns_label(&given.plugin) {
+        Ok(given)
+    } else {
+        Err(format!("write it as {FORM}"))
+    }
+}

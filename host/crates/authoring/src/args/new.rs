@@ -1,0 +1,96 @@
+//! The command `new`.
+
+use std::path::PathBuf;
+
+use innkeeper_command::{examples, exit_codes};
+use innkeeper_model::is_dns_label;
+use semver::VersionReq;
+
+/// Flags of `new`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = concat!(examples!("innkeeper new pond", "innkeeper new pond --kind example.com/v1/Pond", "innkeeper new pond --from-crd crd.yaml"), exit_codes!()))]
+pub struct NewArgs {
+    /// Directory to create; its last part is the name of the plugin and of its package.
+    #[arg(value_name = "NAME")]
+    pub directory: PathBuf,
+    /// Take the parents from this CustomResourceDefinition, a YAML or JSON file, and generate their Rust types.
+    #[arg(long, value_name = "FILE")]
+    pub from_crd: Option<PathBuf>,
+    /// Kind of the parents [default: example.com/v1/NAME in CamelCase; with --from-crd: the storage version of the only kind].
+    #[arg(long, value_name = "GROUP/VERSION/KIND", value_parser = parent_kind)]
+    pub kind: Option<ParentKind>,
+    /// SDK of the project: a published version, a directory, or a commit of a repository [default: the one that this
+    /// program carries, unpacked to .innkeeper/sdk].
+    #[arg(long, value_name = "VERSION|PATH|git+URL#REV", value_parser = sdk)]
+    pub sdk: Option<Sdk>,
+}
+
+/// A kind of parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentKind {
+    /// The API group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind in CamelCase.
+    pub kind: String,
+}
+
+/// The origin of an SDK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sdk {
+    /// A published version.
+    Version(VersionReq),
+    /// A directory.
+    Path(PathBuf),
+    /// A commit of a repository.
+    Git {
+        /// The address of the repository.
+        url: String,
+        /// The commit.
+        rev: String,
+    },
+}
+
+fn parent_kind(text: &str) -> Result<ParentKind, String> {
+    const FORM: &str = "write it as GROUP/VERSION/KIND, for example example.com/v1/Pond";
+
+    let [group, version, kind] = text.split('/').collect::<Vec<_>>()[..] else {
+        return Err(FORM.to_owned());
+    };
+    let is_version = version.starts_with('v') && is_dns_label(version);
+    let is_group = group.contains('.') && group.split('.').all(is_dns_label);
+    let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
+        && kind.chars().all(|it| it.is_ascii_alphanumeric());
+    if is_group && is_version && is_kind {
+        let [group, version, kind] = [group, version, kind].map(str::to_owned);
+        Ok(ParentKind {
+            group,
+            version,
+            kind,
+        })
+    } else {
+        Err(FORM.to_owned())
+    }
+}
+
+fn sdk(text: &str) -> Result<Sdk, String> {
+    if let Some(repository) = text.strip_prefix("git+") {
+        return match repository.split_once('#') {
+            Some((url, rev)) if !url.is_empty() && !rev.is_empty() => Ok(Sdk::Git {
+                url: url.to_owned(),
+                rev: rev.to_owned(),
+            }),
+            _ => Err("write it as git+URL#REV, where REV is a commit".to_owned()),
+        };
+    }
+    if let Ok(version) = VersionReq::parse(text) {
+        return Ok(Sdk::Version(version));
+    }
+    let path = PathBuf::from(text);
+    if path.join("Cargo.toml").is_file() {
+        Ok(Sdk::Path(path))
+    } else {
+        Err("it is no version, and no directory with the Cargo.toml of an SDK".to_owned())
+    }
+}

@@ -1,0 +1,164 @@
+//! The build of plugins from source to components with an embedded description: `innkeeper build`.
+//!
+//! `innkeeper-guest-build` turns a crate into a component. This module loads each component as the host does, calls
+//! `describe`, and embeds the answer in the component.
+//! Builds are reproducible: the same source gives the same bytes on every machine.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams};
+use innkeeper_guest_build::{
+    self as guest_build, Component, Environment, Guest, Request, Toolchain,
+};
+use innkeeper_model::Digest;
+use innkeeper_sandbox::{artifact, description};
+use serde_json::{Value, json};
+
+use crate::{args::BuildArgs, plugin_file};
+
+/// The failure of a build.
+const BUILD: &str = "failed to build";
+
+/// Builds components and prints their digests.
+pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let out_dir = args.out_dir();
+    let workspace = Workspace::open(args, &mut |line| streams.note(line))?;
+    // Components without a description go to a temporary directory, so that the output directory never contains one.
+    let bare = fs::create_dir_all(&out_dir)
+        .and_then(|()| tempfile::tempdir_in(&out_dir))
+        .or_fail(
+            Exit::Failure,
+            format!("failed to create a directory in {}", out_dir.display()),
+        )?;
+    let built = workspace.build(bare.path())?;
+    let results = built
+        .iter()
+        .map(|component| finish(component, &out_dir))
+        .collect::<Result<Vec<_>, _>>()?;
+    streams.print(&text(args.output, &results))?;
+    Ok(Exit::Success)
+}
+
+/// The crates that a command builds, perhaps many times, and the compiler for them.
+pub struct Workspace {
+    environment: Environment,
+    toolchain: Toolchain,
+    root: PathBuf,
+    guests: Vec<Guest>,
+    target_dir: PathBuf,
+    profile: &'static str,
+    locked: bool,
+}
+
+impl Workspace {
+    /// Finds the crates and the compiler; fails without either.
+    pub fn open(args: &BuildArgs, report: &mut dyn FnMut(&str)) -> Result<Self, Failure> {
+        let directory = args.directory.display();
+        let environment = Environment::of_process();
+        let no_directory = format!("failed to open the directory {directory}");
+        let root = args
+            .directory
+            .canonicalize()
+            .or_fail(Exit::Usage, &no_directory)?;
+        let guests = if args.packages.is_empty() {
+            Guest::all(&environment, &root).or_fail_by(exit, BUILD)?
+        } else {
+            args.packages.clone()
+        };
+        if guests.is_empty() {
+            let message = format!(
+                "no package in {directory} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]"
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let toolchain = Toolchain::find(&environment, &root, report).or_fail(
+            Exit::Failure,
+            "failed to find a compiler that can build plugins",
+        )?;
+        let target_dir = std::path::absolute(args.target_dir());
+        Ok(Self {
+            environment,
+            toolchain,
+            root,
+            guests,
+            target_dir: target_dir.or_fail(Exit::Usage, no_directory)?,
+            profile: args.profile(),
+            locked: args.locked,
+        })
+    }
+
+    /// The plugins that it makes.
+    pub fn guests(&self) -> &[Guest] {
+        &self.guests
+    }
+
+    /// Builds a component without a description for each plugin in this directory.
+    pub fn build(&self, to: &Path) -> Result<Vec<Component>, Failure> {
+        let request = Request {
+            workspace_root: self.root.clone(),
+            guests: self.guests.clone(),
+            target_dir: self.target_dir.clone(),
+            out_dir: to.to_owned(),
+            profile: self.profile.to_owned(),
+            locked: self.locked,
+        };
+        guest_build::build(&self.environment, &self.toolchain, &request, &mut |_| ())
+            .or_fail_by(exit, BUILD)
+    }
+}
+
+/// Returns the end of a build: some failures are faults of the arguments.
+const fn exit(error: &guest_build::Error) -> Exit {
+    match error {
+        guest_build::Error::ReadWorkspace { .. }
+        | guest_build::Error::UnknownPackage { .. }
+        | guest_build::Error::NoModule { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    }
+}
+
+/// Embeds the description in a component and writes it to the output directory.
+fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
+    let Component { guest, path, .. } = component;
+    let package = &guest.package;
+    let unusable = format!("failed to load the component of {package} as a plugin");
+    let (bytes, described) = plugin_file::load(path, None).or_fail(Exit::Failure, &unusable)?;
+    let manifest = described.manifest();
+    let bytes = description::embed(&bytes, manifest);
+    // The description makes the component larger: check the host's limits again here, and not only at its deployment.
+    artifact::check(&bytes, &artifact::Limits::default()).or_fail(Exit::Failure, unusable)?;
+    let file = out_dir.join(format!("{}.wasm", guest.name));
+    let message = format!("failed to write {}", file.display());
+    keep(&file, &bytes).or_fail(Exit::Failure, message)?;
+    Ok(json!({
+        "package": package,
+        "file": file,
+        "digest": Digest::of(&bytes).to_string(),
+        "size": bytes.len(),
+        "name": manifest.name.as_str(),
+        "version": manifest.version,
+    }))
+}
+
+/// Writes a file atomically; a file with the same content keeps its modification time.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    plugin_file::keep(path, bytes)
+}
+
+fn text(output: ResultFormat, built: &[Value]) -> String {
+    match output {
+        ResultFormat::Json => format!("{:#}\n", json!(built)),
+        ResultFormat::Text => {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let line = |one: &Value| format!("{}  {}", text(&one["digest"]), text(&one["file"]));
+            let lines: Vec<String> = built.iter().map(line).collect();
+            lines.join("\n") + "\n"
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The description of a WebAssembly file or of an artifact in a registry: `innkeeper inspect`.
+//!
+//! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
+//! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
+
+use std::fmt::Write as _;
+
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams};
+use innkeeper_model::Manifest;
+use innkeeper_policy::Grants;
+use innkeeper_sandbox::{
+    Described,
+    artifact::{self, Inspection, What},
+    description,
+};
+use serde_json::{Value, json};
+
+use crate::{args::InspectArgs, plugin_file};
+
+/// Prints the description of a file or an artifact.
+///
+/// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
+pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let bytes = plugin_file::bytes(&args.target, &args.load.registry)?;
+    let inspection = artifact::inspect(&bytes);
+    let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
+    let manifest = described.as_ref().ok().map(Described::manifest);
+    let text = match args.output {
+        ResultFormat::Text => text(&inspection, manifest),
+        ResultFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
+    };
+    streams.print(&text)?;
+    let exit = |error: &plugin_file::Error| match error {
+        plugin_file::Error::Artifact(_) => Exit::Finding,
+        plugin_file::Error::Plugin(error) => Exit::of_plugin(error),
+    };
+    described.or_fail_by(exit, "failed to load the file as a plugin")?;
+    Ok(Exit::Success)
+}
+
+fn what(inspection: &Inspection) -> &'static str {
+    match inspection.what {
+        What::Component if inspection.contract.is_some() => "plugin",
+        What::Component => "component",
+        What::CoreModule => "core module",
+        What::UnknownEncoding { .. } => "WebAssembly of an unknown encoding",
+        What::NotWasm => "not WebAssembly",
+    }
+}
+
+fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
+    json!({
+        "what": what(inspection),
+        "size": inspection.size_bytes,
+        "digest": inspection.digest.to_string(),
+        "contract": inspection.contract,
+        "embedded": inspection.description.is_some(),
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "producers": inspection.producers.iter().map(|producer| json!({
+            "role": producer.role,
+            "name": producer.name,
+            "version": producer.version,
+        })).collect::<Vec<_>>(),
+        "plugin": manifest.map(plugin_value),
+    })
+}
+
+fn plugin_value(manifest: &Manifest) -> Value {
+    let mut value = description::value(manifest);
+    value["crds"] = crds(manifest).into();
+    value["amountsTo"] = Grants::requested(manifest).powers(manifest).into();
+    value["configurable"] = manifest.config_schema.is_some().into();
+    value
+}
+
+fn crds(manifest: &Manifest) -> Vec<&str> {
+    manifest
+        .crds
+        .iter()
+        .filter_map(|crd| crd.get("metadata")?.get("name")?.as_str())
+        .collect()
+}
+
+fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
+    let mut out = PropertyLines::default();
+    out.one("what", what(inspection));
+    if let Some(manifest) = manifest {
+        out.one("name", manifest.name.as_str());
+        out.one("version", &manifest.version);
+    }
+    out.one("size", &format!("{} bytes", inspection.size_bytes));
+    out.one("digest", &inspection.digest.to_string());
+    if let Some(contract) = &inspection.contract {
+        out.one("contract", contract);
+    }
+    out.many("imports", &inspection.imports);
+    out.many("exports", &inspection.exports);
+    let producers: Vec<String> = inspection
+        .producers
+        .iter()
+        .map(|producer| format!("{}: {} {}", producer.role, producer.name, producer.version))
+        .collect();
+    out.many("made by", &producers);
+    if inspection.description.is_some() {
+        out.one("carries", "its description");
+    }
+    if let Some(manifest) = manifest {
+        describe_text(manifest, &mut out);
+    }
+    out.text
+}
+
+fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
+    let parents: Vec<String> = manifest
+        .parents
+        .iter()
+        .map(|parent| format!("{} ({}, {})", parent.kind, parent.plural, parent.scope))
+        .collect();
+    out.many("parents", &parents);
+    out.many("brings", &crds(manifest));
+    let children: Vec<String> = manifest
+        .children
+        .iter()
+        .map(|child| {
+            let note = if child.required { "" } else { " (optional)" };
+            format!("{}{note}", child.kind)
+        })
+        .collect();
+    out.many("children", &children);
+    let reads: Vec<String> = manifest
+        .reads
+        .iter()
+        .map(|read| {
+            let labels = match &read.label_selector {
+                all if all.selects_all() => String::new(),
+                selector => format!(", labels {selector}"),
+            };
+            format!("{} ({}, {}{labels})", read.kind, read.access, read.scope)
+        })
+        .collect();
+    out.many("reads", &reads);
+    // With all that it asks for: inspect does not know the grants of a cluster.
+    out.many("amounts to", &Grants::requested(manifest).powers(manifest));
+    out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
+    let configurable = manifest.config_schema.is_some();
+    let schema = "yes, --output json has the schema";
+    out.one("configurable", if configurable { schema } else { "no" });
+}
+
+/// Output lines with the names in the first column.
+#[derive(Default)]
+struct PropertyLines {
+    text: String,
+}
+
+impl PropertyLines {
+    fn one(&mut self, name: &str, value: &str) {
+        writeln!(self.text, "{name:<13} {value}").expect("writing to a String does not fail");
+    }
+
+    fn many(&mut self, name: &str, values: &[impl AsRef<str>]) {
+        for (index, value) in values.iter().enumerate() {
+            self.one(if index == 0 { name } else { "" }, value.as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Files that are not plugins; the tests that build plugins inspect these.
+
+use std::io::{self, Write as _};
+
+use expect_test::expect;
+use innkeeper_model::Digest;
+use innkeeper_sandbox::testing::{Description, guest};
+use innkeeper_source::{Package, RegistryArtifact, tests::shared::TestRegistry};
+
+use super::*;
+use crate::args::{Inspected, LoadArgs, RegistryArgs};
+
+fn inspect(bytes: &[u8], output: ResultFormat) -> (Exit, String, String) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    look_at(Inspected::File(file.path().to_owned()), output)
+}
+
+fn look_at(target: Inspected, output: ResultFormat) -> (Exit, String, String) {
+    look_at_in(RegistryArgs::default(), target, output)
+}
+
+fn look_at_in(
+    registry: RegistryArgs,
+    target: Inspected,
+    output: ResultFormat,
+) -> (Exit, String, String) {
+    let args = InspectArgs {
+        target,
+        load: LoadArgs {
+            registry,
+            ..LoadArgs::default()
+        },
+        output,
+    };
+    let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
+    let mut streams = Streams {
+        stdin: &mut stdin,
+        stdout: &mut stdout,
+        stderr: &mut stderr,
+    };
+    let ended = run(&args, &mut streams);
+    let exit = streams.end(ended);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (exit, text(stdout), text(stderr))
+}
+
+#[test]
+fn describes_a_core_module() {
+    let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", ResultFormat::Text);
+    assert_eq!(exit, Exit::Finding);
+    expect![[r"
+        what          core module
+        size          8 bytes
+        digest        sha256:93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476
+    "]]
+    .assert_eq(&out);
+    expect![[r"
+        error: failed to load the file as a plugin: this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build
+    "]].assert_eq(&err);
+}
+
+#[test]
+fn describes_any_other_file_as_json() {
+    let (exit, out, err) = inspect(b"apiVersion: v1", ResultFormat::Json);
+    assert_eq!(exit, Exit::Finding);
+    expect![[r#"
+        {
+          "contract": null,
+          "digest": "sha256:f15401546056c580a76c2c3fd86b1ad831a4d70b92c3d474fd6950935fff6f27",
+          "embedded": false,
+          "exports": [],
+          "imports": [],
+          "plugin": null,
+          "producers": [],
+          "size": 14,
+          "what": "not WebAssembly"
+        }
+    "#]]
+    .assert_eq(&out);
+    expect![[r#"
+        error: failed to load the file as a plugin: this is not WebAssembly: it starts with "apiVersion: v1"; give the .wasm file that the build made
+    "#]].assert_eq(&err);
+}
+
+#[test]
+fn says_in_plain_words_the_power_that_a_plugin_asks_for() {
+    let kinds = [["v1", "Service"], ["apps/v1", "Deployment"]];
+    let description = Description {
+        children: kinds.map(|kind| kind.map(str::to_owned)).to_vec(),
+        reads: vec![["v1", "Secret", ""].map(str::to_owned)],
+        ..Description::default()
+    };
+    let bytes = guest().describing(description).build();
+    let (exit, out, err) = inspect(&bytes, ResultFormat::Text);
+    assert_eq!(exit, Exit::Success, "{err}");
+    let (_, powers) = out.split_once("amounts to    ").unwrap();
+    let (powers, _) = powers.split_once("finalizes").unwrap();
+    let powers: Vec<&str> = powers.lines().map(str::trim).collect();
+    expect![[r"
+        can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps
+        can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
+        can redirect or block network traffic, through Service
+        can read the values of all objects of Secret in the namespaces of its parents"]].assert_eq(&powers.join("\n"));
+    let (_, out, _) = inspect(&bytes, ResultFormat::Json);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["plugin"]["amountsTo"], json!(powers));
+}
+
+#[test]
+fn the_error_names_a_missing_file() {
+    let target = Inspected::File("/nowhere/pond.wasm".into());
+    let (exit, _, message) = look_at(target, ResultFormat::Text);
+    assert_eq!(exit, Exit::Usage);
+    assert!(message.contains("/nowhere/pond.wasm"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inspects_an_artifact_in_its_registry() {
+    let found = TestRegistry::start(false).await;
+    let registry = RegistryArgs {
+        insecure: true,
+        ..RegistryArgs::default()
+    };
+    let reference = found.reference(":1");
+    let package = Package {
+        bytes: guest().build(),
+        ..Package::default()
+    };
+    let shelf = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
+    let pushed = shelf.push(&package).await.unwrap();
+    assert_eq!(pushed.digest, Digest::of(&package.bytes));
+    let look = |reference: String| {
+        let registry = registry.clone();
+        let target = Inspected::Artifact(reference);
+        tokio::task::spawn_blocking(move || look_at_in(registry, target, ResultFormat::Json))
+    };
+    let (exit, out, err) = look(reference).await.unwrap();
+    assert_eq!(exit, Exit::Success, "{err}");
+    let seen: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(seen["digest"], pushed.digest.to_string());
+    assert_eq!(seen["plugin"]["name"], "web");
+    assert_eq!(seen["embedded"], json!(false));
+    let (exit, _, err) = look(found.reference(":2")).await.unwrap();
+    assert_eq!(exit, Exit::Failure, "{err}");
+    let (exit, _, err) = look("pond".to_owned()).await.unwrap();
+    assert_eq!(exit, Exit::Usage, "{err}");
+}

@@ -1,0 +1,308 @@
+//! A new plugin project: `innkeeper new`.
+//!
+//! The project appears as a whole or not at all: its files are written beside it first, and moved.
+//! It knows nothing of cargo: the manifest, the lock file and the SDK are texts of this program.
+
+mod definition;
+mod types;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use heck::ToUpperCamelCase as _;
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_model::{PluginName, yaml};
+use serde_json::{Value, json};
+
+use crate::args::{NewArgs, ParentKind, Sdk};
+use definition::Definition;
+
+// The files of the SDK with their paths, and the lock file of the build that made this program.
+include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+
+/// The directory of the carried SDK in a project.
+const SDK_DIRECTORY: &str = ".innkeeper/sdk";
+
+/// Names with which cargo or the compiler has another crate in mind.
+const TAKEN: [&str; 12] = [
+    "alloc",
+    "core",
+    "innkeeper",
+    "innkeeper-sdk",
+    "k8s-openapi",
+    "kube",
+    "proc-macro",
+    "schemars",
+    "serde",
+    "serde-json",
+    "std",
+    "test",
+];
+
+/// Creates a project and prints the next commands.
+pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let directory = &args.directory;
+    let usage = |message: String| Err(Failure::new(Exit::Usage, message));
+    let name = directory
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    if let Err(problem) = check(name) {
+        return usage(format!("failed to name a plugin \"{name}\": {problem}"));
+    }
+    if directory.symlink_metadata().is_ok() {
+        let path = directory.display();
+        return usage(format!("{path} exists: choose another name, or remove it"));
+    }
+    let parents = match &args.from_crd {
+        Some(file) => {
+            ParentTypes::of_definition(Definition::read(file, args.kind.as_ref())?, streams)
+        }
+        None => ParentTypes::own(args.kind.clone().unwrap_or_else(|| usual_kind(name))),
+    };
+    let kind = &parents.kind.kind;
+    if types::is_used(kind) {
+        return usage(format!(
+            "failed to name a type {kind} after the kind: the generated code needs Rust's own {kind}; choose another kind"
+        ));
+    }
+    let sdk = sdk(args.sdk.as_ref())?;
+    let mut files = files(name, &parents, &sdk)?;
+    if args.sdk.is_none() {
+        files.extend(carried());
+    }
+    write(directory, &files).or_fail(
+        Exit::Failure,
+        format!("failed to create {}", directory.display()),
+    )?;
+    let path = directory.display();
+    let text = format!(
+        "created {path}\nnext:\n  cd {path}\n  cargo test\n  innkeeper build\n  innkeeper test\n  innkeeper render --plugin target/plugins/{name}.wasm tests/example/parent.yaml\n"
+    );
+    streams.print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// Checks the name of a plugin, a package and a crate of Rust at once.
+fn check(name: &str) -> Result<(), String> {
+    PluginName::new(name).map_err(|error| error.to_string())?;
+    if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return Err("a package begins with a letter".to_owned());
+    }
+    if TAKEN.contains(&name) || types::is_keyword(name) {
+        return Err(
+            "the name is a keyword of Rust, or another crate of the build has it".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn usual_kind(name: &str) -> ParentKind {
+    ParentKind {
+        group: "example.com".to_owned(),
+        version: "v1".to_owned(),
+        kind: name.to_upper_camel_case(),
+    }
+}
+
+/// The parents of a project, as its files have them.
+struct ParentTypes {
+    kind: ParentKind,
+    /// The text of `src/types.rs`.
+    types: String,
+    /// The text of `src/definition.json`.
+    definition: Option<String>,
+    example: Value,
+    /// The spec of the example as the plugin gets it; none if the example is invalid.
+    stored: Option<Value>,
+    is_cluster_scoped: bool,
+}
+
+impl ParentTypes {
+    /// Returns parents whose definition comes from their Rust types.
+    fn own(kind: ParentKind) -> Self {
+        let ParentKind {
+            group,
+            version,
+            kind: name,
+        } = &kind;
+        let example = json!({
+            "apiVersion": format!("{group}/{version}"),
+            "kind": name,
+            "metadata": {"name": "example", "namespace": "default"},
+            "spec": {"greeting": "hello"},
+        });
+        Self {
+            types: include_str!("new/template/types.rs.in").to_owned(),
+            definition: None,
+            stored: Some(example["spec"].clone()),
+            example,
+            is_cluster_scoped: false,
+            kind,
+        }
+    }
+
+    /// Returns the parents of a definition.
+    fn of_definition(definition: Definition, streams: &mut Streams<'_>) -> Self {
+        let (example, stored) = definition.example();
+        if stored.is_none() {
+            streams.note(
+                "warning: no valid parent was found for the rules of the definition: correct tests/example/parent.yaml",
+            );
+        }
+        let mut types = include_str!("new/template/definition.rs.in")
+            .replace("{{plural}}", &definition.plural)
+            .replace("{{scope}}", definition.scope());
+        types.push_str(&types::of(&definition.kind.kind, &definition.schema));
+        Self {
+            types,
+            definition: Some(format!("{:#}\n", definition.object)),
+            example,
+            stored,
+            is_cluster_scoped: definition.is_cluster_scoped,
+            kind: definition.kind,
+        }
+    }
+}
+
+/// Returns the dependency on the SDK as TOML.
+fn sdk(given: Option<&Sdk>) -> Result<String, Failure> {
+    let origin = match given {
+        Some(Sdk::Version(version)) => format!("version = \"{version}\""),
+        Some(Sdk::Git { url, rev }) => format!("git = {url:?}, rev = {rev:?}"),
+        Some(Sdk::Path(path)) => {
+            let message = format!("failed to open the directory {}", path.display());
+            let path = path.canonicalize().or_fail(Exit::Usage, message)?;
+            // A debug string of Rust is also a basic string of TOML.
+            format!("path = {:?}", path.to_string_lossy())
+        }
+        None if FILES.is_empty() => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
+        None => format!("path = \"{SDK_DIRECTORY}\""),
+    };
+    Ok(format!("{{ {origin}, features = [\"v1_33\"] }}"))
+}
+
+/// The files of a project, without the SDK.
+fn files(name: &str, parents: &ParentTypes, sdk: &str) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let ParentKind {
+        group,
+        version,
+        kind,
+    } = &parents.kind;
+    let example = yaml::write(std::slice::from_ref(&parents.example))
+        .or_fail(Exit::Failure, "failed to encode the example")?;
+    let mut metadata = "metadata(request.name(), &labels)".to_owned();
+    if parents.is_cluster_scoped {
+        // Children of cluster-scoped parents name their namespace, which needs a grant.
+        metadata = format!(
+            "innkeeper_sdk::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {{\n                \
+             namespace: Some(\"default\".to_owned()),\n                ..{metadata}\n            }}"
+        );
+    }
+    let filled = |text: &str| {
+        // The example goes last: it is text of the user.
+        text.replace("{{name}}", name)
+            .replace("{{group}}", group)
+            .replace("{{version}}", version)
+            .replace("{{kind}}", kind)
+            .replace("{{sdk}}", sdk)
+            .replace("{{metadata}}", &metadata)
+            .replace("{{example}}", &format!("{:#}", parents.example))
+    };
+    let mut files: Vec<(PathBuf, String)> = [
+        ("Cargo.toml", include_str!("new/template/Cargo.toml.in")),
+        ("README.md", include_str!("new/template/README.md.in")),
+        ("src/lib.rs", include_str!("new/template/lib.rs.in")),
+        ("src/types.rs", &parents.types),
+        (
+            ".github/workflows/checks.yaml",
+            include_str!("new/template/checks.yaml.in"),
+        ),
+        (".gitignore", "/target\n"),
+        ("tests/example/parent.yaml", &example),
+    ]
+    .map(|(path, text)| (path.into(), filled(text)))
+    .into();
+    if let Some(spec) = &parents.stored {
+        let expected = yaml::write(&[expected(name, spec)])
+            .or_fail(Exit::Failure, "failed to encode the example")?;
+        files.push(("tests/example/expect.yaml".into(), expected));
+    }
+    let definition = parents.definition.clone();
+    files.extend(definition.map(|text| ("src/definition.json".into(), text)));
+    // With the versions that this program was tested with; cargo drops the packages that the project does not need.
+    if !LOCK.is_empty() {
+        files.push(("Cargo.lock".into(), LOCK.to_owned()));
+    }
+    Ok(files)
+}
+
+/// Returns the answer of the new plugin for the example, as `innkeeper test` compares it.
+fn expected(name: &str, spec: &Value) -> Value {
+    json!({
+        "outcome": "desired",
+        "fault": null,
+        "children": [{
+            "key": "config",
+            "apply": "always",
+            "removal": "delete",
+            "readiness": "derive",
+            "after": [],
+            "generate": [],
+            "object": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {
+                    "name": "example",
+                    "namespace": "default",
+                    "labels": {
+                        "app.kubernetes.io/component": "config",
+                        "app.kubernetes.io/instance": "example",
+                        "app.kubernetes.io/managed-by": "innkeeper",
+                        "app.kubernetes.io/name": name,
+                    },
+                },
+                "data": {"spec.json": spec.to_string()},
+            },
+        }],
+        "status": null,
+        "conditions": [],
+        "events": [],
+        "requeueAfterMs": null,
+    })
+}
+
+/// The files of the SDK that this program carries.
+fn carried() -> impl Iterator<Item = (PathBuf, String)> {
+    let path = |path: &str| Path::new(SDK_DIRECTORY).join(path);
+    FILES
+        .iter()
+        .map(move |(name, text)| (path(name), (*text).to_owned()))
+}
+
+/// Writes files to a directory that does not exist.
+fn write(directory: &Path, files: &[(PathBuf, String)]) -> io::Result<()> {
+    let around = match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let unfinished = tempfile::Builder::new()
+        .prefix(".innkeeper-new-")
+        // The default mode of a new directory, from which the umask is subtracted.
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .tempdir_in(around)?;
+    for (name, text) in files {
+        let path = unfinished.path().join(name);
+        fs::create_dir_all(path.parent().unwrap_or(around))?;
+        fs::write(path, text)?;
+    }
+    fs::rename(unfinished.path(), directory)?;
+    // It has moved, so there is nothing to remove.
+    drop(unfinished.keep());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Recorded passes: taken from a running host, and repeated offline.
+//!
+//! A recording has all inputs of a call and its answer.
+//! The repetition runs in the sandbox with the default limits, and needs no cluster.
+
+mod bisect;
+mod replay;
+mod shrink;
+
+use std::path::{Path, PathBuf};
+
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_model::{Limits, ReadKey};
+use innkeeper_sandbox::{Described, LogLine, Recording, Request, Said, read_to_json};
+use serde_json::Value;
+
+use crate::{
+    args::{Inspected, LoadArgs},
+    diff, plugin_file, render,
+};
+
+pub use bisect::run as bisect;
+pub use replay::run as replay;
+pub use shrink::run as shrink;
+
+/// The result of a repeated call.
+pub(crate) struct Repeated {
+    /// The new answer.
+    pub(crate) said: Said,
+    /// The revision that gave it.
+    revision: String,
+    log: Vec<LogLine>,
+    /// The reads that the recording does not have.
+    unknown: Vec<ReadKey>,
+}
+
+impl Repeated {
+    /// Returns the new answer as JSON.
+    pub(crate) fn answer(&self) -> Value {
+        Value::Object(self.said.to_json())
+    }
+
+    /// Returns each place in which the new answer differs from the recorded one.
+    pub(crate) fn differences(&self, recording: &Recording) -> Vec<String> {
+        diff::of(&Value::Object(recording.answer.clone()), &self.answer())
+    }
+
+    /// Replaces the recorded answer by the new one.
+    pub(crate) fn becomes_expected(&self, recording: &mut Recording) {
+        recording.answer = self.said.to_json();
+        recording.revision.clone_from(&self.revision);
+    }
+
+    /// Returns a line for each read without a recorded answer.
+    pub(crate) fn unknown_reads(&self) -> impl Iterator<Item = String> {
+        self.unknown.iter().map(|read| {
+            let read = read_to_json(read);
+            format!("the recording does not contain this read, and the plugin got the answer \"not granted\": {read}")
+        })
+    }
+
+    /// Notes the log of the guest, its fault, and the reads without a recorded answer.
+    fn note(&self, streams: &mut Streams<'_>) {
+        render::note_log(&self.log, streams);
+        for line in self.unknown_reads() {
+            streams.note(&line);
+        }
+        render::note_fault(&self.said, streams);
+    }
+}
+
+/// Reads a recording.
+pub(crate) fn read(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Failure> {
+    let content = render::bytes(path, streams)?;
+    let message = format!(
+        "{} is no recording of a pass: use a file of innkeeper record, or one JSON object that a host logged at the target recording",
+        render::named(path)
+    );
+    serde_json::from_slice(&content).or_fail(Exit::Usage, message)
+}
+
+/// Repeats a recorded call with a plugin, which need not be the recorded one.
+pub(crate) fn repeat(
+    recording: &Recording,
+    described: &Described,
+    from: &Inspected,
+) -> Result<Repeated, Failure> {
+    let configured = described.configure(&recording.config());
+    let message =
+        format!("failed to configure the plugin {from} with the configuration of the recording");
+    let plugin = configured.or_fail_by(Exit::of_plugin, message)?;
+    let children = recording.children();
+    let request = Request {
+        parent: recording.parent(),
+        children: &children,
+        phase: recording.phase(),
+        namespace_terminating: recording.namespace_terminating(),
+    };
+    let limits = Limits::default();
+    let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);
+    let (report, reads) = render::started(called, from)?;
+    Ok(Repeated {
+        said: Said::from(report.end),
+        revision: plugin.revision().to_string(),
+        log: report.log,
+        unknown: reads.unknown().to_vec(),
+    })
+}
+
+/// Loads the given plugin, or the one of the project in the current directory.
+fn plugin(given: Option<&Inspected>, load: &LoadArgs) -> Result<(Inspected, Described), Failure> {
+    let from = match given {
+        Some(given) => given.clone(),
+        None => Inspected::File(plugin_file::built(&PathBuf::from("."))?),
+    };
+    let described = render::described(&from, load)?;
+    Ok((from, described))
+}

@@ -1,0 +1,172 @@
+//! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
+//!
+//! [`innkeeper_source`] speaks with the registry and checks artifacts; this module reads the arguments of these
+//! commands and prints their results.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, runtime};
+use innkeeper_model::Digest;
+use innkeeper_sandbox::artifact;
+use innkeeper_source::{Expectation, Package, PublicKey, Reference, RegistryArtifact};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{CacheArgs, FetchArgs, PullArgs, PushArgs, SignArgs, VerifyArgs},
+    plugin_file,
+};
+
+/// Pushes a plugin.
+pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let artifact = RegistryArtifact::open(&args.reference, &args.load.registry.settings())?;
+    let (package, size) = package(&args.file, &args.load.cache)?;
+    let pushed = runtime::block_on(artifact.push(&package))?;
+    let found = [
+        (
+            "reference",
+            artifact.pinned(Some(&pushed.manifest_digest)).into(),
+        ),
+        ("manifestDigest", pushed.manifest_digest.to_string().into()),
+        ("digest", pushed.digest.to_string().into()),
+        ("size", size.into()),
+    ];
+    write(streams, args.output, &found)
+}
+
+/// Fetches a plugin, checks it, and writes it to a file.
+pub fn pull(args: &PullArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let PullArgs { fetch, keys, to } = args;
+    let path = |reference: &Reference| to.clone().unwrap_or_else(|| named(reference));
+    check(fetch, keys, Some(&path), streams)
+}
+
+/// Fetches a plugin and checks it.
+pub fn verify(args: &VerifyArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    check(&args.fetch, &args.keys, None, streams)
+}
+
+/// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
+fn package(file: &Path, cache: &CacheArgs) -> Result<(Package, usize), Failure> {
+    let message = format!("failed to load {}", file.display());
+    let cache = cache.open()?;
+    let loaded = plugin_file::load(file, cache.as_ref());
+    let (bytes, described) = loaded.or_fail_by(plugin_file::Error::exit, message)?;
+    let manifest = described.manifest();
+    let inspection = artifact::inspect(&bytes);
+    let annotation =
+        |name: &str, value: &str| (format!("org.opencontainers.image.{name}"), value.to_owned());
+    let package = Package {
+        imports: inspection.imports,
+        exports: inspection.exports,
+        annotations: BTreeMap::from([
+            annotation("title", manifest.name.as_str()),
+            annotation("version", &manifest.version),
+        ]),
+        bytes,
+    };
+    let size = package.bytes.len();
+    Ok((package, size))
+}
+
+/// Fetches and checks a plugin, and writes it to the file of this reference.
+fn check(
+    args: &FetchArgs,
+    keys: &[PublicKey],
+    path: Option<&dyn Fn(&Reference) -> PathBuf>,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Failure> {
+    let expectation = Expectation {
+        digest: args.digest.clone(),
+        keys: keys.to_vec(),
+        ..Expectation::default()
+    };
+    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let fetched = runtime::block_on(artifact.fetch(&expectation))?;
+    let mut found = vec![
+        (
+            "reference",
+            artifact.pinned(fetched.manifest_digest.as_ref()).into(),
+        ),
+        ("manifestDigest", shown(fetched.manifest_digest.as_ref())),
+        ("digest", fetched.digest.to_string().into()),
+        ("size", fetched.bytes.len().into()),
+        ("signedBy", shown(fetched.signed_by.as_ref())),
+    ];
+    if let Some(path) = path {
+        let path = path(artifact.reference());
+        let message = format!("failed to write {}", path.display());
+        plugin_file::keep(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
+        found.push(("file", path.display().to_string().into()));
+    }
+    write(streams, args.output, &found)
+}
+
+/// Returns the default file name: the last part of the repository.
+fn named(reference: &Reference) -> PathBuf {
+    let repository = reference.repository();
+    let last = repository.rsplit('/').next().unwrap_or(repository);
+    PathBuf::from(format!("{last}.wasm"))
+}
+
+/// Signs a plugin.
+pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let SignArgs { fetch: args, key } = args;
+    let expectation = Expectation {
+        digest: args.digest.clone(),
+        ..Expectation::default()
+    };
+    let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
+    let fetched = runtime::block_on(artifact.fetch(&expectation))?;
+    let Some(manifest) = &fetched.manifest_digest else {
+        // Unreachable: every artifact in a registry has a manifest.
+        return Ok(Exit::Success);
+    };
+    runtime::block_on(artifact.sign(manifest, key))?;
+    let found = [
+        ("reference", artifact.pinned(Some(manifest)).into()),
+        ("manifestDigest", manifest.to_string().into()),
+        ("digest", fetched.digest.to_string().into()),
+        ("signedBy", key.public().id().to_string().into()),
+    ];
+    write(streams, args.output, &found)
+}
+
+fn shown(digest: Option<&Digest>) -> Value {
+    digest.map_or(Value::Null, |digest| digest.to_string().into())
+}
+
+fn write(
+    streams: &mut Streams<'_>,
+    output: ResultFormat,
+    found: &[(&'static str, Value)],
+) -> Result<Exit, Failure> {
+    let text = match output {
+        ResultFormat::Json => {
+            let object: serde_json::Map<String, Value> = found
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect();
+            format!("{:#}\n", json!(object))
+        }
+        ResultFormat::Text => {
+            let line = |(name, value): &(&str, Value)| {
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                format!("{name:<15} {value}")
+            };
+            let found = found.iter().filter(|(_, value)| !value.is_null());
+            let lines: Vec<String> = found.map(line).collect();
+            lines.join("\n") + "\n"
+        }
+    };
+    streams.print(&text)?;
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use std::{fs, io, sync::Arc};
+
+use innkeeper_sandbox::testing::guest;
+use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
+use innkeeper_source::{DockerConfigText, SigningKey};
+use tempfile::TempDir;
+
+use super::*;
+use crate::args::{LoadArgs, RegistryArgs};
+
+/// The exit code and the output of a command.
+#[derive(Debug)]
+struct Said {
+    exit: Exit,
+    out: Value,
+    error: String,
+}
+
+/// Runs a command in a thread, while the registry answers in this one.
+async fn run(
+    command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure> + Send + 'static,
+) -> Said {
+    let work = move || {
+        let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
+        let mut streams = Streams {
+            stdin: &mut stdin,
+            stdout: &mut stdout,
+            stderr: &mut stderr,
+        };
+        let ended = command(&mut streams);
+        let exit = streams.end(ended);
+        Said {
+            exit,
+            out: serde_json::from_slice(&stdout).unwrap_or_default(),
+            error: String::from_utf8(stderr).unwrap(),
+        }
+    };
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+/// A registry, and a directory with a plugin.
+struct Site {
+    registry: TestRegistry,
+    directory: TempDir,
+    settings: RegistryArgs,
+}
+
+impl Site {
+    async fn start(is_private: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("pond.wasm"), guest().build()).unwrap();
+        Self {
+            registry: TestRegistry::start(is_private).await,
+            directory,
+            settings: RegistryArgs {
+                insecure: true,
+                ..RegistryArgs::default()
+            },
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    async fn push(&self, file: &str, version: &str) -> Said {
+        let args = PushArgs {
+            file: self.file(file),
+            reference: self.registry.reference(version),
+            load: LoadArgs {
+                registry: self.settings.clone(),
+                ..LoadArgs::default()
+            },
+            output: ResultFormat::Json,
+        };
+        run(move |streams| push(&args, streams)).await
+    }
+
+    fn fetch(&self, version: &str) -> FetchArgs {
+        FetchArgs {
+            reference: self.registry.reference(version),
+            digest: None,
+            registry: self.settings.clone(),
+            output: ResultFormat::Json,
+        }
+    }
+
+    async fn pull(&self, version: &str, digest: Option<Digest>) -> Said {
+        let args = PullArgs {
+            fetch: FetchArgs {
+                digest,
+                ..self.fetch(version)
+            },
+            keys: Vec::new(),
+            to: Some(self.file("pulled.wasm")),
+        };
+        run(move |streams| pull(&args, streams)).await
+    }
+
+    async fn verify(&self, version: &str, keys: &[&str]) -> Said {
+        let keys = keys.iter().map(|text| PublicKey::from_pem(text).unwrap());
+        let args = VerifyArgs {
+            fetch: self.fetch(version),
+            keys: keys.collect(),
+        };
+        run(move |streams| verify(&args, streams)).await
+    }
+
+    async fn sign(&self, version: &str, key: &str) -> Said {
+        let args = SignArgs {
+            fetch: self.fetch(version),
+            key: Arc::new(SigningKey::from_pem(key).unwrap()),
+        };
+        run(move |streams| sign(&args, streams)).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
+    let site = Site::start(false).await;
+    let bytes = fs::read(site.file("pond.wasm")).unwrap();
+    let pushed = site.push("pond.wasm", ":1").await;
+    assert_eq!(pushed.exit, Exit::Success, "{pushed:?}");
+    assert_eq!(pushed.out["digest"], Digest::of(&bytes).to_string());
+    // A second push changes nothing.
+    assert_eq!(site.push("pond.wasm", ":1").await.out, pushed.out);
+
+    let manifest = pushed.out["manifestDigest"].as_str().unwrap();
+    for version in [":1", &format!("@{manifest}")] {
+        let pulled = site.pull(version, Some(Digest::of(&bytes))).await;
+        assert_eq!(pulled.exit, Exit::Success, "{pulled:?}");
+        assert_eq!(pulled.out["manifestDigest"], manifest);
+        assert_eq!(fs::read(site.file("pulled.wasm")).unwrap(), bytes);
+        fs::remove_file(site.file("pulled.wasm")).unwrap();
+    }
+
+    let wrong = site.pull(":1", Some(Digest::of(b"other"))).await;
+    assert_eq!(wrong.exit, Exit::Finding, "{wrong:?}");
+    assert!(!site.file("pulled.wasm").exists());
+    let missing = site.pull(":2", None).await;
+    assert_eq!(missing.exit, Exit::Failure, "{missing:?}");
+    assert!(missing.error.contains("is not there"), "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_is_valid_only_for_its_key() {
+    let site = Site::start(false).await;
+    site.push("pond.wasm", ":1").await;
+    let unsigned = site.verify(":1", &[P256_PUB]).await;
+    assert_eq!(unsigned.exit, Exit::Finding, "{unsigned:?}");
+    assert!(
+        unsigned.error.contains("no signature found"),
+        "{unsigned:?}"
+    );
+
+    let signed = site.sign(":1", P256_KEY).await;
+    assert_eq!(signed.exit, Exit::Success, "{signed:?}");
+    let verified = site.verify(":1", &[OTHER_PUB, P256_PUB]).await;
+    assert_eq!(verified.exit, Exit::Success, "{verified:?}");
+    let key = PublicKey::from_pem(P256_PUB).unwrap().id().to_string();
+    assert_eq!(verified.out["signedBy"], key);
+    assert_eq!(signed.out["signedBy"], key);
+    assert_eq!(verified.out["file"], Value::Null);
+    let other = site.verify(":1", &[OTHER_PUB]).await;
+    assert_eq!(other.exit, Exit::Finding, "{other:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_password_for_a_registry_comes_from_the_docker_config() {
+    let mut site = Site::start(true).await;
+    let stranger = site.push("pond.wasm", ":1").await;
+    assert_eq!(stranger.exit, Exit::Failure, "{stranger:?}");
+    assert!(stranger.error.contains("answered 401"), "{stranger:?}");
+    site.settings.docker_config = Some(DockerConfigText {
+        path: PathBuf::from("config.json"),
+        text: site.registry.docker_config(),
+        is_named: true,
+    });
+    let known = site.push("pond.wasm", ":1").await;
+    assert_eq!(known.exit, Exit::Success, "{known:?}");
+    let shown = format!("{:?}", site.settings);
+    assert!(!shown.contains("pass"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_error_names_the_unusable_argument() {
+    let site = Site::start(false).await;
+    fs::write(site.file("text.wasm"), "apiVersion: v1").unwrap();
+    let text = site.push("text.wasm", ":1").await;
+    assert_eq!(text.exit, Exit::Usage, "{text:?}");
+    assert!(
+        text.error.contains("text.wasm: this is not WebAssembly"),
+        "{text:?}"
+    );
+    let nothing = site.push("none.wasm", ":1").await;
+    assert_eq!(nothing.exit, Exit::Usage, "{nothing:?}");
+    let digest = format!(":1@{}", Digest::of(b"x"));
+    let pinned = site.push("pond.wasm", &digest).await;
+    assert_eq!(pinned.exit, Exit::Usage, "{pinned:?}");
+    assert!(
+        pinned.error.contains("name one, and no digest"),
+        "{pinned:?}"
+    );
+    let elsewhere = FetchArgs {
+        reference: "127.0.0.1:1/plugins/pond:1".to_owned(),
+        ..site.fetch(":1")
+    };
+    let args = VerifyArgs {
+        fetch: elsewhere,
+        keys: vec![PublicKey::from_pem(P256_PUB).unwrap()],
+    };
+    let elsewhere = run(move |streams| verify(&args, streams)).await;
+    assert_eq!(elsewhere.exit, Exit::Failure, "{elsewhere:?}");
+}
+
+#[test]
+fn a_file_is_named_after_the_last_part_of_the_repository() {
+    let reference: Reference = "ghcr.io/plugins/deep/pond:1".parse().unwrap();
+    assert_eq!(named(&reference), Path::new("pond.wasm"));
+}

@@ -1,0 +1,267 @@
+//! One pass without a cluster: `innkeeper render`.
+//!
+//! The call, the check of the answer and the children are made by the code of the host, so that the printed objects are
+//! those that the host would apply.
+//! There is no cluster: every kind counts as served, and only the given objects exist.
+//!
+//! An observed object is the parent's child if its controller is the parent (by UID if the parent's file has one, else
+//! by kind and name), or if it has no controller and is retained for the parent.
+//! The plugin's reads see all observed objects, including the parent and the children.
+//!
+//! Missing fields of the parent get the values that an API server would set: the namespace `default`, a fixed UID,
+//! `generation: 1`, and the time of the pass as `creationTimestamp`, in phase finalize also as `deletionTimestamp`.
+
+mod guest;
+mod input;
+mod observed;
+mod outcome;
+mod parent;
+mod reads;
+mod seed;
+#[cfg(test)]
+pub(crate) mod tests;
+mod yaml_output;
+
+use std::path::Path;
+
+use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Streams};
+use innkeeper_model::{HashKey, Limits, Manifest, Phase};
+use innkeeper_policy::{self as policy, Grants};
+use innkeeper_sandbox::{self as plugin, CallReport, LogLine, Request, Said};
+use innkeeper_schema::Kinds;
+
+use crate::{
+    args::{Inspected, OutputFormat, RenderArgs, RenderPhase},
+    document::Document,
+};
+pub(crate) use guest::{described, note_fault, note_log, started};
+pub(crate) use input::{Files, Paths, bytes, given, named};
+pub use input::{grants_in, one_object};
+use observed::ObservedObjects;
+pub(crate) use parent::UID;
+pub(crate) use reads::{OfflineReads, World};
+
+/// The failure to encode the result.
+const ENCODE: &str = "failed to encode the result";
+
+/// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
+const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
+
+/// The guest's part of a pass, which tests replace.
+pub(crate) type Call<'a> = dyn Fn(
+        &Request<'_>,
+        OfflineReads,
+        &plugin::Context,
+    ) -> Result<(CallReport, OfflineReads), plugin::Error>
+    + 'a;
+
+/// Runs one pass and prints its result; `now_ms` is the caller's clock, in milliseconds since the epoch.
+///
+/// Errors go to the standard error.
+pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let Some(parent) = args.parent.as_ref().or(args.parent_file.as_ref()) else {
+        return Err(Failure::new(Exit::Usage, "nothing to render: give PARENT"));
+    };
+    // First all files: a mistake in one is reported before the plugin is compiled, which takes seconds.
+    let given = Files::read(&paths(args, parent), streams)?;
+    let guest = guest::load(args, &given.config)?;
+    let limits = Limits::default();
+    let call: &Call<'_> = &|request, reads, context| guest.call(request, reads, context, &limits);
+    pass(guest.manifest(), call, args, given, now_ms, streams)
+}
+
+fn pass(
+    manifest: &Manifest,
+    call: &Call<'_>,
+    args: &RenderArgs,
+    files: Files,
+    now_ms: u64,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Failure> {
+    let mut offline = Offline::new(manifest, files.grants.as_ref(), &args.plugin, call)?;
+    let now_ms = args.now.map_or(now_ms, |now| {
+        u64::try_from(now.as_millisecond()).unwrap_or_default()
+    });
+    let phase = phase(args, manifest, streams);
+    if let Some(hash_key) = &files.hash_key {
+        offline.hash_key = hash_key.clone();
+    }
+    let given = given(files, args.seed, manifest, &offline.kinds, streams)?;
+    let circumstances = Circumstances {
+        phase,
+        now_ms,
+        seed: args.seed,
+        world: World::default(),
+    };
+    let passed = offline.pass(given.parent, given.others, circumstances)?;
+    note_log(&passed.log, streams);
+    let said = &passed.said;
+    let text = match args.output {
+        OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel),
+        OutputFormat::Yaml => yaml_output::children(said, &passed.observed, args.seed)?,
+    };
+    print(said, &text, args.output, streams)
+}
+
+fn paths(args: &RenderArgs, parent: &Path) -> Paths {
+    Paths {
+        parent: parent.to_owned(),
+        observed: args.observed.clone(),
+        config: args.config.clone(),
+        grants: args.grants.clone(),
+        hash_key: args.hash_key.clone(),
+    }
+}
+
+/// A plugin, and the rules of its passes without a cluster.
+pub(crate) struct Offline<'a> {
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) grants: Grants,
+    pub(crate) hash_key: HashKey,
+    pub(crate) kinds: Kinds,
+    /// The origin of the plugin, in messages.
+    pub(crate) from: &'a Inspected,
+    pub(crate) call: &'a Call<'a>,
+}
+
+/// The circumstances of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    pub(crate) phase: Phase,
+    pub(crate) now_ms: u64,
+    pub(crate) seed: u64,
+    pub(crate) world: World,
+}
+
+/// A pass and its answer.
+pub(crate) struct Passed {
+    pub(crate) said: Said,
+    pub(crate) fuel: Option<u64>,
+    pub(crate) memory_peak_bytes: usize,
+    log: Vec<LogLine>,
+    reads: OfflineReads,
+    observed: ObservedObjects,
+}
+
+impl<'a> Offline<'a> {
+    /// Returns a plugin with the kinds of Kubernetes and its own, and a hash key that protects nothing. Fails if the grants
+    /// do not cover its requirements.
+    pub(crate) fn new(
+        manifest: &'a Manifest,
+        given: Option<&Grants>,
+        from: &'a Inspected,
+        call: &'a Call<'a>,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            manifest,
+            grants: granted(given, manifest)?,
+            hash_key: HashKey::new(HASH_KEY),
+            kinds: Kinds::of([manifest]),
+            from,
+            call,
+        })
+    }
+
+    /// Calls the plugin for a parent, which need not have the fields that an API server sets, and checks the answer.
+    pub(crate) fn pass(
+        &self,
+        parent: Document,
+        others: Vec<Document>,
+        circumstances: Circumstances,
+    ) -> Result<Passed, Failure> {
+        let Circumstances {
+            phase,
+            now_ms,
+            seed,
+            world,
+        } = circumstances;
+        let (manifest, grants) = (self.manifest, &self.grants);
+        let kind = parent.group_kind();
+        if !grants.allows_parent(&kind) {
+            let message =
+                format!("the grants allow no parents of {kind}; grant them with --grants FILE");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let parent = parent::complete(parent, manifest, phase, now_ms);
+        let mut observed = ObservedObjects::new(parent, others, grants, &self.hash_key)?;
+        if world.backwards {
+            observed.children.reverse();
+        }
+        let reads = OfflineReads::new(&observed, self, world);
+        let request = Request {
+            parent: &observed.parent.json,
+            children: &observed.children,
+            phase,
+            // Only the API server tells it.
+            namespace_terminating: false,
+        };
+        let context = plugin::Context {
+            now_ms,
+            seed: seed::of_pass(seed),
+        };
+        let (report, reads) = started((self.call)(&request, reads, &context), self.from)?;
+        let rules = policy::Rules {
+            manifest,
+            grants,
+            limits: &Limits::default(),
+            resources: &self.kinds,
+            host_namespaces: &[HOST_NAMESPACE.to_owned()],
+            parent: &observed.parent.id(),
+            depth: observed.parent.depth(),
+            phase,
+        };
+        Ok(Passed {
+            said: outcome::checked(report.end, &rules),
+            fuel: report.fuel,
+            memory_peak_bytes: report.memory_peak_bytes,
+            log: report.log,
+            reads,
+            observed,
+        })
+    }
+}
+
+/// Returns the grants of the plugin; fails if they do not cover its requirements.
+pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
+    // Nothing is at risk offline: without a file, the plugin gets the grants that `manifests` proposes.
+    let grants = given.cloned().unwrap_or_else(|| Grants::proposed(manifest));
+    let assessment = grants.assess(manifest);
+    if assessment.serves() {
+        return Ok(grants);
+    }
+    let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
+    let missing = missing.join(", ");
+    let message = format!(
+        "the plugin requires more than its grants allow: {missing}; grant it with --grants FILE"
+    );
+    Err(Failure::new(Exit::Usage, message))
+}
+
+fn print(
+    said: &Said,
+    text: &str,
+    output: OutputFormat,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Failure> {
+    note_fault(said, streams);
+    if said.fault.is_none() && output == OutputFormat::Yaml && said.outcome != Some("desired") {
+        streams.note("the plugin leaves the children as they are");
+    }
+    streams.print(text)?;
+    Ok(match said.fault {
+        Some(_) => Exit::Finding,
+        None => Exit::Success,
+    })
+}
+
+fn phase(args: &RenderArgs, manifest: &Manifest, streams: &mut Streams<'_>) -> Phase {
+    let phase = match args.phase {
+        RenderPhase::Reconcile => Phase::Reconcile,
+        RenderPhase::Finalize => Phase::Finalize,
+    };
+    if phase == Phase::Finalize && !manifest.finalize {
+        streams
+            .note("the plugin requests no finalizer: a host never runs the finalize phase for it");
+    }
+    phase
+}

@@ -1,0 +1,54 @@
+//! The plugin, and the report of its call.
+
+use std::num::NonZeroU32;
+
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_sandbox::{
+    self as plugin, Described, EngineSettings, LogLine, Metering, Plugin, Said,
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    args::{Inspected, LoadArgs, RenderArgs},
+    plugin_file,
+};
+
+/// Loads the plugin with a configuration.
+pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
+    let plugin = described(&args.plugin, &args.load)?.configure(config);
+    let message = format!("failed to load the plugin {}", args.plugin);
+    plugin.or_fail_by(Exit::of_plugin, message)
+}
+
+/// Loads a plugin; its calls report their fuel.
+pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, Failure> {
+    let bytes = plugin_file::bytes(from, &load.registry)?;
+    let cache = load.cache.open()?;
+    let settings = EngineSettings {
+        metering: Metering::Fuel,
+        ..EngineSettings::new(NonZeroU32::MIN)
+    };
+    let described = plugin_file::describe_with(&settings, &bytes, cache.as_ref());
+    let message = format!("failed to load the plugin {from}");
+    described.or_fail_by(plugin_file::Error::exit, message)
+}
+
+/// Returns the result of a step of the plugin.
+pub(crate) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> Result<T, Failure> {
+    let message = format!("failed to start the plugin {from}");
+    result.or_fail_by(Exit::of_plugin, message)
+}
+
+/// Notes the lines of the guest's log.
+pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
+    for line in log {
+        streams.note(&format!("log: {}: {}", line.level, line.message));
+    }
+}
+
+/// Notes the guest's fault, if there is one.
+pub(crate) fn note_fault(said: &Said, streams: &mut Streams<'_>) {
+    if let Some(fault) = &said.fault {
+        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
+    }
+}

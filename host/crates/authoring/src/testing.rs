@@ -1,0 +1,257 @@
+//! Tests of a plugin without a cluster: `innkeeper test`.
+//!
+//! Cases are passes with an expected answer; properties hold for every parent, and are checked for those of the cases and
+//! for parents that are generated from the schema.
+//! A parent that breaks a property is made smaller before it is printed.
+
+mod cases;
+mod properties;
+mod show;
+mod typed;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_model::{Limits, Manifest, ParentKind, yaml};
+use innkeeper_schema::{Schema, kind_of_crd, schema_of};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args::{Inspected, LoadArgs, TestArgs},
+    document::Document,
+    generate::{Choices, generate},
+    plugin_file,
+    render::{self, Call, Offline},
+    shrink,
+};
+use cases::Case;
+use properties::{Cost, Finding, Property};
+
+/// The most tries to make a failing parent smaller.
+const SHRINKS_MAX: usize = 400;
+
+/// The most numbers that decide about a parent.
+const NUMBERS_MAX: u32 = 60;
+
+/// The part by which a cost may exceed its budget: one tenth.
+const TOLERANCE: u64 = 10;
+
+/// The result of one test; `problem` is none if it passed.
+#[derive(Debug, PartialEq, Eq)]
+struct TestResult {
+    name: String,
+    problem: Option<String>,
+}
+
+/// Runs the cases and the properties and prints the results.
+pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    let (file, usual_cases) = find(&args.plugin)?;
+    let directory = args.cases.as_ref().or(usual_cases.as_ref());
+    let cases = match directory {
+        Some(directory) => Case::all(directory)?,
+        None => Vec::new(),
+    };
+    let config = render::one_object(args.config.as_deref(), streams)?;
+    let given = args
+        .grants
+        .as_deref()
+        .map(|path| render::grants_in(path, streams))
+        .transpose()?;
+    let from = Inspected::File(file);
+    let load = LoadArgs {
+        cache: args.cache.clone(),
+        ..LoadArgs::default()
+    };
+    let loaded = render::described(&from, &load)?;
+    let mut results = Vec::new();
+    let mut parents = Vec::new();
+    for case in &cases {
+        let (result, parent) = case.run((&loaded, &from), args.update, streams)?;
+        results.push(result);
+        parents.extend(parent);
+    }
+    let plugin = loaded
+        .configure(&config)
+        .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
+    let manifest = plugin.manifest();
+    let limits = Limits::default();
+    let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
+    let offline = Offline::new(manifest, given.as_ref(), &from, call)?;
+    let mut cost = Cost::default();
+    let found = properties(&offline, &parents, args.parents, &mut cost)?;
+    let over =
+        directory.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
+    let over = over.transpose()?.flatten();
+    results.extend(Property::ALL.map(|property| {
+        let problem = found
+            .iter()
+            .find(|it| it.property == property)
+            .map(show::finding);
+        TestResult {
+            name: format!("property {}", <&str>::from(property)),
+            problem: problem.or_else(|| over.clone().filter(|_| property == Property::Cheap)),
+        }
+    }));
+    streams.print(&show::all(&results, cost, args.output))?;
+    let failed = results.iter().any(|result| result.problem.is_some());
+    Ok(if failed { Exit::Finding } else { Exit::Success })
+}
+
+/// Returns the plugin's file, and the usual directory of its cases.
+fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
+    if !given.is_dir() {
+        return Ok((given.to_owned(), None));
+    }
+    let cases = given.join("tests");
+    Ok((plugin_file::built(given)?, cases.is_dir().then_some(cases)))
+}
+
+/// Checks the properties for the parents of the cases and for generated ones; returns the smallest findings.
+fn properties(
+    plugin: &Offline<'_>,
+    cases: &[Document],
+    count: u32,
+    cost: &mut Cost,
+) -> Result<Vec<Finding>, Failure> {
+    let mut found: Vec<Finding> = Vec::new();
+    // The first finding of each property.
+    let is_new = |found: &[Finding], finding: &Finding| {
+        found.iter().all(|it| it.property != finding.property)
+    };
+    for parent in cases {
+        let finding = properties::finding_of(plugin, parent, cost)?;
+        let finding = finding.filter(|finding| is_new(&found, finding));
+        found.extend(finding);
+    }
+    for parent in &plugin.manifest.parents {
+        let Some(kind) = Generator::of(plugin.manifest, parent)? else {
+            continue;
+        };
+        for seed in 0..count {
+            // Small parents first.
+            let choices = Choices::random(seed.into(), seed % NUMBERS_MAX);
+            if let Some(finding) = kind.check(plugin, &choices, cost)?
+                && is_new(&found, &finding)
+            {
+                found.push(kind.shrink(plugin, choices, finding)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The source of the parents of one kind.
+struct Generator<'a> {
+    kind: &'a ParentKind,
+    schema: &'a Value,
+    compiled: Schema,
+}
+
+impl<'a> Generator<'a> {
+    /// Returns none if the plugin does not bring the definition of the kind.
+    fn of(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
+        let group_kind = kind.kind.group_kind();
+        let mut crds = manifest.crds.iter();
+        let Some(crd) = crds.find(|crd| kind_of_crd(crd).as_ref() == Some(&group_kind)) else {
+            return Ok(None);
+        };
+        let Some(schema) = schema_of(crd, &kind.kind.version) else {
+            return Ok(None);
+        };
+        let compiled = Schema::new(crd, &kind.kind.version).or_fail(
+            Exit::Finding,
+            "failed to compile a CustomResourceDefinition of the plugin",
+        )?;
+        Ok(Some(Self {
+            kind,
+            schema,
+            compiled,
+        }))
+    }
+
+    /// Returns a parent as the API server would store it; none if it would be rejected.
+    fn parent(&self, choices: &Choices) -> Option<Document> {
+        let mut choices = choices.clone();
+        let mut object = Map::new();
+        for (name, schema) in self.schema["properties"].as_object().into_iter().flatten() {
+            if !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()) {
+                object.insert(name.clone(), generate(schema, &mut choices));
+            }
+        }
+        let kind = &self.kind.kind;
+        object.insert("apiVersion".to_owned(), kind.api_version().into());
+        object.insert("kind".to_owned(), (*kind.kind).into());
+        let mut metadata = json!({"name": "a"});
+        if self.kind.scope == innkeeper_model::Scope::Namespaced {
+            metadata["namespace"] = json!("default");
+        }
+        object.insert("metadata".to_owned(), metadata);
+        let admitted = self.compiled.admit(object).ok()?;
+        Document::new(Value::Object(admitted.object)).ok()
+    }
+
+    fn check(
+        &self,
+        plugin: &Offline<'_>,
+        choices: &Choices,
+        cost: &mut Cost,
+    ) -> Result<Option<Finding>, Failure> {
+        let Some(parent) = self.parent(choices) else {
+            return Ok(None);
+        };
+        properties::finding_of(plugin, &parent, cost)
+    }
+
+    /// Makes the parent smaller while it breaks the same property.
+    fn shrink(
+        &self,
+        plugin: &Offline<'_>,
+        choices: Choices,
+        finding: Finding,
+    ) -> Result<Finding, Failure> {
+        let property = finding.property;
+        let (_, finding) = shrink::smallest(
+            (choices, finding),
+            SHRINKS_MAX,
+            |choices| Box::new(choices.smaller().into_iter()),
+            |choices| {
+                let found = self.check(plugin, choices, &mut Cost::default())?;
+                Ok::<_, Failure>(found.filter(|finding| finding.property == property))
+            },
+        )?;
+        Ok(finding)
+    }
+}
+
+/// Compares the cost with the budget of a file; writes the file if the user asked for it.
+fn over_budget(path: &Path, cost: Cost, update: bool) -> Result<Option<String>, Failure> {
+    let at = path.display();
+    if update {
+        let budget = json!({"fuel": cost.fuel, "memoryBytes": cost.memory_bytes});
+        let text = yaml::write(&[budget]).or_fail(Exit::Failure, "failed to encode the budget")?;
+        fs::write(path, text).or_fail(Exit::Failure, format!("failed to write {at}"))?;
+        return Ok(None);
+    }
+    let Ok(text) = fs::read_to_string(path) else {
+        return Ok(None);
+    };
+    let budget = yaml::read(&text).or_fail(Exit::Usage, format!("failed to parse {at}"))?;
+    let used = [
+        ("fuel", cost.fuel),
+        (
+            "memoryBytes",
+            u64::try_from(cost.memory_bytes).unwrap_or(u64::MAX),
+        ),
+    ];
+    Ok(used.into_iter().find_map(|(name, used)| {
+        let budget = budget.first()?[name].as_u64()?;
+        let over = used > budget.saturating_add(budget / TOLERANCE);
+        over.then(|| format!("{name} is {used}, and the budget in {at} is {budget}: if this is right, run again with --update"))
+    }))
+}

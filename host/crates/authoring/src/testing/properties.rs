@@ -1,0 +1,482 @@
+//! The properties of a good reconciler, checked for one parent.
+//!
+//! A small simulation stands for the cluster: it applies an answer as the host does, with the owner of each child and the
+//! status of the parent, and feeds it back. It sets no defaults and no status of children.
+//! Pure but for the calls of the plugin.
+
+use std::collections::BTreeMap;
+
+use innkeeper_command::Failure;
+use innkeeper_model::{
+    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ObjectId, Phase, RemovalPolicy,
+    Report, reason,
+};
+use innkeeper_plan as plan;
+use innkeeper_sandbox::Said;
+use serde_json::{Map, Value, json};
+
+use super::typed;
+use crate::{
+    diff,
+    document::Document,
+    render::{Circumstances, Offline, Passed, World},
+};
+
+/// The most rounds until nothing changes.
+const ROUNDS_MAX: usize = 10;
+
+/// The time of all passes: Thu Jan 31 2030 08:00:00 UTC.
+pub(super) const NOW_MS: u64 = 1_896_076_800_000;
+
+/// A property of a good reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub(super) enum Property {
+    /// It answers: no trap, and within its limits.
+    Total,
+    /// The answer keeps the rules of the contract, and each child has the fields of its kind.
+    ValidOutput,
+    /// It makes only granted kinds.
+    InsideGrants,
+    /// It does not depend on random numbers.
+    Deterministic,
+    /// Its children fed back change nothing after some rounds.
+    Converges,
+    /// It does not depend on the order of children and reads.
+    OrderIndependent,
+    /// It makes a deleted child again.
+    SurvivesDeletion,
+    /// It deletes no child because something is missing for a while.
+    KeepsChildren,
+    /// It uses little more than its budget.
+    Cheap,
+}
+
+impl Property {
+    /// All properties that are checked for a parent.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Total,
+        Self::ValidOutput,
+        Self::InsideGrants,
+        Self::Deterministic,
+        Self::Converges,
+        Self::OrderIndependent,
+        Self::SurvivesDeletion,
+        Self::KeepsChildren,
+        Self::Cheap,
+    ];
+}
+
+/// A property that does not hold, with the observed objects that show it.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) property: Property,
+    pub(super) problem: String,
+    pub(super) parent: Document,
+    pub(super) observed: Vec<Document>,
+}
+
+/// The reasons against a check: a property that does not hold, or a failure of the host.
+#[derive(Debug)]
+enum Stop {
+    Finding(Box<Finding>),
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// The largest use of resources of all calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) fuel: u64,
+    pub(super) memory_bytes: usize,
+}
+
+/// The objects of the simulation: the parent and its children.
+#[derive(Clone, PartialEq)]
+struct Cluster {
+    parent: Document,
+    children: BTreeMap<ObjectId, Document>,
+}
+
+/// Checks all properties for one parent; returns the first one that does not hold.
+pub(super) fn finding_of(
+    plugin: &Offline<'_>,
+    parent: &Document,
+    cost: &mut Cost,
+) -> Result<Option<Finding>, Failure> {
+    match check(plugin, parent, cost) {
+        Ok(()) => Ok(None),
+        Err(Stop::Finding(finding)) => Ok(Some(*finding)),
+        Err(Stop::Failure(failure)) => Err(failure),
+    }
+}
+
+fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
+    let mut checker = Checker { plugin, cost };
+    let alone = World::default();
+    // The objects that the plugin reads are missing at first, and exist in the second run.
+    for world in [
+        alone,
+        World {
+            exists: true,
+            ..alone
+        },
+    ] {
+        let start = Cluster {
+            parent: parent.clone(),
+            children: BTreeMap::new(),
+        };
+        checker.random(&start, world)?;
+        let (settled, said) = checker.settle(start, world)?;
+        checker.random(&settled, world)?;
+        checker.order(&settled, &said, world)?;
+        checker.foreign_edits(&settled, &said, world)?;
+        checker.deletion(&settled, &said, world)?;
+        if world.exists {
+            checker.missing_reads(&settled)?;
+        }
+        checker.finalize(&settled, world)?;
+    }
+    Ok(())
+}
+
+struct Checker<'a> {
+    plugin: &'a Offline<'a>,
+    cost: &'a mut Cost,
+}
+
+impl Checker<'_> {
+    fn pass(&mut self, cluster: &Cluster, circumstances: Circumstances) -> Result<Passed, Stop> {
+        let others = cluster.children.values().cloned();
+        let passed = self
+            .plugin
+            .pass(cluster.parent.clone(), others.collect(), circumstances)?;
+        self.cost.fuel = self.cost.fuel.max(passed.fuel.unwrap_or_default());
+        let memory = passed.memory_peak_bytes;
+        self.cost.memory_bytes = self.cost.memory_bytes.max(memory);
+        let found = |property, problem| Err(finding(property, problem, cluster));
+        if let Some(fault) = &passed.said.fault {
+            let property = match fault.kind {
+                "retry" | "invalid" | "fatal" => return Ok(passed),
+                reason::CHILD_FORBIDDEN => Property::InsideGrants,
+                reason::OUTPUT_REJECTED => Property::ValidOutput,
+                _ => Property::Total,
+            };
+            return found(property, fault.message.clone());
+        }
+        for child in &passed.said.children {
+            if let Err(problem) = typed::check(&plan::stated(child)) {
+                let problem = format!("child \"{}\": {problem}", child.key);
+                return found(Property::ValidOutput, problem);
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Applies answers until nothing changes.
+    fn settle(&mut self, mut cluster: Cluster, world: World) -> Result<(Cluster, Said), Stop> {
+        let mut changes = String::new();
+        for _ in 0..=ROUNDS_MAX {
+            let said = self.pass(&cluster, under(world))?.said;
+            let next = apply(&cluster, &said);
+            if next == cluster {
+                return Ok((cluster, said));
+            }
+            changes = changed(&cluster, &next);
+            cluster = next;
+        }
+        let problem = format!("{changes} still changes after {ROUNDS_MAX} rounds");
+        Err(finding(Property::Converges, problem, &cluster))
+    }
+
+    fn random(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
+        let first = self.pass(cluster, under(world))?.said;
+        let other = self
+            .pass(
+                cluster,
+                Circumstances {
+                    seed: 1,
+                    ..under(world)
+                },
+            )?
+            .said;
+        same(
+            Property::Deterministic,
+            "with other random numbers",
+            &first,
+            &other,
+            cluster,
+        )
+    }
+
+    fn order(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+        let backwards = World {
+            backwards: true,
+            ..world
+        };
+        let other = self.pass(cluster, under(backwards))?.said;
+        same(
+            Property::OrderIndependent,
+            "with children and reads in another order",
+            said,
+            &other,
+            cluster,
+        )
+    }
+
+    /// Another manager annotates every child, which is no reason for another answer.
+    fn foreign_edits(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+        let mut edited = cluster.clone();
+        for child in edited.children.values_mut() {
+            put(
+                &mut child.object,
+                &["metadata", "annotations", "example.com/note"],
+                json!("x"),
+            );
+        }
+        let other = self.pass(&edited, under(world))?.said;
+        same(
+            Property::Converges,
+            "after another manager annotated the children",
+            said,
+            &other,
+            &edited,
+        )
+    }
+
+    fn deletion(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+        let made = said
+            .children
+            .iter()
+            .filter(|child| child.apply != ApplyPolicy::Hold);
+        for id in made.map(Child::id).collect::<Vec<_>>() {
+            let mut smaller = cluster.clone();
+            if smaller.children.remove(&id).is_none() {
+                continue;
+            }
+            let other = self.pass(&smaller, under(world))?.said;
+            keeps(&smaller, &other)?;
+            let is_again = other.children.iter().any(|child| child.id() == id);
+            if other.outcome == Some("desired") && !is_again {
+                let problem = format!("{id} is deleted, and the answer does not contain it");
+                return Err(finding(Property::SurvivesDeletion, problem, &smaller));
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects that the plugin reads are gone for a while.
+    fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
+        let said = self.pass(cluster, under(World::default()))?.said;
+        keeps(cluster, &said)
+    }
+
+    fn finalize(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
+        if self.plugin.manifest.finalize {
+            let circumstances = Circumstances {
+                phase: Phase::Finalize,
+                ..under(world)
+            };
+            self.pass(cluster, circumstances)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that an answer deletes no child.
+fn keeps(cluster: &Cluster, said: &Said) -> Result<(), Stop> {
+    if said.outcome != Some("desired") {
+        return Ok(());
+    }
+    let stated: Vec<ObjectId> = said.children.iter().map(Child::id).collect();
+    let mut pruned = cluster
+        .children
+        .iter()
+        .filter(|(_, child)| !is_retained(child));
+    match pruned.find(|(id, _)| !stated.contains(id)) {
+        None => Ok(()),
+        Some((lost, _)) => {
+            let problem = format!(
+                "{lost} is deleted while an object is missing: answer keep, retry, or with the child on hold"
+            );
+            Err(finding(Property::KeepsChildren, problem, cluster))
+        }
+    }
+}
+
+const fn under(world: World) -> Circumstances {
+    Circumstances {
+        phase: Phase::Reconcile,
+        now_ms: NOW_MS,
+        seed: 0,
+        world,
+    }
+}
+
+fn finding(property: Property, problem: String, cluster: &Cluster) -> Stop {
+    Stop::Finding(Box::new(Finding {
+        property,
+        problem,
+        parent: cluster.parent.clone(),
+        observed: cluster.children.values().cloned().collect(),
+    }))
+}
+
+/// Compares two answers: children without their order, status and conditions.
+fn same(
+    property: Property,
+    when: &str,
+    first: &Said,
+    other: &Said,
+    cluster: &Cluster,
+) -> Result<(), Stop> {
+    let comparable = |said: &Said| {
+        let children: BTreeMap<_, _> = said
+            .children
+            .iter()
+            .map(|child| (child.id().to_string(), plan::stated(child)))
+            .collect();
+        let fault = said.fault.as_ref().map(|fault| fault.kind);
+        json!({
+            "children": children,
+            "conditions": said.report.conditions,
+            "fault": fault,
+            "outcome": said.outcome,
+            "status": said.report.status,
+        })
+    };
+    match diff::of(&comparable(first), &comparable(other)).first() {
+        None => Ok(()),
+        Some(difference) => {
+            let problem = format!("the answer is another {when}: {difference}");
+            Err(finding(property, problem, cluster))
+        }
+    }
+}
+
+/// Returns the objects after an answer was applied.
+fn apply(cluster: &Cluster, said: &Said) -> Cluster {
+    let mut next = cluster.clone();
+    set_status(&mut next.parent.object, &said.report);
+    if said.outcome != Some("desired") {
+        return next;
+    }
+    // The host keeps retained children for the parent, whether the answer has them or not.
+    next.children.retain(|_, child| is_retained(child));
+    for child in &said.children {
+        let id = child.id();
+        let known = cluster.children.get(&id);
+        let written = match (child.apply, known) {
+            (ApplyPolicy::Hold, None) => continue,
+            (ApplyPolicy::Hold | ApplyPolicy::Once, Some(known)) => known.clone(),
+            _ => document(child, &cluster.parent),
+        };
+        next.children.insert(id, written);
+    }
+    next
+}
+
+/// Returns a child as the host would write it.
+fn document(child: &Child, parent: &Document) -> Document {
+    let mut object = plan::stated(child);
+    put(
+        &mut object,
+        &["metadata", "annotations", ANNOTATION_KEY],
+        child.key.as_str().into(),
+    );
+    put(
+        &mut object,
+        &["metadata", "uid"],
+        child.id().to_string().into(),
+    );
+    match child.removal {
+        RemovalPolicy::Delete => {
+            let owner = json!([{
+                "apiVersion": parent.kind.api_version(),
+                "kind": &*parent.kind.kind,
+                "name": parent.name,
+                "uid": parent.metadata("uid").unwrap_or(crate::render::UID),
+                "controller": true,
+            }]);
+            put(&mut object, &["metadata", "ownerReferences"], owner);
+        }
+        RemovalPolicy::Retain => {
+            let identity = parent.id().identity();
+            put(
+                &mut object,
+                &["metadata", "annotations", ANNOTATION_RETAINED_FOR],
+                identity.into(),
+            );
+        }
+    }
+    for generated in &child.generate {
+        // The text "generated" in the encoding of Secrets.
+        put(
+            &mut object,
+            &["data", &generated.key],
+            json!("Z2VuZXJhdGVk"),
+        );
+    }
+    Document {
+        kind: child.kind.clone(),
+        namespace: child.namespace.clone(),
+        name: child.name.clone(),
+        object,
+    }
+}
+
+fn is_retained(child: &Document) -> bool {
+    let annotations = child.metadata_field("annotations");
+    annotations.is_some_and(|all| all.get(ANNOTATION_RETAINED_FOR).is_some())
+}
+
+fn set_status(parent: &mut Map<String, Value>, report: &Report) {
+    let mut status = report.status.clone().unwrap_or_default();
+    let conditions: Vec<Value> = report
+        .conditions
+        .iter()
+        .map(|condition| {
+            let mut condition = json!(condition);
+            condition["lastTransitionTime"] = json!("2030-01-31T08:00:00Z");
+            condition["observedGeneration"] = json!(1);
+            condition
+        })
+        .collect();
+    if !conditions.is_empty() {
+        status.insert("conditions".to_owned(), conditions.into());
+    }
+    if status.is_empty() {
+        parent.remove("status");
+    } else {
+        parent.insert("status".to_owned(), status.into());
+    }
+}
+
+/// Sets a value at a path of names.
+fn put(object: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let [first, rest @ ..] = path else { return };
+    if rest.is_empty() {
+        object.insert((*first).to_owned(), value);
+        return;
+    }
+    let entry = object.entry(*first).or_insert_with(|| json!({}));
+    if !entry.is_object() {
+        *entry = json!({});
+    }
+    if let Value::Object(inner) = entry {
+        put(inner, rest, value);
+    }
+}
+
+/// Names the first object that two states do not share.
+fn changed(before: &Cluster, after: &Cluster) -> String {
+    let ids = before.children.keys().chain(after.children.keys());
+    let differs = |id: &&ObjectId| before.children.get(*id) != after.children.get(*id);
+    let child = ids.into_iter().find(differs);
+    child.map_or_else(|| "the status".to_owned(), ToString::to_string)
+}

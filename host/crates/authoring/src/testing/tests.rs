@@ -1,0 +1,234 @@
+//! Properties of fake plugins, whose guests are Rust functions; `tests/plugin/testing.rs` has real ones.
+
+use expect_test::expect;
+use innkeeper_model::{Gvk, ObjectRef, Outcome, Phase, Reads as _, Report};
+use innkeeper_sandbox::{CallFault, Context, End, ObservedChild, Request};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::render::{
+    OfflineReads,
+    tests::{Answer, child, desired, pond},
+};
+
+/// Returns the properties that do not hold for a guest, each with its problem and the smallest parent.
+fn findings(answer: Answer) -> Vec<(Property, String, Value)> {
+    let guest = pond(answer);
+    let from = Inspected::File("pond.wasm".into());
+    let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
+    let offline = Offline::new(&guest.manifest, None, &from, call).unwrap();
+    let found = properties(&offline, &[], 200, &mut Cost::default()).unwrap();
+    found
+        .into_iter()
+        .map(|it| (it.property, it.problem, it.parent.object["spec"].clone()))
+        .collect()
+}
+
+#[track_caller]
+fn breaks(property: Property, part: &str, answer: Answer) -> Value {
+    let found = findings(answer);
+    let Some((_, problem, spec)) = found.iter().find(|it| it.0 == property) else {
+        panic!("{property:?} holds; found: {found:?}");
+    };
+    assert!(problem.contains(part), "{problem}");
+    spec.clone()
+}
+
+fn config(name: &str, text: &str) -> innkeeper_model::Child {
+    child(
+        name,
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}}),
+    )
+}
+
+fn size(request: &Request<'_>) -> i64 {
+    let parent: Value = serde_json::from_str(request.parent).unwrap();
+    parent["spec"]["size"].as_i64().unwrap()
+}
+
+fn has(children: &[ObservedChild], key: &str) -> bool {
+    children
+        .iter()
+        .any(|child| child.key.as_deref() == Some(key))
+}
+
+fn finalized() -> End {
+    End::Answered(Outcome::Finalized(Report::default()))
+}
+
+fn secret_exists(reads: &mut OfflineReads) -> bool {
+    let secret = ObjectRef {
+        kind: Gvk::new("", "v1", "Secret"),
+        namespace: None,
+        name: "key".into(),
+    };
+    reads.get(&secret).unwrap().is_some()
+}
+
+#[test]
+fn a_good_reconciler_has_all_properties() {
+    let found = findings(|request, reads, _| match request.phase {
+        Phase::Finalize => finalized(),
+        Phase::Reconcile if secret_exists(reads) => desired(vec![
+            config("a", &size(request).to_string()),
+            config("b", ""),
+        ]),
+        Phase::Reconcile if has(request.children, "b") => {
+            End::Answered(Outcome::Keep(Report::default()))
+        }
+        Phase::Reconcile => desired(vec![config("a", &size(request).to_string())]),
+    });
+    assert_eq!(found, []);
+}
+
+#[test]
+fn random_names_are_found() {
+    let part = "with other random numbers";
+    breaks(Property::Deterministic, part, |_, _, context: &Context| {
+        desired(vec![config(&format!("a{}", context.seed[0]), "")])
+    });
+}
+
+#[test]
+fn answers_that_never_settle_are_found() {
+    let part = "ConfigMap default/a still changes after 10 rounds";
+    breaks(Property::Converges, part, |request, _, _| {
+        let seen: usize = request.children.iter().map(|it| it.object.len()).sum();
+        desired(vec![config("a", &"x".repeat(seen))])
+    });
+    // Two answers in turns.
+    breaks(
+        Property::Converges,
+        "still changes after 10 rounds",
+        |request, _, _| {
+            let other = if has(request.children, "a") { "b" } else { "a" };
+            desired(vec![config(other, "")])
+        },
+    );
+}
+
+#[test]
+fn a_dependence_on_the_order_is_found() {
+    let part = "with children and reads in another order";
+    breaks(Property::OrderIndependent, part, |request, _, _| {
+        let first = request.children.first().and_then(|child| child.key.clone());
+        let first = first.unwrap_or_else(|| "a".into());
+        desired(vec![config("a", &first), config("b", "")])
+    });
+}
+
+#[test]
+fn a_trap_on_a_rare_field_is_found_with_the_smallest_parent() {
+    let spec = breaks(Property::Total, "boom", |request, _, _| {
+        if size(request) != 2 {
+            return desired(Vec::new());
+        }
+        End::Faulted(CallFault::Trapped {
+            message: "boom".to_owned(),
+            backtrace: Vec::new(),
+        })
+    });
+    assert_eq!(spec, json!({"size": 2}));
+}
+
+#[test]
+fn slow_answers_are_found() {
+    breaks(Property::Total, "within 100 ms", |_, _, _| {
+        End::Faulted(CallFault::DeadlineExceeded {
+            limit: std::time::Duration::from_millis(100),
+        })
+    });
+}
+
+#[test]
+fn invalid_and_forbidden_children_are_found() {
+    let part = "child \"a\": there is no field dta";
+    breaks(Property::ValidOutput, part, |_, _, _| {
+        desired(vec![child(
+            "a",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dta": {"b": "c"}}),
+        )])
+    });
+    breaks(Property::InsideGrants, "Service", |_, _, _| {
+        desired(vec![child(
+            "a",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}),
+        )])
+    });
+}
+
+#[test]
+fn prunes_while_a_read_is_empty_are_found() {
+    let part = "ConfigMap default/b is deleted while an object is missing";
+    breaks(Property::KeepsChildren, part, |_, reads, _| {
+        let mut children = vec![config("a", "")];
+        children.extend(secret_exists(reads).then(|| config("b", "")));
+        desired(children)
+    });
+}
+
+#[test]
+fn an_ignored_deletion_is_found() {
+    let part = "the answer does not contain it";
+    breaks(Property::SurvivesDeletion, part, |request, _, _| {
+        let all = ["a", "b"];
+        let is_new = request.children.is_empty();
+        let kept = all
+            .iter()
+            .filter(|name| is_new || has(request.children, name));
+        desired(kept.map(|name| config(name, "")).collect())
+    });
+}
+
+#[test]
+fn a_budget_is_written_and_then_upheld() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("budget.yaml");
+    let cost = |fuel| Cost {
+        fuel,
+        memory_bytes: 1000,
+    };
+    assert_eq!(over_budget(&path, cost(1000), false).unwrap(), None);
+    assert_eq!(over_budget(&path, cost(1000), true).unwrap(), None);
+    assert_eq!(over_budget(&path, cost(1100), false).unwrap(), None);
+    let over = over_budget(&path, cost(1101), false).unwrap().unwrap();
+    assert!(over.starts_with("fuel is 1101, and the budget"), "{over}");
+}
+
+#[test]
+fn results_are_shown_as_text_json_and_junit() {
+    let results = [
+        TestResult {
+            name: "case a".to_owned(),
+            problem: None,
+        },
+        TestResult {
+            name: "property total".to_owned(),
+            problem: Some("a < b\nc".to_owned()),
+        },
+    ];
+    let cost = Cost {
+        fuel: 5,
+        memory_bytes: 6,
+    };
+    let show = |format| show::all(&results, cost, format);
+    expect![[r"
+        ok      case a
+        FAILED  property total
+          a < b
+          c
+        1 passed, 1 failed; the largest pass took 5 fuel and 6 bytes of memory
+    "]]
+    .assert_eq(&show(crate::args::TestFormat::Text));
+    expect![[r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuite name="innkeeper test" tests="2" failures="1">
+          <testcase name="case a"/>
+          <testcase name="property total"><failure>a &lt; b
+        c</failure></testcase>
+        </testsuite>
+    "#]]
+    .assert_eq(&show(crate::args::TestFormat::Junit));
+    let json: Value = serde_json::from_str(&show(crate::args::TestFormat::Json)).unwrap();
+    assert_eq!(json["results"][1]["problem"], "a < b\nc");
+}

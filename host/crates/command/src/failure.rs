@@ -1,0 +1,90 @@
+//! The failure that ends a command: a message with its cause, and the exit code.
+
+use std::error::Error;
+
+use innkeeper_source as source;
+
+use crate::{Exit, Streams};
+
+/// A failure that ends a command.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+    #[source]
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// Returns a failure without another error behind it.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// The end of the command.
+    pub const fn exit(&self) -> Exit {
+        self.exit
+    }
+}
+
+impl Streams<'_> {
+    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
+    pub fn print(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.stdout.write_all(text.as_bytes());
+        written
+            .and_then(|()| self.stdout.flush())
+            .or_fail(Exit::Failure, "failed to write the result")
+    }
+
+    /// Returns the end of a command, and reports its failure.
+    pub fn end(&mut self, result: Result<Exit, Failure>) -> Exit {
+        result.unwrap_or_else(|failure| {
+            self.report(&failure);
+            failure.exit
+        })
+    }
+}
+
+impl From<source::Error> for Failure {
+    fn from(error: source::Error) -> Self {
+        Self {
+            exit: Exit::of_blame(error.source.blame()),
+            message: error.to_string(),
+            source: Some(error.source.into()),
+        }
+    }
+}
+
+/// Results whose error ends the command.
+pub trait OrFail<T, E>: Sized {
+    /// Returns the error as the cause of a failure, whose end depends on the error.
+    fn or_fail_by(
+        self,
+        exit: impl FnOnce(&E) -> Exit,
+        message: impl Into<String>,
+    ) -> Result<T, Failure>;
+
+    /// Returns the error as the cause of a failure.
+    fn or_fail(self, exit: Exit, message: impl Into<String>) -> Result<T, Failure> {
+        self.or_fail_by(|_| exit, message)
+    }
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFail<T, E> for Result<T, E> {
+    fn or_fail_by(
+        self,
+        exit: impl FnOnce(&E) -> Exit,
+        message: impl Into<String>,
+    ) -> Result<T, Failure> {
+        self.map_err(|source| Failure {
+            exit: exit(&source),
+            message: message.into(),
+            source: Some(source.into()),
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! The parts that all commands share: streams, exit codes, failures, the log, and the values of flags.
+//!
+//! It knows no command. A command takes its settings as parsed flags, and returns the end of the process.
+
+mod cluster;
+mod failure;
+mod log;
+mod of_plugin;
+mod parent_name;
+pub mod runtime;
+mod streams;
+pub mod values;
+
+pub use cluster::{Definitions, HASH_KEY_SECRET, HOST_NAMESPACE, Namespaces, namespaces};
+pub use failure::{Failure, OrFail};
+pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
+pub use of_plugin::{OfPlugin, PluginObject, by_plugin, object_in, plugin_object};
+pub use parent_name::ParentName;
+pub use streams::{Exit, Streams};
+pub use values::ResultFormat;

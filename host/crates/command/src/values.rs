@@ -1,0 +1,171 @@
+//! The values that several flags share, and their parsers.
+//!
+//! clap prefixes each message with the value and its flag, so a message has the cause and the remedy only.
+
+use std::{
+    env, fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
+use innkeeper_model::{Selector, error_chain, is_dns_label, parse_selector};
+use innkeeper_source::{Proxies, PublicKey, SigningKey};
+
+/// A text in PEM form.
+pub type Pem = Vec<u8>;
+
+/// Parses whole seconds within the range, with the unit s, m, h or d if it is not a plain number.
+pub fn seconds(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = Duration> {
+    StringValueParser::new().try_map(move |text| {
+        let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
+        let unit = match text.strip_prefix(number) {
+            Some("" | "s") => Some(1),
+            Some("m") => Some(60),
+            Some("h") => Some(3_600),
+            Some("d") => Some(86_400),
+            _ => None,
+        };
+        let seconds = unit.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
+        let within = seconds.filter(|seconds| range.contains(seconds));
+        within.map(Duration::from_secs).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!(
+                "give {least} to {most} seconds, also with a unit, for example 90s, 15m, 10h or 2d"
+            )
+        })
+    })
+}
+
+/// Parses the name of a namespace, an account, or a Service: a DNS label.
+pub fn dns_label(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"
+                .to_owned(),
+        )
+    }
+}
+
+/// Parses a label selector that does not select everything.
+pub fn selector(text: &str) -> Result<Selector, String> {
+    match parse_selector(text.trim()) {
+        Ok(selector) if selector.selects_all() => {
+            Err("it selects everything: omit the flag to serve all Plugins".to_owned())
+        }
+        Ok(selector) => Ok(selector),
+        Err(error) => Err(error_chain(&error).to_string()),
+    }
+}
+
+/// Reads a file of trusted authorities.
+pub fn authorities() -> impl TypedValueParser<Value = Pem> {
+    const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+    PathBufValueParser::new().try_map(|path| {
+        let pem = read_file(&path)?;
+        // Without this check, a host would report the empty file late or never.
+        if pem.windows(BEGIN.len()).any(|part| part == BEGIN) {
+            Ok(pem)
+        } else {
+            Err("it contains no certificate: give the authorities as PEM".to_owned())
+        }
+    })
+}
+
+/// Reads a file with a public key.
+pub fn public_key() -> impl TypedValueParser<Value = PublicKey> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = read_text(&path)?;
+        PublicKey::from_pem(&text).map_err(|error| error_chain(&error).to_string())
+    })
+}
+
+/// Reads a file with a private key.
+pub fn private_key() -> impl TypedValueParser<Value = Arc<SigningKey>> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = read_text(&path)?;
+        let key = SigningKey::from_pem(&text);
+        key.map(Arc::new)
+            .map_err(|error| error_chain(&error).to_string())
+    })
+}
+
+/// Lists the plugins of a directory, sorted, so that the same directory always gives the same order.
+pub fn wasm_files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
+    let list = |path: &Path| -> std::io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let file = entry?.path();
+            if file.extension().is_some_and(|found| found == "wasm") {
+                files.push(file);
+            }
+        }
+        files.sort();
+        Ok(files)
+    };
+    PathBufValueParser::new().try_map(move |path| match list(&path) {
+        Ok(files) if files.is_empty() => Err("it contains no file that ends in .wasm".to_owned()),
+        Ok(files) => Ok(files),
+        Err(error) => Err(format!("failed to read the directory: {error}")),
+    })
+}
+
+/// Reads the file of a flag.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("failed to read the file: {error}"))
+}
+
+/// Reads the file of a flag as text.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("failed to read the file: {error}"))
+}
+
+/// The output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ResultFormat {
+    /// Lines of text.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Returns the proxies of the environment.
+pub fn proxies() -> Proxies {
+    Proxies {
+        https: proxy("HTTPS_PROXY"),
+        http: proxy("HTTP_PROXY"),
+        no_proxy: proxy("NO_PROXY"),
+    }
+}
+
+/// Returns the value of a variable, whose name may also be in lower case.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only flags and their defaults come from the environment"
+)]
+fn proxy(name: &str) -> Option<String> {
+    let value = env::var(name).or_else(|_| env::var(name.to_lowercase()));
+    value.ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the usual directory of compiled plugins; empty without a home directory.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only flags and their defaults come from the environment"
+)]
+pub fn usual_cache_dir() -> PathBuf {
+    let named = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    named("XDG_CACHE_HOME")
+        .or_else(|| named("HOME").map(|home| home.join(".cache")))
+        .map(|cache| cache.join("innkeeper"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,310 @@
+//! The admin server of a running host: liveness, readiness, metrics and the state for debugging.
+//!
+//! The server has its own thread and runtime, so that `/livez` still answers, with an error, if the host's runtime is
+//! blocked.
+//! The end of the thread is the end of the process.
+//! This module does not know the content of the answers: `run` implements [`StatusProvider`].
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
+//! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
+//! | `GET /metrics` | OpenMetrics text |
+//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
+//! | `GET /debug/plans/NAME` | JSON: the plan of the candidate of a Plugin, as of `innkeeper plan`; only if debugging is enabled |
+//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
+//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled |
+//!
+//! With TLS, metrics and debugging are for callers whom the API server permits to use the path, as with
+//! controller-runtime. Probes have no token, so health is for everyone.
+
+mod access;
+pub mod client;
+mod connections;
+mod heartbeat;
+mod order;
+mod state;
+mod tls;
+
+use std::{
+    future::pending,
+    net::SocketAddr,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use axum::{
+    Extension, Router,
+    extract::{Path, State},
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use innkeeper_cluster::Reviewer;
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_plugin_controller::manager::CandidatePlans;
+use tokio::{net::TcpListener, sync::mpsc, task::JoinError, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use crate::args::AdminArgs;
+
+use access::Access;
+use connections::MoreTime;
+pub use heartbeat::{Heartbeat, Heartbeats};
+pub use order::{
+    OrderRefusal, RECORDING_SECONDS_MAX, RECORDINGS_MAX, RecordingOrder, RecordingTarget,
+};
+pub use state::{
+    FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
+};
+use tls::Tls;
+
+/// The result of one health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The name of the check, for example `plugin/web`.
+    pub name: String,
+    /// The reason for which the check fails; none if it passes.
+    pub problem: Option<String>,
+}
+
+/// The source of the answers.
+pub trait StatusProvider: Send + Sync + 'static {
+    /// The liveness checks.
+    fn alive(&self) -> Vec<Check>;
+
+    /// The readiness checks.
+    fn ready(&self) -> Vec<Check>;
+
+    /// The metrics as text of the type [`CONTENT_TYPE`](innkeeper_metrics::CONTENT_TYPE).
+    fn metrics(&self) -> String;
+
+    /// The state of the host, for debugging.
+    fn state(&self) -> HostState;
+
+    /// The plan of the candidate of a Plugin as JSON; none if no candidate waits.
+    fn plan(&self, plugin: &str) -> Option<String>;
+
+    /// The reviewer of callers; none before the host has found the API server.
+    fn reviewer(&self) -> Option<Arc<Reviewer>>;
+
+    /// The filter of the log.
+    fn log_filter(&self) -> String;
+
+    /// Changes the filter of the log; returns the reason if the filter is invalid.
+    fn set_log_filter(&self, filter: &str) -> Result<(), String>;
+
+    /// Orders recordings; the channel ends with the order.
+    fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal>;
+}
+
+/// The admin server; it answers until it is dropped.
+pub struct Admin {
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: CancellationToken,
+    // None only during the drop.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Binds the address and starts the thread; port 0 selects a free port. None without an address.
+    pub fn start(args: AdminArgs, shown: Arc<dyn StatusProvider>) -> Result<Option<Self>, Failure> {
+        const START: &str = "failed to start the thread for health and metrics";
+
+        let Some(address) = args.address else {
+            return Ok(None);
+        };
+        let tls = args
+            .tls
+            .then(|| Tls::new(args.certificate()))
+            .transpose()
+            .or_fail(Exit::Usage, "failed to prepare TLS for --admin-address")?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .or_fail(Exit::Failure, START)?;
+        let bound = runtime
+            .block_on(TcpListener::bind(address))
+            .and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.or_fail(
+            Exit::Usage,
+            format!(
+                "failed to listen on {address} for health and metrics; set another --admin-address"
+            ),
+        )?;
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let serving = serve(listener, router(shown, args.debug, tls.is_some()), tls);
+        let serving = stop.clone().run_until_cancelled_owned(serving);
+        let end = ended.clone().drop_guard();
+        let thread = thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(move || {
+                // Dropped also when the thread panics.
+                let _end = end;
+                if let Some(error) = runtime.block_on(serving) {
+                    error!(%error, "failed to answer for health and metrics");
+                }
+                // Only the read of a file that hangs can still block.
+                runtime.shutdown_background();
+            })
+            .or_fail(Exit::Failure, START)?;
+        Ok(Some(Self {
+            address,
+            stop,
+            ended,
+            thread: Some(thread),
+        }))
+    }
+
+    /// The bound address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Runs a host until it ends, or until the thread ends, after which no probe would be answered.
+    pub async fn run_host(
+        &self,
+        host: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        const ENDED: &str =
+            "the thread that answers for health and metrics ended: see the log for the cause";
+
+        tokio::select! {
+            ended = host => ended,
+            () = self.ended.cancelled() => Err(Failure::new(Exit::Failure, ENDED)),
+        }
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed already, and no other thread needs its result.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Answers connections, and follows the files of the certificate.
+async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) -> JoinError {
+    let acceptor = tls.as_ref().map(Tls::acceptor);
+    let serving = connections::serve(listener, router, acceptor);
+    let following = async {
+        if let Some(tls) = tls {
+            tls.follow().await;
+        }
+        pending().await
+    };
+    tokio::select! {
+        error = serving => error,
+        error = following => error,
+    }
+}
+
+fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> Router {
+    let mut guarded = Router::new().route("/metrics", get(metrics));
+    if debug {
+        guarded = guarded
+            .route("/debug/state", get(state))
+            .route(&format!("{}{{plugin}}", CandidatePlans::PATH), get(plan))
+            .route("/debug/log", get(log_filter).put(set_log_filter))
+            .route("/debug/recordings", post(record));
+    }
+    if checks_callers {
+        let access = Access::new(Arc::clone(&shown));
+        guarded = guarded.route_layer(middleware::from_fn_with_state(access, access::check));
+    }
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .merge(guarded)
+        .with_state(shown)
+}
+
+type Asked = State<Arc<dyn StatusProvider>>;
+
+async fn livez(State(shown): Asked) -> Response {
+    verdict("livez", &shown.alive(), StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn readyz(State(shown): Asked) -> Response {
+    verdict("readyz", &shown.ready(), StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn metrics(State(shown): Asked) -> Response {
+    let kind = HeaderValue::from_static(innkeeper_metrics::CONTENT_TYPE);
+    ([(CONTENT_TYPE, kind)], shown.metrics()).into_response()
+}
+
+async fn state(State(shown): Asked) -> Response {
+    // Encoding cannot fail: the state consists of plain structs, lists, texts and numbers.
+    let text = serde_json::to_string_pretty(&shown.state()).unwrap_or_default();
+    json(format!("{text}\n"))
+}
+
+async fn plan(State(shown): Asked, Path(plugin): Path<String>) -> Response {
+    const NONE: &str = "no candidate of this Plugin waits on this host: ask the host that holds the lease, and see status.candidate\n";
+    match shown.plan(&plugin) {
+        Some(text) => json(text),
+        None => (StatusCode::NOT_FOUND, NONE).into_response(),
+    }
+}
+
+fn json(text: String) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn log_filter(State(shown): Asked) -> String {
+    format!("{}\n", shown.log_filter())
+}
+
+async fn set_log_filter(State(shown): Asked, filter: String) -> Response {
+    match shown.set_log_filter(filter.trim()) {
+        Ok(()) => format!("{}\n", shown.log_filter()).into_response(),
+        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn record(
+    State(shown): Asked,
+    Extension(more): Extension<MoreTime>,
+    order: String,
+) -> Response {
+    let order = match RecordingOrder::parse(&order) {
+        Ok(order) => order,
+        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    };
+    let (status, why) = match shown.record(&order) {
+        Ok(from) => {
+            more.grant(order.time());
+            return order::lines(from, Instant::now() + order.time()).into_response();
+        }
+        Err(OrderRefusal::Unknown(why)) => (StatusCode::UNPROCESSABLE_ENTITY, why),
+        Err(OrderRefusal::Refused(why)) => (StatusCode::CONFLICT, why),
+    };
+    (status, format!("{why}\n")).into_response()
+}
+
+/// Formats one line per check and a final line, as the API server does for its own `/livez` and `/readyz`.
+fn verdict(name: &str, checks: &[Check], otherwise: StatusCode) -> Response {
+    let mut lines: Vec<String> = checks
+        .iter()
+        .map(|check| match &check.problem {
+            None => format!("[+]{} ok", check.name),
+            Some(problem) => format!("[-]{} failed: {problem}", check.name),
+        })
+        .collect();
+    let passed = checks.iter().all(|check| check.problem.is_none());
+    let word = if passed { "passed" } else { "failed" };
+    lines.push(format!("{name} check {word}\n"));
+    let status = if passed { StatusCode::OK } else { otherwise };
+    (status, lines.join("\n")).into_response()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! The certificate of the admin server: that of the user, read again when its files change, or one made at the start.
+//!
+//! The made one proves nothing, but its channel hides the tokens of callers from those who only listen. It has no end,
+//! because it lives as long as the process.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::RwLock;
+use rustls::{
+    ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
+        pem::{self, PemObject as _},
+    },
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tokio::{task::spawn_blocking, time::interval};
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+
+use crate::args::CertificateFiles;
+use innkeeper_model::error_chain;
+
+/// Interval of the search for changed files. Mounted Secrets change about a minute after their objects, and certificates
+/// are replaced long before their end.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The name in a made certificate.
+const MADE_FOR: &str = "localhost";
+
+/// A certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// A file cannot be read.
+    #[error("failed to read {}: give readable files by --admin-tls-cert and --admin-tls-key", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file has no certificate, or no key, in PEM form.
+    ///
+    /// Remedy: Give a file with both parts in PEM form.
+    #[error("failed to parse {}: it must contain {content} in PEM form", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// The expected content.
+        content: &'static str,
+        /// The cause.
+        #[source]
+        source: pem::Error,
+    },
+    /// The key does not belong to the certificate, or is of an unknown sort.
+    #[error(
+        "failed to use the key {} with the certificate {}: give the key of this certificate (RSA, P-256, P-384 or Ed25519)",
+        files.key.display(), files.certificate.display()
+    )]
+    Use {
+        /// The files.
+        files: CertificateFiles,
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
+    /// No certificate can be made.
+    #[error("failed to make a certificate: give one by --admin-tls-cert and --admin-tls-key")]
+    Make(#[source] rcgen::Error),
+    /// The made certificate cannot be used.
+    ///
+    /// Remedy: Give a certificate by --admin-tls-cert and --admin-tls-key.
+    #[error("failed to set up TLS for the admin server")]
+    SetUp(#[source] rustls::Error),
+}
+
+/// The texts of the files.
+#[derive(Clone, PartialEq, Eq)]
+struct Pair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// The certificate in use.
+#[derive(Debug)]
+struct Certificate(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read()))
+    }
+}
+
+/// The TLS of the admin server.
+pub(super) struct Tls {
+    certificate: Arc<Certificate>,
+    acceptor: TlsAcceptor,
+    source: Option<Source>,
+}
+
+/// The files with their last seen texts.
+struct Source {
+    files: CertificateFiles,
+    seen: Pair,
+}
+
+impl Tls {
+    /// Reads the certificate, or makes one.
+    pub(super) fn new(files: Option<CertificateFiles>) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let (first, source) = match files {
+            Some(files) => {
+                let seen = Pair::read(&files)?;
+                (seen.parse(&files, &provider)?, Some(Source { files, seen }))
+            }
+            None => (make(&provider)?, None),
+        };
+        let certificate = Arc::new(Certificate(RwLock::new(Arc::new(first))));
+        let resolver: Arc<dyn ResolvesServerCert> = certificate.clone();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(Error::SetUp)?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        Ok(Self {
+            certificate,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            source,
+        })
+    }
+
+    /// The acceptor of connections.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.clone()
+    }
+
+    /// Replaces the certificate whenever its files have changed. An unusable one is reported once, and the last good one
+    /// stays in use.
+    pub(super) async fn follow(self) {
+        let Some(mut source) = self.source else {
+            return;
+        };
+        let provider = ring::default_provider();
+        let mut ticks = interval(CHECK_INTERVAL);
+        let mut reported = None;
+        loop {
+            ticks.tick().await;
+            let files = source.files.clone();
+            // A file system that hangs must not hold up the probes.
+            let Ok(read) = spawn_blocking(move || Pair::read(&files)).await else {
+                return;
+            };
+            let renewed = read.and_then(|pair| {
+                let is_new = pair != source.seen;
+                let parse = || pair.parse(&source.files, &provider);
+                let parsed = is_new.then(parse).transpose()?;
+                Ok(parsed.map(|certificate| (pair, certificate)))
+            });
+            match renewed {
+                Ok(None) => reported = None,
+                Ok(Some((pair, certificate))) => {
+                    *self.certificate.0.write() = Arc::new(certificate);
+                    source.seen = pair;
+                    reported = None;
+                    info!("the certificate of the admin server was replaced");
+                }
+                Err(error) => {
+                    let error = error_chain(&error).to_string();
+                    if reported.as_ref() != Some(&error) {
+                        warn!(
+                            error,
+                            "the last certificate of the admin server stays in use"
+                        );
+                        reported = Some(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Pair {
+    fn read(files: &CertificateFiles) -> Result<Self, Error> {
+        let read = |path: &Path| {
+            fs::read(path).map_err(|source| Error::Read {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
+    }
+
+    fn parse(
+        &self,
+        files: &CertificateFiles,
+        provider: &CryptoProvider,
+    ) -> Result<CertifiedKey, Error> {
+        let failed = |path: &Path, content| {
+            let path = path.to_owned();
+            move |source| Error::Parse {
+                path,
+                content,
+                source,
+            }
+        };
+        let failed_certificate = || failed(&files.certificate, "a certificate");
+        let chain = CertificateDer::pem_slice_iter(&self.certificate)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(failed_certificate())?;
+        if chain.is_empty() {
+            return Err(failed_certificate()(pem::Error::NoItemsFound));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(failed(&files.key, "a private key"))?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|source| Error::Use {
+            files: files.clone(),
+            source,
+        })
+    }
+}
+
+/// Makes a certificate that is signed by its own key.
+fn make(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let made = rcgen::generate_simple_self_signed([MADE_FOR.to_owned()]).map_err(Error::Make)?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let chain = vec![made.cert.der().clone()];
+    CertifiedKey::from_der(chain, key.into(), provider).map_err(Error::SetUp)
+}

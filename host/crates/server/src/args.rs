@@ -1,0 +1,21 @@
+//! The flags of a running host, which are its settings, and those of the connection to one.
+
+mod admin;
+mod admin_client;
+mod cluster;
+mod lease;
+mod plugins;
+mod run;
+mod scope;
+mod sources;
+mod traces;
+
+pub use admin::{AdminArgs, CertificateFiles};
+pub use admin_client::{AdminAddress, AdminClientArgs};
+pub use cluster::{ClusterArgs, ConnectionArgs, client_config, usual_namespace};
+pub use lease::LeaseArgs;
+pub use plugins::{PluginArgs, plugin_files};
+pub use run::RunArgs;
+pub use scope::ScopeArgs;
+pub use sources::SourceArgs;
+pub use traces::TraceArgs;

@@ -1,0 +1,132 @@
+//! Leader election.
+
+use std::{env, path::Path, time::Duration};
+
+use innkeeper_command::{Exit, Failure, values::seconds};
+use innkeeper_model::{Digest, Selector};
+use innkeeper_reconcile::lease::Times;
+
+use super::cluster::POD_NAMESPACE_FILE;
+
+/// Flags of leader election.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaseArgs {
+    /// Write only while this host holds the lease, so that several hosts can run and one is active
+    /// [default: true in a Pod, false with a kubeconfig].
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    leader_elect: Option<bool>,
+    /// Name of the lease in the host's namespace. Hosts that replace each other must have the same lease, and hosts
+    /// that work side by side must not [default: innkeeper; with --namespaces or --plugin-selector innkeeper-HASH, with
+    /// the same hash for the same values].
+    #[arg(long, value_name = "NAME")]
+    lease_name: Option<String>,
+    /// Name of this host in the lease, to which random characters are added [default: the name of the Pod].
+    #[arg(
+        long = "lease-identity",
+        value_name = "NAME",
+        env = "INNKEEPER_LEASE_IDENTITY",
+        default_value_t = pod_name(),
+        hide_default_value = true
+    )]
+    pub identity: String,
+    /// Time without a renewal after which another host takes over, in seconds, 1 to 3600.
+    #[arg(long = "lease-duration", value_name = "SECONDS", default_value = "15", value_parser = seconds(1..=3600))]
+    duration: Duration,
+    /// Time without a renewal after which this host stops writing and exits, in seconds, 1 to 3600.
+    #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3600))]
+    renew_deadline: Duration,
+    /// Time between two renewals, in seconds, 1 to 3600.
+    #[arg(long = "lease-retry", value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600))]
+    retry: Duration,
+}
+
+impl LeaseArgs {
+    /// Returns the settings of a host without leader election.
+    pub fn off() -> Self {
+        Self {
+            leader_elect: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the holder has the time to stop before another host takes over.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        // No write begins in the last fifth of the deadline, so every renewal must come before it.
+        let is_late = self.retry * 5 >= self.renew_deadline * 4;
+        if self.duration > self.renew_deadline && !is_late {
+            return Ok(());
+        }
+        let message = format!(
+            "--lease-duration {} must be more than --lease-renew-deadline {}, and four fifths of that more than --lease-retry {}",
+            self.duration.as_secs(),
+            self.renew_deadline.as_secs(),
+            self.retry.as_secs()
+        );
+        Err(Failure::new(Exit::Usage, message))
+    }
+
+    /// Returns true if the host elects a leader.
+    ///
+    /// A host with a kubeconfig is mostly a single host for a test. Its lease would delay its next start.
+    pub(super) fn is_on(&self, kubeconfig: Option<&Path>) -> bool {
+        let in_pod = || kubeconfig.is_none() && Path::new(POD_NAMESPACE_FILE).exists();
+        self.leader_elect.unwrap_or_else(in_pod)
+    }
+
+    /// Returns the name of the lease of a host with this scope.
+    pub(super) fn name(
+        &self,
+        namespaces: Option<&[String]>,
+        selector: Option<&Selector>,
+    ) -> String {
+        let usual = || lease_name(namespaces, selector);
+        self.lease_name.clone().unwrap_or_else(usual)
+    }
+
+    /// The times of the election.
+    pub const fn times(&self) -> Times {
+        Times {
+            duration: self.duration,
+            renew_deadline: self.renew_deadline,
+            retry: self.retry,
+        }
+    }
+}
+
+/// Returns the default name of the lease of hosts with this scope.
+///
+/// Hosts with another scope do other work, and must not wait for each other.
+fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>) -> String {
+    /// The length of the hash in the name: enough for the hosts of one namespace.
+    const HASH_LENGTH: usize = 10;
+
+    if namespaces.is_none() && plugin_selector.is_none() {
+        return "innkeeper".to_owned();
+    }
+    let namespaces = namespaces.unwrap_or_default().join(",");
+    let selector = plugin_selector.map(Selector::to_string).unwrap_or_default();
+    let hash: String = Digest::of(format!("{namespaces}\n{selector}").as_bytes())
+        .to_hex()
+        .chars()
+        .take(HASH_LENGTH)
+        .collect();
+    format!("innkeeper-{hash}")
+}
+
+/// Returns the name of the Pod, which is its host name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only flags and their defaults come from the environment"
+)]
+fn pod_name() -> String {
+    let name = env::var("HOSTNAME").ok();
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "innkeeper".to_owned())
+}

@@ -1,0 +1,174 @@
+//! The plugin files, their configuration, and their shared resources.
+
+use std::{
+    collections::BTreeMap, ffi::OsString, num::NonZeroUsize, path::PathBuf, thread, time::Duration,
+};
+
+use clap::{
+    ArgGroup,
+    builder::{OsStringValueParser, TypedValueParser as _},
+};
+use innkeeper_command::{
+    Failure, OfPlugin, PluginObject, by_plugin, plugin_object,
+    values::{seconds, usual_cache_dir, wasm_files},
+};
+use innkeeper_model::Manifest;
+use innkeeper_policy::Grants;
+use serde_json::{Map, Value};
+
+/// The smallest number of guest worker threads: one for slow plugins and one for the others.
+const WORKERS_MIN: u16 = 2;
+/// The largest number of guest worker threads.
+const WORKERS_MAX: u16 = 1024;
+
+/// The paths of several files.
+type Paths = Vec<PathBuf>;
+
+/// The flags that name plugin files.
+pub fn plugin_files() -> ArgGroup {
+    ArgGroup::new("plugin-files")
+        .multiple(true)
+        .args(["files", "directory"])
+}
+
+/// Flags that name plugins and limit their resources.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[group(skip)]
+#[command(next_help_heading = "Plugins")]
+pub struct PluginArgs {
+    /// Run the plugins in these .wasm files. If two claim the same parent kind, the first one is active.
+    #[arg(long = "plugin", value_name = "FILE", num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// Run every .wasm file of this directory, sorted by name, after those of --plugin.
+    #[arg(long = "plugin-dir", value_name = "DIR", value_parser = wasm_files())]
+    directory: Option<Paths>,
+    /// Configure this plugin with a YAML or JSON file with one object; once per plugin [default: an empty object].
+    #[arg(long = "config", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
+    configs: Vec<PluginObject>,
+    /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
+    /// once per plugin.
+    ///
+    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make ConfigMaps, Secrets, Services
+    /// of type ClusterIP and claims in the namespaces of its parents and read objects there, but not the values of Secrets.
+    /// It makes neither Pods nor custom objects.
+    #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
+    grants: Vec<PluginObject>,
+    /// Grants the other plugins everything that they ask for.
+    #[arg(skip)]
+    pub grants_requests: bool,
+    /// Directory of compiled plugins and of the memory of passes; created if missing, and may be removed at any time
+    /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "INNKEEPER_CACHE_DIR",
+        default_value_os_t = usual_cache_dir(),
+        hide_default_value = true,
+        value_parser = OsStringValueParser::new().try_map(cache_dir)
+    )]
+    pub cache_dir: PathBuf,
+    /// Largest size of the cache directory, in MiB, 16 to 1048576. Beyond it, the least recently used components are
+    /// removed, but never those of active and last good revisions.
+    // Half of the volume in the chart, because a component that is being compiled comes on top.
+    #[arg(
+        long = "cache-size",
+        value_name = "MIB",
+        env = "INNKEEPER_CACHE_SIZE",
+        default_value = "512",
+        value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(|count| u64::from(count) << 20)
+    )]
+    pub cache_bytes_max: u64,
+    /// Number of guest worker threads, 2 to 1024; one plugin uses at most half of them, and all plugins with a deadline
+    /// over 1 s together all but one [default: one per processor, at least 2].
+    #[arg(
+        long,
+        value_name = "N",
+        env = "INNKEEPER_WORKERS",
+        default_value_t = processors(),
+        hide_default_value = true,
+        value_parser = clap::value_parser!(u16).range(i64::from(WORKERS_MIN)..=i64::from(WORKERS_MAX)).map(threads)
+    )]
+    pub workers: NonZeroUsize,
+    /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits, and none gets
+    /// more than half [default: half of the container's memory; without a container limit, the sum of the plugins' limits].
+    #[arg(
+        long = "guest-memory",
+        value_name = "MIB",
+        env = "INNKEEPER_GUEST_MEMORY",
+        value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(mebibytes)
+    )]
+    pub guest_memory_bytes_max: Option<usize>,
+    /// Longest wait for running passes after the first signal, in seconds, 0 to 3600.
+    #[arg(long = "drain-timeout", value_name = "SECONDS", default_value = "25", value_parser = seconds(0..=3600))]
+    pub drain: Duration,
+    /// Call the guest in every pass, even if no input of the pass has changed; keep no memory of passes.
+    #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
+    pub forget_passes: bool,
+    /// Resync interval per parent, in seconds, 1 to 2592000, or as 10h, with 10 % jitter; a resync writes nothing if there is
+    /// nothing to repair.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "INNKEEPER_RESYNC_PERIOD",
+        default_value = "36000",
+        value_parser = seconds(1..=2_592_000)
+    )]
+    pub resync_period: Duration,
+}
+
+impl PluginArgs {
+    /// The plugin files; the first of two with the same parent kind is active.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let directory = self.directory.iter().flatten();
+        self.files.iter().chain(directory).cloned().collect()
+    }
+
+    /// The configurations by plugin.
+    pub fn configs(&self) -> BTreeMap<String, Map<String, Value>> {
+        by_plugin(&self.configs)
+    }
+
+    /// The grants by plugin, in the form of `spec.grants`.
+    pub fn grants(&self) -> BTreeMap<String, Map<String, Value>> {
+        by_plugin(&self.grants)
+    }
+
+    /// The grants of a plugin for which the user gave none.
+    pub fn usual_grants(&self) -> fn(&Manifest) -> Grants {
+        if self.grants_requests {
+            Grants::requested
+        } else {
+            Grants::for_file
+        }
+    }
+
+    /// Checks that no plugin has two files of a kind.
+    pub fn check(&self) -> Result<(), Failure> {
+        OfPlugin::check_unique("--config", &self.configs)?;
+        OfPlugin::check_unique("--grants", &self.grants)
+    }
+}
+
+fn processors() -> NonZeroUsize {
+    let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let count = u16::try_from(count).unwrap_or(WORKERS_MAX);
+    threads(count.clamp(WORKERS_MIN, WORKERS_MAX))
+}
+
+fn threads(count: u16) -> NonZeroUsize {
+    NonZeroUsize::new(count.into()).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn mebibytes(count: u32) -> usize {
+    usize::try_from(count).map_or(usize::MAX, |count| count.saturating_mul(1024 * 1024))
+}
+
+/// Rejects the empty path, which is the default without a home directory.
+fn cache_dir(path: OsString) -> Result<PathBuf, &'static str> {
+    if path.is_empty() {
+        return Err(
+            "there is no usual directory for compiled plugins, because HOME is not set: name a directory",
+        );
+    }
+    Ok(path.into())
+}

@@ -1,0 +1,14 @@
+//! One running host: [`run`](mod@run) starts all parts in order and owns every task; [`admin`] answers for health, metrics and
+//! debugging.
+//!
+//! It knows the layers below and wires them, and decides nothing about a pass.
+
+pub mod admin;
+mod args;
+pub mod run;
+
+pub use args::{
+    AdminAddress, AdminArgs, AdminClientArgs, CertificateFiles, ClusterArgs, ConnectionArgs,
+    LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs, client_config, plugin_files,
+    usual_namespace,
+};

@@ -1,0 +1,117 @@
+//! The controllers of an active plugin.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt as _,
+    future::{self, join_all},
+};
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_model::Limits;
+use innkeeper_plugin_controller::{self as plugins, Served};
+use innkeeper_reconcile::{
+    Reconciler, Shared,
+    controller::{self, Bounds},
+};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{StatusRegistry, random::random_u64, tasks::joined};
+
+/// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended and their events
+/// are written.
+pub(super) async fn run(
+    shared: &Shared,
+    served: &Arc<Served>,
+    limits: &Limits,
+    stop: CancellationToken,
+    status: &StatusRegistry,
+) -> Result<(), Failure> {
+    status.add(served);
+    let places = Arc::new(Semaphore::new(limits.concurrency_max));
+    let mut controllers = JoinSet::new();
+    let reconcilers = &served.reconcilers;
+    let events = join_all(
+        reconcilers
+            .iter()
+            .map(|reconciler| reconciler.write_events()),
+    );
+    for reconciler in reconcilers {
+        let bounds = Bounds {
+            places: Arc::clone(&places),
+            passes_per_second_max: limits.passes_per_second_max,
+            resync_period: Some(shared.resync_period),
+            queue: queue_options(),
+        };
+        let work = Arc::clone(reconciler);
+        let telemetry = status.observe(reconciler, limits.concurrency_max);
+        controllers.spawn(controller::run(work, bounds, telemetry, stop.clone()));
+    }
+    let all_ended = async {
+        while let Some(ended) = controllers.join_next().await {
+            let ended = ended.map(|ended| {
+                let message = format!("the controller of plugin {} ended", served.name);
+                ended.or_fail(Exit::Failure, message)
+            });
+            joined(ended)?;
+        }
+        for reconciler in reconcilers {
+            reconciler.end_events();
+        }
+        write_pass_files(reconcilers).await;
+        Ok(())
+    };
+    tokio::select! {
+        ended = future::try_join(all_ended, events.map(Ok)) => ended.map(drop),
+        never = tend_inventory(shared, served) => match never {},
+        never = keep_passes(reconcilers) => match never {},
+    }
+}
+
+/// Returns the queue options with a random seed, so that each queue has its own jitter.
+pub(super) fn queue_options() -> controller::queue::QueueOptions {
+    controller::queue::QueueOptions {
+        seed: random_u64(),
+        ..controller::queue::QueueOptions::default()
+    }
+}
+
+/// Keeps the memory of passes for the next start, also if this process is killed.
+async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
+    /// Chosen: the passes of a minute are cheap to repeat, and a file of 10,000 parents has 2 MB.
+    const PERIOD: Duration = Duration::from_mins(1);
+
+    loop {
+        sleep(PERIOD).await;
+        write_pass_files(reconcilers).await;
+    }
+}
+
+async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
+    let reconcilers = reconcilers.to_vec();
+    let write = move || {
+        let mut files = reconcilers
+            .iter()
+            .filter_map(|reconciler| reconciler.pass_file());
+        files.try_for_each(|file| file.write())
+    };
+    if let Ok(Err(error)) = spawn_blocking(write).await {
+        warn!(%error, "failed to keep the memory of passes in the cache directory: the next start calls the guests for all parents");
+    }
+}
+
+/// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
+async fn tend_inventory(shared: &Shared, served: &Served) -> Infallible {
+    /// Chosen: an unused kind costs its watch at most this much longer.
+    const PERIOD: Duration = Duration::from_secs(30);
+
+    loop {
+        sleep(PERIOD).await;
+        plugins::forget_unused_kinds(shared, served).await;
+    }
+}

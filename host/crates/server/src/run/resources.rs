@@ -1,0 +1,196 @@
+//! Plugin resources: the task of their manager, and the tasks of the plugins that it activates.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use innkeeper_cluster::Cluster;
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_model::{GroupKind, PluginName, Selector};
+use innkeeper_plugin_controller::{
+    self as plugins, LoaderContext,
+    manager::{Loader, Manager, ManagerContext, OnceMade, Places, Start, Warm, Warmer},
+};
+use innkeeper_reconcile::{
+    Shared,
+    controller::{self, Bounds},
+};
+use innkeeper_source::Fetcher;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Shutdown, StatusRegistry, controllers, tasks::joined};
+use crate::args::SourceArgs;
+
+/// The subscriber name of the manager's watch on Plugins.
+const NAME: &str = "innkeeper";
+
+/// The failure of the controller of Plugin resources.
+const ENDED: &str = "the controller of Plugin resources ended";
+
+/// The number of concurrent passes over Plugins; more than one, because a pass may wait for the API server or for a dry
+/// run. No pass waits for a registry or a compiler.
+const PLACES: usize = 4;
+
+/// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
+const STARTS_MAX: usize = PLACES;
+
+/// The time for which the watches from standby are kept for Plugins that are not active yet.
+const WARM_FOR: Duration = Duration::from_mins(1);
+
+/// The largest number of passes over Plugins that begin in one second.
+const PASSES_PER_SECOND_MAX: u32 = 100;
+
+/// The parts that serve Plugin resources.
+pub(super) struct PluginResources {
+    name: PluginName,
+    loader: Arc<Loader>,
+    selector: Option<Selector>,
+}
+
+impl PluginResources {
+    /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
+    pub(super) fn new(
+        args: &SourceArgs,
+        cluster: &Cluster,
+        context: Arc<LoaderContext>,
+        namespace: &str,
+    ) -> Result<Self, Failure> {
+        let fetcher = Fetcher::new(args.settings())
+            .or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
+        let loader = Loader {
+            cluster: cluster.clone(),
+            context,
+            fetcher,
+            namespace: namespace.to_owned(),
+            places: Places::default(),
+        };
+        Ok(Self {
+            name: PluginName::new(NAME).or_fail(
+                Exit::Failure,
+                "failed to name the watch of Plugin resources",
+            )?,
+            loader: Arc::new(loader),
+            selector: args.selector.clone(),
+        })
+    }
+
+    /// Loads Plugins and runs their watches without making them active, for as long as the future is polled.
+    pub(super) fn warm(
+        &self,
+        once_made: OnceMade,
+        status: &StatusRegistry,
+    ) -> (
+        Arc<Warmer>,
+        impl Future<Output = Result<(), Failure>> + use<>,
+    ) {
+        let (name, selector) = (self.name.clone(), self.selector.clone());
+        let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
+        let warmer = Arc::new(warmer);
+        let telemetry = status.observe_named("innkeeper/standby", PLACES);
+        let never = CancellationToken::new();
+        let warming = controller::run(Arc::clone(&warmer), bounds(), telemetry, never);
+        (warmer, async {
+            warming.await.or_fail(Exit::Failure, ENDED)
+        })
+    }
+
+    /// Serves Plugins until `stop` is requested, and then until all passes of their plugins have ended.
+    ///
+    /// `files` has the plugins from files with their parent kinds, `warm` the watches that run since standby, by plugin.
+    /// The watch of Plugins begins with this call, before the future is polled.
+    pub(super) fn serve(
+        self,
+        shared: Arc<Shared>,
+        files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
+        warm: Warm,
+        stop: &Shutdown,
+        status: Arc<StatusRegistry>,
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let (sender, starts) = mpsc::channel(STARTS_MAX);
+        let parts = ManagerContext {
+            shared: Arc::clone(&shared),
+            loader: self.loader,
+            files,
+            selector: self.selector,
+            definition: Arc::clone(&status.definition),
+            plans: status.plans.get().cloned(),
+            starts: sender,
+            stop: stop.first_token(),
+        };
+        let manager = Arc::new(Manager::new(parts, self.name));
+        manage(shared, manager, starts, warm, stop.first_token(), status)
+    }
+}
+
+fn bounds() -> Bounds {
+    Bounds {
+        places: Arc::new(Semaphore::new(PLACES)),
+        passes_per_second_max: PASSES_PER_SECOND_MAX,
+        // A pass over an active Plugin schedules its own next pass.
+        resync_period: None,
+        queue: controllers::queue_options(),
+    }
+}
+
+async fn manage(
+    shared: Arc<Shared>,
+    manager: Arc<Manager>,
+    mut starts: mpsc::Receiver<Start>,
+    mut warm: Warm,
+    stop: CancellationToken,
+    status: Arc<StatusRegistry>,
+) -> Result<(), Failure> {
+    let telemetry = status.observe_named("innkeeper/plugin", PLACES);
+    let managing = controller::run(Arc::clone(&manager), bounds(), telemetry, stop.clone());
+    let cold = Instant::now() + WARM_FOR;
+    let mut managing = Box::pin(managing);
+    let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
+        status.is_active(name) || !manager.may_be_own(name)
+    }));
+    let noticing = Arc::clone(&manager);
+    let mut noticing = Box::pin(noticing.notice_absence());
+    let mut checking = Box::pin(status.definition.run(&shared.cluster));
+    let mut serving: JoinSet<Result<(), Failure>> = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
+            never = &mut orphans => match never {},
+            never = &mut checking => match never {},
+            never = &mut noticing => match never {},
+            () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
+            Some(start) = starts.recv() => {
+                // Only now: the plugin's own registrations keep the same watches alive.
+                warm.remove(&start.served.name);
+                let (shared, status) = (Arc::clone(&shared), Arc::clone(&status));
+                serving.spawn(async move { run(&shared, start, &status).await });
+            }
+            Some(ended) = serving.join_next() => joined(ended)?,
+        }
+    }
+    // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
+    drop(managing);
+    drop(orphans);
+    drop(checking);
+    drop(noticing);
+    drop(manager);
+    while let Some(ended) = serving.join_next().await {
+        joined(ended)?;
+    }
+    Ok(())
+}
+
+async fn run(shared: &Shared, start: Start, status: &StatusRegistry) -> Result<(), Failure> {
+    let end = controllers::run(shared, &start.served, &start.limits, start.stop, status).await;
+    status.remove(&start.served);
+    drop(start.ended);
+    end
+}

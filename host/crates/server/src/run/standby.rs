@@ -1,0 +1,108 @@
+//! A standby host: it waits for the lease with loaded plugins and running watches. It neither installs CRDs nor writes.
+//!
+//! It runs the watches that its plugins will need. Once it may write, the plugins share these watches. Their cached
+//! objects count as possibly stale until a freshness check has passed.
+
+use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
+
+use futures::future::{OptionFuture, join, join_all};
+use innkeeper_apply::{Claim, Writer};
+use innkeeper_cluster::{Cluster, Registration};
+use innkeeper_command::Failure;
+use innkeeper_model::{PluginName, error_chain};
+use innkeeper_plugin_controller::{self as plugins, Loaded, manager::Warm};
+use innkeeper_reconcile::Inventory;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::{StatusRegistry, key, resources::PluginResources};
+
+/// Waits for the claim with running watches, and returns their registrations.
+pub(super) async fn wait(
+    cluster: &Cluster,
+    writer: &Arc<Writer>,
+    claim: &Claim,
+    namespace: &str,
+    (plugins, resources): (&[Loaded], Option<&PluginResources>),
+    status: &StatusRegistry,
+) -> Result<Warm, Failure> {
+    if claim.is_held() {
+        return Ok(Warm::new());
+    }
+    info!("standing by: another process may write");
+    let read = async {
+        // Before the first watches: those of children begin anew with the key.
+        if let Ok(Some(key)) = key::read(cluster, namespace).await {
+            cluster.set_hash_key(Some(key));
+        }
+        Inventory::read(cluster, Arc::clone(writer), namespace).await
+    };
+    let inventory = tokio::select! {
+        inventory = read => inventory,
+        () = claim.acquired() => return Ok(Warm::new()),
+    };
+    let once_made = move |plugin: &PluginName| match &inventory {
+        Ok(inventory) => inventory.of(plugin),
+        // After the takeover the inventory is read again. Until then, only the declared kinds are watched.
+        Err(_) => BTreeSet::new(),
+    };
+    let mut warm = Warm::new();
+    for plugin in plugins {
+        let once_made = once_made(&plugin.name);
+        let interests = plugins::interests(plugin, &once_made);
+        let registrations = interests
+            .into_iter()
+            .map(|interest| cluster.register(interest));
+        warm.insert(plugin.name.clone(), registrations.collect());
+    }
+    status.stand_by(true);
+    let each = join_all(warm.values().map(|registrations| idle(registrations)));
+    let tend = async {
+        join(each, find_key(cluster, namespace)).await;
+        pending::<Infallible>().await
+    };
+    let warmer = resources.map(|resources| resources.warm(Box::new(once_made), status));
+    let (warmer, warming) = warmer.unzip();
+    tokio::select! {
+        never = tend => match never {},
+        ended = OptionFuture::from(warming), if warmer.is_some() => ended.unwrap_or(Ok(()))?,
+        () = claim.acquired() => {}
+    }
+    status.stand_by(false);
+    cluster.require_freshness_checks();
+    warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
+    Ok(warm)
+}
+
+/// Discards the triggers of registrations without a controller, so that they do not pile up.
+pub(super) async fn idle(registrations: &[Registration]) -> Infallible {
+    join_all(registrations.iter().map(ignore)).await;
+    // Reached only without registrations.
+    pending().await
+}
+
+async fn ignore(registration: &Registration) -> Infallible {
+    /// Bounds the memory of one batch.
+    const TRIGGERS_MAX: usize = 1024;
+
+    loop {
+        registration.triggers(TRIGGERS_MAX).await;
+    }
+}
+
+/// Waits until the active host has created the hash key; without it some kinds cannot be watched.
+async fn find_key(cluster: &Cluster, namespace: &str) {
+    let mut failed = false;
+    loop {
+        match key::read(cluster, namespace).await {
+            Ok(Some(key)) => return cluster.set_hash_key(Some(key)),
+            Ok(None) => {}
+            Err(error) if failed => drop(error),
+            Err(error) => {
+                failed = true;
+                warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
+            }
+        }
+        sleep(key::POLL_INTERVAL).await;
+    }
+}

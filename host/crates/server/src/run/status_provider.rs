@@ -1,0 +1,365 @@
+//! The answers of a running host to requests at [`admin`](crate::admin).
+
+use std::{sync::Arc, time::Duration};
+
+use innkeeper_cluster::{Cause, Cluster, ParentConditions, Reviewer, Waiting, WatchStatus, Why};
+use innkeeper_command::LogControl;
+use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
+use innkeeper_model::{Gvk, ObjectId, error_chain};
+use innkeeper_plugin_controller::Served;
+use innkeeper_reconcile::{Next, RecentFault, Reconciler, Wanted};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, interval},
+};
+use tracing::error;
+
+use super::StatusRegistry;
+use crate::admin::{
+    Check, FaultState, Heartbeat, HostProgress, HostState, KindState, OrderRefusal, ParentState,
+    PassState, PluginState, RecordingOrder, RecordingTarget, StatusProvider,
+};
+
+/// Interval of the runtime's heartbeat.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The largest number of parents per kind that are listed as not Ready.
+/// More than a person reads; it bounds the size of the answer.
+const PARENTS_MAX: usize = 500;
+
+/// The outcome of a pass that waits for the cache.
+const PARKED: &str = Next::Parked(Duration::ZERO).word();
+
+/// The running host as [`admin`](crate::admin) shows it.
+pub(super) struct RunningHost {
+    status: Arc<StatusRegistry>,
+    log: LogControl,
+}
+
+impl RunningHost {
+    pub(super) fn new(status: Arc<StatusRegistry>, log: LogControl) -> Self {
+        status.metrics.add_source(status.clone());
+        Self { status, log }
+    }
+}
+
+/// Sends heartbeats as long as the runtime still runs tasks.
+pub(super) async fn send_heartbeats(heartbeat: Heartbeat) -> std::convert::Infallible {
+    let mut ticks = interval(HEARTBEAT_INTERVAL);
+    loop {
+        ticks.tick().await;
+        heartbeat.send();
+    }
+}
+
+impl StatusProvider for RunningHost {
+    fn alive(&self) -> Vec<Check> {
+        self.status.heartbeats.checks()
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        let started = Check {
+            name: "start".to_owned(),
+            problem: (!self.status.is_started()).then(|| {
+                "the API server has not answered yet, or plugins are still loading".to_owned()
+            }),
+        };
+        // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
+        let standby = self.status.stands_by().then(|| Check {
+            name: "standby".to_owned(),
+            problem: still_warming(&watches(&self.status)),
+        });
+        let definition = self.status.definition.problem().map(|problem| Check {
+            name: "plugin-resources".to_owned(),
+            problem: Some(problem),
+        });
+        let active = self.status.active();
+        let plugins = active.iter().map(|plugin| Check {
+            name: format!("plugin/{}", plugin.name),
+            problem: still_reading(plugin),
+        });
+        let rest = standby.into_iter().chain(definition).chain(plugins);
+        std::iter::once(started).chain(rest).collect()
+    }
+
+    fn metrics(&self) -> String {
+        self.status.metrics.encode().unwrap_or_else(|error| {
+            error!(error = %error_chain(&error), "failed to encode the metrics");
+            String::new()
+        })
+    }
+
+    fn state(&self) -> HostState {
+        let active = self.status.active();
+        let controllers = self.status.controllers();
+        HostState {
+            progress: HostProgress {
+                started: self.status.is_started(),
+                stands_by: self.status.stands_by(),
+                plugins_not_served: self.status.inactive_count(),
+            },
+            plugins: active.iter().map(|plugin| plugin_state(plugin)).collect(),
+            controllers: controllers.iter().map(controller_state).collect(),
+            watches: watches(&self.status).iter().map(watch_state).collect(),
+        }
+    }
+
+    fn plan(&self, plugin: &str) -> Option<String> {
+        self.status.plans.get()?.json(plugin)
+    }
+
+    fn reviewer(&self) -> Option<Arc<Reviewer>> {
+        self.status.reviewer.get().cloned()
+    }
+
+    fn log_filter(&self) -> String {
+        self.log.filter()
+    }
+
+    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
+        self.log.set_filter(filter).map_err(|error| {
+            format!("failed to parse the log filter \"{filter}\": {error}; write it as info,innkeeper=debug")
+        })
+    }
+
+    fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
+        let active = self.status.active();
+        let recorded = recorded(&active, &order.of);
+        let Some(shared) = self.status.shared().filter(|_| !recorded.is_empty()) else {
+            return Err(OrderRefusal::Unknown(match &order.of {
+                RecordingTarget::Parent(_) => "no active plugin reconciles this parent: innkeeper status lists the plugins of the host".to_owned(),
+                RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: innkeeper status lists the plugins of the host"),
+            }));
+        };
+        let secret = recorded.iter().find(|(it, _)| it.serving().shows_secrets());
+        if let Some((reconciler, _)) = secret {
+            let plugin = reconciler.plugin();
+            return Err(OrderRefusal::Refused(format!(
+                "calls of the plugin {plugin} are never recorded, because it may read the values of Secrets: repeat its passes with innkeeper render"
+            )));
+        }
+        let wanted = recorded.iter().map(|(reconciler, parent)| {
+            let plugin = reconciler.plugin().clone();
+            match parent {
+                Some(parent) => Wanted::Parent(plugin, parent.clone()),
+                None => Wanted::Faults(plugin),
+            }
+        });
+        let number = usize::try_from(order.number).unwrap_or(usize::MAX);
+        let until = Instant::now() + order.time();
+        let from = shared
+            .recordings
+            .order(wanted.collect(), number, until)
+            .ok_or_else(|| {
+                OrderRefusal::Refused(
+                    "it has too many orders of recordings: end one of them".to_owned(),
+                )
+            })?;
+        for (reconciler, parent) in recorded {
+            reconciler.registration().trigger(parent, Cause::Resync);
+        }
+        Ok(from)
+    }
+}
+
+/// Returns the reconcilers of a target, each with its parent if the target is one.
+fn recorded<'a>(
+    active: &'a [Arc<Served>],
+    of: &RecordingTarget,
+) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
+    let reconcilers = |served: &'a Served| served.reconcilers.iter().map(|it| &**it);
+    match of {
+        RecordingTarget::Faults { plugin } => {
+            let of_plugin = active.iter().filter(|it| it.name.as_str() == plugin);
+            // A plugin's faults are those of all its kinds, so one reconciler stands for all.
+            let first = of_plugin.filter_map(|served| reconcilers(served).next());
+            first.map(|it| (it, None)).collect()
+        }
+        RecordingTarget::Parent(parent) => {
+            let all = active.iter().flat_map(|served| reconcilers(served));
+            let with_parents = all.flat_map(|it| {
+                let mut parents = it.registration().parents();
+                parents.retain(|id| parent.is_of(id));
+                parents.into_iter().map(move |id| (it, Some(id)))
+            });
+            with_parents.collect()
+        }
+    }
+}
+
+/// Returns the temporary reasons for which a plugin's passes do not run.
+/// A lasting reason, such as a missing permission, is reported as a condition of that plugin's parents.
+/// It does not make the host unready, because the other plugins are not affected.
+fn still_reading(plugin: &Served) -> Option<String> {
+    let waiting = plugin
+        .reconcilers
+        .iter()
+        .flat_map(|reconciler| reconciler.registration().waiting());
+    temporary(waiting.map(|Waiting { kind, why, .. }| (kind, why)))
+}
+
+/// Returns the watches that a standby host still waits for, without those that wait for a change by the user.
+fn still_warming(watches: &[WatchStatus]) -> Option<String> {
+    let watches = watches.iter();
+    temporary(watches.filter_map(|watch| Some((watch.kind.clone(), watch.why.clone()?))))
+}
+
+/// Returns the reasons that waiting removes.
+fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
+    let texts: Vec<String> = waiting
+        .filter(|(_, why)| !why.is_lasting())
+        .map(|(kind, why)| format!("{kind} {why}"))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// Returns the state of every watch; empty before the host has begun to read.
+fn watches(status: &StatusRegistry) -> Vec<WatchStatus> {
+    let cluster = status.cluster.get();
+    cluster.map(Cluster::watches).unwrap_or_default()
+}
+
+fn plugin_state(plugin: &Served) -> PluginState {
+    let faults = plugin.recent_faults();
+    PluginState {
+        name: plugin.name.to_string(),
+        kinds: plugin
+            .reconcilers
+            .iter()
+            .map(|reconciler| kind_state(reconciler))
+            .collect(),
+        last_faults: faults.into_iter().map(fault_state).collect(),
+    }
+}
+
+fn fault_state(fault: RecentFault) -> FaultState {
+    FaultState {
+        parent: fault.parent.to_string(),
+        reason: fault.reason,
+        message: fault.message,
+        time: fault.time.to_string(),
+    }
+}
+
+fn kind_state(reconciler: &Reconciler) -> KindState {
+    let registration = reconciler.registration();
+    let ids = registration.parents();
+    let mut state = KindState {
+        kind: reconciler.parent().to_string(),
+        revision: reconciler.serving().plugin.revision().to_string(),
+        passes_skipped: reconciler.passes_skipped(),
+        faults: reconciler.faults(),
+        waiting_for: registration
+            .waiting()
+            .iter()
+            .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
+            .collect(),
+        ..KindState::default()
+    };
+    for id in ids {
+        let Some(parent) = registration.parent(&id) else {
+            continue;
+        };
+        if reconciler.selects(&parent) == Some(false) {
+            state.not_selected += 1;
+            continue;
+        }
+        let last = reconciler.last_pass(&id);
+        let conditions = ParentConditions::of(&parent);
+        state.parents += 1;
+        state.ready += usize::from(conditions.is_ready());
+        state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));
+        if conditions.is_ready() {
+            continue;
+        }
+        if state.not_ready.len() < PARENTS_MAX {
+            let last_pass = last.map(|(outcome, ago)| PassState {
+                outcome: outcome.to_owned(),
+                seconds_ago: ago.as_secs(),
+            });
+            let parent = ParentState::new(&id, &conditions, last_pass);
+            state.not_ready.push(parent);
+        } else {
+            state.not_ready_omitted += 1;
+        }
+    }
+    state
+}
+
+fn controller_state(controller: &ControllerMetrics) -> Value {
+    let (_, longest) = controller.unfinished();
+    json!({
+        "name": controller.name(),
+        "waiting": controller.waiting(),
+        "running": controller.running(),
+        "longestRunningPassSeconds": longest.as_secs_f64(),
+    })
+}
+
+fn watch_state(watch: &WatchStatus) -> Value {
+    json!({
+        "kind": watch.kind.to_string(),
+        "namespace": watch.namespace,
+        "selector": watch.selector,
+        "users": watch.users,
+        "problem": watch.why.as_ref().map(ToString::to_string),
+        "objects": watch.objects,
+        "bytes": watch.bytes,
+        "resourceVersion": watch.version.0,
+        "secondsSinceLastEvent": watch.last_event.map(|at| at.elapsed().as_secs()),
+        "lastError": watch.last_error,
+        "lists": watch.lists,
+    })
+}
+
+/// The metrics that are computed at each scrape.
+impl SampleSource for StatusRegistry {
+    fn sample(&self) -> Sample {
+        let plugins = self.active();
+        Sample {
+            watches: watches(self).iter().map(watch_sample).collect(),
+            plugins: plugins.iter().map(|plugin| plugin_sample(plugin)).collect(),
+            left_out: self.inactive_count(),
+            unfinished: self.controllers().iter().map(unfinished).collect(),
+            process: self.process.sample(),
+        }
+    }
+}
+
+fn plugin_sample(plugin: &Served) -> PluginSample {
+    let reconcilers = || plugin.reconcilers.iter();
+    let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
+    // All kinds of parents of a plugin share its limits.
+    let usage = reconcilers().next().map(|reconciler| reconciler.usage());
+    let limits = usage.unwrap_or_default().into_iter();
+    PluginSample {
+        plugin: plugin.name.to_string(),
+        serving: true,
+        parents: reconcilers().map(|it| it.parent_count()).sum(),
+        waiting: waiting.sum(),
+        limits: limits.map(|it| (it.limit, it.share.ratio())).collect(),
+    }
+}
+
+fn unfinished(controller: &ControllerMetrics) -> (String, Duration, Duration) {
+    let (together, longest) = controller.unfinished();
+    (controller.name().to_owned(), together, longest)
+}
+
+fn watch_sample(watch: &WatchStatus) -> WatchSample {
+    WatchSample {
+        group: watch.kind.group.to_string(),
+        version: watch.kind.version.to_string(),
+        kind: watch.kind.kind.to_string(),
+        namespace: watch.namespace.clone().unwrap_or_default(),
+        selector: watch.selector.clone().unwrap_or_default(),
+        synced: watch.why.is_none(),
+        objects: watch.objects,
+        bytes: watch.bytes,
+        lists: watch.lists,
+        stale: watch
+            .last_event
+            .map(|at| Instant::now().saturating_duration_since(at)),
+    }
+}

@@ -1,0 +1,256 @@
+//! The tasks of the process, and their retries against the API server.
+
+use std::{future::Future, time::Duration};
+
+use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_command::{Definitions, Exit, Failure, OrFail as _};
+use innkeeper_model::{Backoff, error_chain};
+use innkeeper_reconcile::lease::Election;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Shutdown, random::random_u64};
+use crate::{admin::Heartbeat, args::ScopeArgs};
+
+/// The longest delay between two attempts at a step that the start of the host needs.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The failure of a task that panicked.
+pub(super) const TASK_ENDED: &str = "a task of the host ended";
+
+/// All tasks of the process; aborted on drop.
+#[derive(Default)]
+pub(super) struct Tasks {
+    /// Tasks that end only with an error, or with success if their work is done.
+    pub(super) background: JoinSet<Result<(), Failure>>,
+    /// Tasks that end after the request to stop.
+    pub(super) plugins: JoinSet<Result<(), Failure>>,
+}
+
+impl Tasks {
+    /// Creates the cache and starts its driver, with a client that nothing else uses.
+    pub(super) fn read(
+        &mut self,
+        client: kube::Client,
+        scope: &ScopeArgs,
+        heartbeat: Heartbeat,
+    ) -> Cluster {
+        let ScopeArgs { namespaces, crds } = scope;
+        let names = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
+        let options = cluster::Options {
+            namespaces: namespaces.as_ref().map(names),
+            watch_definitions: *crds == Definitions::Install,
+            ..cluster::Options::new(random_u64())
+        };
+        let (cluster, driver) = Cluster::new(client, options);
+        self.background.spawn(async move {
+            match driver.run(move || heartbeat.send()).await {
+                Ok(never) => match never {},
+                Err(error) => Err(error).or_fail(Exit::Failure, "the cache ended"),
+            }
+        });
+        cluster
+    }
+
+    /// Waits for the first task that fails; fails as well once no plugin task is left.
+    pub(super) async fn first_death(&mut self) -> Result<(), Failure> {
+        let plugins = self.plugins.len();
+        loop {
+            let ended = tokio::select! {
+                Some(ended) = self.background.join_next() => ended,
+                ended = self.plugins.join_next() => match ended {
+                    Some(ended) => ended,
+                    None => return Err(nothing_to_serve(Exit::Failure, plugins)),
+                },
+            };
+            joined(ended)?;
+        }
+    }
+
+    /// Waits for the request to stop; fails if a task fails before that.
+    pub(super) async fn first_death_before(&mut self, stop: &Shutdown) -> Result<(), Failure> {
+        tokio::select! {
+            // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
+            // Only the order of the branches tells this from a failure.
+            biased;
+            () = stop.first() => Ok(()),
+            ended = self.first_death() => ended,
+        }
+    }
+
+    /// Waits until every plugin task has ended.
+    pub(super) async fn all_plugins_ended(&mut self) -> Result<(), Failure> {
+        while let Some(ended) = self.plugins.join_next().await {
+            joined(ended)?;
+        }
+        Ok(())
+    }
+}
+
+/// The task that renews the lease; dropping it ends the task without releasing the lease.
+pub(super) struct LeaseKeeper {
+    task: JoinSet<()>,
+    let_go: CancellationToken,
+}
+
+impl LeaseKeeper {
+    /// Starts the election; without one there is no task.
+    pub(super) fn start(election: Option<Election>) -> Self {
+        let let_go = CancellationToken::new();
+        let mut task = JoinSet::new();
+        if let Some(election) = election {
+            task.spawn(election.run(let_go.clone()));
+        }
+        Self { task, let_go }
+    }
+
+    /// Waits until the claim ends without a release by this process, or the task fails. Pending without an election.
+    pub(super) async fn died(&mut self) -> Failure {
+        const LOST: &str = "lost the lease: another process may write now; restart this process (a Deployment does it) to stand by";
+
+        let lost = || Failure::new(Exit::Failure, LOST);
+        match self.task.join_next().await {
+            Some(ended) => joined(ended.map(Ok)).err().unwrap_or_else(lost),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Releases the lease if this process holds it; the process must not write after that.
+    pub(super) async fn let_go(mut self) -> Result<(), Failure> {
+        self.let_go.cancel();
+        while let Some(ended) = self.task.join_next().await {
+            joined(ended.map(Ok))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the result of a task that has ended; fails if it panicked.
+pub(super) fn joined<T>(ended: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
+    ended.or_fail(Exit::Failure, TASK_ENDED)?
+}
+
+pub(super) fn nothing_to_serve(exit: Exit, given: usize) -> Failure {
+    let message =
+        format!("none of the {given} plugins can be served: see the log for the reason of each");
+    Failure::new(exit, message)
+}
+
+/// Returns the delays between attempts.
+pub(super) fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(250), BACKOFF_MAX)
+}
+
+/// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
+pub(super) async fn retry<T, E, F>(
+    what: &str,
+    is_temporary: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+    E: std::error::Error + 'static,
+{
+    let mut backoff = backoff();
+    loop {
+        match attempt().await {
+            Err(error) if is_temporary(&error) => {
+                let delay = backoff.delay();
+                warn!(error = %error_chain(&error), again_in = ?delay, "failed to {what}");
+                sleep(delay).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Waits for the first discovery of the API server; the cache's driver logs failures in the meantime.
+/// Fails if the API server refuses the credentials for longer than it does while it starts.
+pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
+    const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
+    /// Longer than the discovery of a healthy API server takes. Short, because a refusal is reported only after it.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
+        if cluster.is_unauthorized() {
+            return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, io};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn plugins_that_end_during_a_stop_are_no_failure() {
+        // Repeated, because a random order of the branches is right every other time.
+        for _ in 0..64 {
+            let (mut tasks, stop) = (Tasks::default(), Shutdown::default());
+            tasks.plugins.spawn(async { Ok(()) });
+            tokio::task::yield_now().await;
+            stop.ask();
+            tasks.first_death_before(&stop).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_task_ends_the_host() {
+        let mut tasks = Tasks::default();
+        tasks.background.spawn(pending());
+        tasks.plugins.spawn(pending());
+        tasks
+            .background
+            .spawn(async { Err(Failure::new(Exit::Failure, "on purpose")) });
+        let ended = tasks.first_death().await;
+        assert_eq!(ended.unwrap_err().to_string(), "on purpose");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_the_host() {
+        let mut tasks = Tasks::default();
+        tasks.plugins.spawn(pending());
+        tasks.background.spawn(async { panic!("on purpose") });
+        let ended = tasks.first_death().await;
+        assert_eq!(ended.unwrap_err().to_string(), TASK_ENDED);
+    }
+
+    #[tokio::test]
+    async fn plugins_may_end_one_by_one_but_not_all() {
+        let mut tasks = Tasks::default();
+        tasks.background.spawn(pending());
+        tasks.plugins.spawn(async { Ok(()) });
+        tasks.plugins.spawn(async { Ok(()) });
+        let ended = tasks.first_death().await;
+        let none = nothing_to_serve(Exit::Failure, 2).to_string();
+        assert_eq!(ended.unwrap_err().to_string(), none);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Attempt(io::ErrorKind);
+
+    #[tokio::test]
+    async fn retries_only_temporary_errors() {
+        let mut attempts = 0;
+        let is_temporary = |error: &Attempt| error.0 == io::ErrorKind::ConnectionRefused;
+        let ended = retry("connect", is_temporary, || {
+            attempts += 1;
+            let kind = match attempts {
+                1 => io::ErrorKind::ConnectionRefused,
+                _ => io::ErrorKind::InvalidData,
+            };
+            async move { Err::<(), _>(Attempt(kind)) }
+        })
+        .await;
+        assert_eq!(ended.unwrap_err().0, io::ErrorKind::InvalidData);
+        assert_eq!(attempts, 2);
+    }
+}

@@ -1,0 +1,48 @@
+//! The command `record`.
+
+use std::{path::PathBuf, time::Duration};
+
+use innkeeper_command::{Failure, ParentName, examples, exit_codes, values::seconds};
+use innkeeper_model::PluginName;
+use innkeeper_server::{
+    AdminAddress, AdminClientArgs,
+    admin::{RECORDING_SECONDS_MAX, RECORDINGS_MAX},
+};
+
+/// Flags of `record`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("target").required(true).args(["parent", "plugin"]),
+    after_help = concat!(examples!("innkeeper record --parent team-a/web --admin-address 127.0.0.1:8080", "innkeeper record --plugin memcached --next-faults 3 --timeout 1h --to recordings --admin-address https://127.0.0.1:8080 --insecure-skip-tls-verify --token-file debugger.token"), exit_codes!("fewer recordings than ordered in the time"))
+)]
+pub struct RecordArgs {
+    /// Record the next call for this parent; the host calls the plugin at once, even if nothing has changed.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub parent: Option<ParentName>,
+    /// Record calls of this plugin.
+    #[arg(long, value_name = "NAME", value_parser = PluginName::new, requires = "next_faults")]
+    pub plugin: Option<PluginName>,
+    /// With --plugin: record this many calls that end with a fault of the plugin, 1 to 100.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDINGS_MAX)), requires = "plugin")]
+    pub next_faults: Option<u32>,
+    /// Host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT, or as https://HOST:PORT if it
+    /// runs with --admin-tls. `kubectl port-forward` brings the port of a Pod to this machine.
+    #[arg(long, value_name = "ADDRESS", env = "INNKEEPER_ADMIN_ADDRESS")]
+    pub admin_address: AdminAddress,
+    /// The connection to the host.
+    #[command(flatten)]
+    pub client: AdminClientArgs,
+    /// Time to wait for the recordings, 1 s to 1 h.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = seconds(1..=RECORDING_SECONDS_MAX))]
+    pub timeout: Duration,
+    /// Directory of the files PLUGIN-NAMESPACE-NAME-N.json, which are made for their owner only; created if missing.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub to: PathBuf,
+}
+
+impl RecordArgs {
+    /// Checks the flags together.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.client.check(Some(&self.admin_address))
+    }
+}
