@@ -124,16 +124,18 @@ fn no_file_is_too_long() {
 fn no_crate_is_too_large() {
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for source in Source::all().iter().filter(|source| !source.is_test_file()) {
-        let Some(rest) = source.path.strip_prefix("host/crates/") else {
-            continue;
+        // The binary crate is above the others.
+        let name = match source.path.strip_prefix("host/crates/") {
+            Some(rest) => rest.split('/').next().unwrap_or_default(),
+            None if source.path.starts_with("host/") => "innkeeper",
+            None => continue,
         };
-        let name = rest.split('/').next().unwrap_or_default();
         *lines.entry(name).or_default() += source.product_lines();
     }
     let found = lines
         .into_iter()
         .filter(|(_, lines)| *lines > CRATE_LINES_MAX)
-        .map(|(name, lines)| format!("host/crates/{name} has {lines} lines without tests"))
+        .map(|(name, lines)| format!("{name} has {lines} lines without tests"))
         .collect();
     assert_none(
         &format!("a crate with over {CRATE_LINES_MAX} lines: split it"),
