@@ -23,6 +23,9 @@ const LINES_MAX: usize = 500;
 /// The largest crate of the host, without its tests. Chosen: its purpose has to fit into one sentence.
 const CRATE_LINES_MAX: usize = 8000;
 
+/// The most names of types that stand for two or more types of the host: a reader has to look for their modules.
+const SHARED_NAMES_MAX: usize = 30;
+
 /// The longest sequence of a pass, which has to fit into one view.
 const PASS_LINES_MAX: usize = 100;
 
@@ -141,6 +144,39 @@ fn no_crate_is_too_large() {
         &format!("a crate with over {CRATE_LINES_MAX} lines: split it"),
         found,
     );
+}
+
+#[test]
+fn few_types_share_a_name() {
+    let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let product = Source::all().iter().filter(|source| {
+        source.path.starts_with("host/") && source.path.contains("/src/") && !source.is_test_file()
+    });
+    for source in product {
+        let lines = source.text.lines().take(source.product_lines());
+        for name in lines.filter_map(defined_type) {
+            types.entry(name).or_default().push(&source.path);
+        }
+    }
+    types.retain(|_, paths| paths.len() > 1);
+    assert!(
+        types.len() <= SHARED_NAMES_MAX,
+        "{} names stand for two or more types, at most {SHARED_NAMES_MAX} may: {types:#?}",
+        types.len()
+    );
+}
+
+/// Returns the name of the type or the trait that a line defines.
+fn defined_type(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    let mut word = words.next()?;
+    if word.starts_with("pub") {
+        word = words.next()?;
+    }
+    let name = ["struct", "enum", "trait"]
+        .contains(&word)
+        .then(|| words.next())??;
+    name.split(|it: char| !it.is_alphanumeric()).next()
 }
 
 #[test]
