@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Condition, ConditionStatus, ObjectId, reason};
+use innkeeper_model::{Backoff, Condition, ConditionStatus, ObjectId, reason};
 use innkeeper_plan as plan;
 use tokio::time::Instant;
 
@@ -55,6 +55,10 @@ impl FieldConflict {
 struct Conflict {
     restores: u32,
     last: Instant,
+    /// The waits before the restorations of a contested child.
+    waits: Backoff,
+    /// The wait before the next restoration; zero without a conflict.
+    wait: Duration,
     /// The contested field and its other managers, once a live read has found them.
     about: Option<String>,
 }
@@ -65,20 +69,13 @@ impl Conflict {
         self.restores >= RESTORES_MAX
     }
 
-    /// Returns the wait before the next restoration.
-    fn wait(&self) -> Duration {
-        // Six doublings reach `WAIT_MAX`; 16 only keep the shift from overflowing.
-        let doublings = self.restores.saturating_sub(RESTORES_MAX).min(16);
-        (WAIT_MIN * (1 << doublings)).min(WAIT_MAX)
-    }
-
     /// Returns the end of the conflict if no restoration is needed before.
     ///
     /// Twice the wait: in the first half the child is left alone, so the other manager has no reason to write; only a
     /// quiet second half shows that it has stopped.
     fn end(&self) -> Instant {
         let quiet = if self.is_hot() {
-            SOON.max(self.wait() * 2)
+            SOON.max(self.wait * 2)
         } else {
             SOON
         };
@@ -93,18 +90,23 @@ impl Conflicts {
         let first = Conflict {
             restores: 0,
             last: now,
+            waits: Backoff::new(WAIT_MIN, WAIT_MAX),
+            wait: Duration::ZERO,
             about: None,
         };
         let conflict = self.0.entry(child.clone()).or_insert(first);
         conflict.restores = conflict.restores.saturating_add(1);
         conflict.last = now;
+        if conflict.is_hot() {
+            conflict.wait = conflict.waits.delay();
+        }
         conflict.restores == RESTORES_MAX
     }
 
     /// Returns true if a child must not be restored yet.
     pub(super) fn holds(&self, child: &ObjectId, now: Instant) -> bool {
         let conflict = self.0.get(child).filter(|conflict| conflict.is_hot());
-        conflict.is_some_and(|conflict| now < conflict.last + conflict.wait())
+        conflict.is_some_and(|conflict| now < conflict.last + conflict.wait)
     }
 
     /// Returns true if the contested field of a child has not been found yet.
@@ -129,7 +131,7 @@ impl Conflicts {
         for (child, conflict) in hot {
             let about = conflict.about.clone();
             abouts.push(about.unwrap_or_else(|| child.to_string()));
-            let due = conflict.last + conflict.wait();
+            let due = conflict.last + conflict.wait;
             let look = if due > now { due } else { conflict.end() };
             next = Some(next.map_or(look, |next| next.min(look)));
         }
