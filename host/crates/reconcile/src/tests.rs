@@ -18,7 +18,7 @@ use innkeeper_cluster::{Cause, Cluster, Options};
 use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
-    Metering, Plugin, Pool,
+    Described, Metering, Plugin, Pool,
     testing::{Guest, described, desired, engine, guest, owned_child},
 };
 use jiff::Timestamp;
@@ -174,7 +174,10 @@ pub(crate) fn parent(namespace: &str) -> ObjectId {
 
 /// Loads a guest with all the grants that it requests.
 pub(crate) fn serving_of(guest: Guest) -> Serving {
-    let described = described(&engine(Metering::Epochs), &guest.build());
+    serving(described(&engine(Metering::Epochs), &guest.build()))
+}
+
+fn serving(described: Described) -> Serving {
     let plugin: Plugin = described.configure(&Map::new()).unwrap();
     let grants = Grants::proposed(plugin.manifest());
     Serving::new(

@@ -1,5 +1,12 @@
 //! The metrics of real passes.
 
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+};
+
+use innkeeper_sandbox::artifact;
+
 use super::{remembering::until_skipped, *};
 
 #[tokio::test]
@@ -32,4 +39,46 @@ async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
         let shown = counted.lines().any(|found| found.starts_with(&line));
         assert!(shown, "{line}\n{counted}");
     }
+}
+
+#[tokio::test]
+async fn a_failure_to_map_code_again_counts_neither_as_a_fault_nor_in_the_rollout() {
+    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+    let directory = tempfile::tempdir().unwrap();
+    let cache = artifact::Cache::open(directory.path()).unwrap();
+    let engine = engine(Metering::Epochs);
+    let (bytes, limits) = (saying("bye").build(), artifact::Limits::default());
+    let compiled = artifact::compile(&engine, &bytes, &limits, Some(&cache)).unwrap();
+    let next = Described::load(&engine, &compiled, &Limits::default()).unwrap();
+    reconciler.swap(serving(next), Some(Instant::now()));
+
+    // Without its first bytes, the file is no compiled code.
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 1);
+    let code = code_in(directory.path());
+    let mut magic = [0; 4];
+    code.read_exact_at(&mut magic, 0).unwrap();
+    code.write_all_at(&[0; 4], 0).unwrap();
+    let next = reconciler.pass(&parent("a"), Attempt::default()).await;
+    assert!(matches!(next, Next::Backoff), "{next:?}");
+    let counts = || {
+        let analysis = reconciler.analysis();
+        (analysis.well(), analysis.faulted(), analysis.pending())
+    };
+    assert_eq!(counts(), (0, 0, 1));
+    let counted = world.shared.metrics.encode().unwrap();
+    assert!(!counted.contains("plugin_faults_total{"), "{counted}");
+
+    code.write_all_at(&magic, 0).unwrap();
+    reconciler.pass(&parent("a"), Attempt::default()).await;
+    assert_eq!(world.child_says("a").as_deref(), Some("bye"));
+    assert_eq!(counts(), (1, 0, 0));
+}
+
+/// The only file of compiled code in a cache, open for changes.
+fn code_in(cache: &std::path::Path) -> File {
+    let mut entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap());
+    let code = entries.find(|entry| entry.metadata().unwrap().len() > 1000);
+    let path = code.unwrap().path();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    File::options().read(true).write(true).open(path).unwrap()
 }
