@@ -65,6 +65,9 @@ impl WireFailure {
 
     /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(crate) fn is_initializing(&self) -> bool {
+        // The text alone tells: a refusal by priority and fairness has the same code and reason, TooManyRequests. The API
+        // server's watch cache answers "storage is (re)initializing" until it has listed a kind
+        // (k8s.io/apiserver/pkg/storage/cacher/ready.go). With another text, the log has a warning more.
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
