@@ -74,7 +74,10 @@ const DATABASES: &str = r#"foreign='
 /^[ \t]*(\/\*!?[0-9]*)?[ \t]*[UuCcDd]/ {
   gsub(/\/\*![0-9]*|\*\/|;/, " ")
   at = 2
-  if (toupper($1) != "USE") {
+  if (toupper($1) == "USE") {
+    # A hint of a query in a trigger or a routine, whose lines a dump keeps.
+    if (toupper($2) ~ /^(INDEX|KEY)(\(|$)/) next
+  } else {
     if (toupper($1) !~ /^(CREATE|DROP)$/ || toupper($2) !~ /^(DATABASE|SCHEMA)$/) next
     for (at = 3; toupper($at) ~ /^(IF|NOT|EXISTS)$/; at++);
   }

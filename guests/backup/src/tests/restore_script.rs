@@ -188,7 +188,7 @@ fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
     }
 }
 
-// mysqldump writes these statements with --databases, which args of the Database can have.
+// mysqldump writes statements that choose a database with --databases, which args of the Database can have.
 #[test]
 fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
     let target = || json!({ "database": "check", "username": "u" });
@@ -201,6 +201,10 @@ fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
         ("use shop;", Some("shop")),
         ("USE `check_2`;", Some("`check_2`")),
         ("/*!40000 DROP DATABASE IF EXISTS `shop`*/;", Some("`shop`")),
+        // Lines of a trigger.
+        ("USE INDEX (i)", None),
+        ("  use key(i)", None),
+        ("USE `index`;", Some("`index`")),
     ] {
         for shell in Shell::all() {
             let run = Run::new(shell, "");
