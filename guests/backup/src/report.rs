@@ -17,6 +17,9 @@ use crate::{
 /// The delay of a run after its due time that is tolerated before the schedule counts as overdue.
 const GRACE: SignedDuration = SignedDuration::from_mins(15);
 
+/// The reason of the conditions of a parent whose last run failed.
+const LAST_RUN_FAILED: &str = "LastRunFailed";
+
 /// The cause for `Ready` to be false, whatever the runs show.
 pub(crate) struct Blocked<'a> {
     pub(crate) reason: &'a str,
@@ -234,10 +237,10 @@ impl Reporter<'_> {
             Some(run) if run.message.as_deref() == Some(JOB_LOST) => {
                 Condition::new("Succeeded", false, "JobLost", result(run))
             }
-            Some(run) => Condition::new("Succeeded", false, "LastRunFailed", result(run)),
+            Some(run) => Condition::new("Succeeded", false, LAST_RUN_FAILED, result(run)),
         };
         let failed = match &failure {
-            Some(message) => Condition::new("Failed", true, "LastRunFailed", message),
+            Some(message) => Condition::new("Failed", true, LAST_RUN_FAILED, message),
             None => Condition::new("Failed", false, "NotFailed", "the last run did not fail"),
         };
         let ready = match blocked {
@@ -256,10 +259,9 @@ impl Reporter<'_> {
     ///
     /// Otherwise the condition is the host's, which also sets it to false.
     fn stalled(&self, ready: &Condition) -> Option<Condition> {
-        const REASON: &str = "LastRunFailed";
         let is_idle = self.history.active.is_none();
-        let is_final = self.parent.schedule.is_none() && is_idle && ready.reason == REASON;
-        is_final.then(|| Condition::new("Stalled", true, REASON, &ready.message))
+        let is_final = self.parent.schedule.is_none() && is_idle && ready.reason == LAST_RUN_FAILED;
+        is_final.then(|| Condition::new("Stalled", true, LAST_RUN_FAILED, &ready.message))
     }
 
     fn ready_by_schedule(
@@ -269,7 +271,7 @@ impl Reporter<'_> {
         failure: Option<String>,
     ) -> Condition {
         if let Some(message) = failure {
-            return Condition::new("Ready", false, "LastRunFailed", message);
+            return Condition::new("Ready", false, LAST_RUN_FAILED, message);
         }
         if self.history.cron_job.is_none() {
             let message = "waiting for the CronJob to be created";
@@ -317,7 +319,7 @@ impl Reporter<'_> {
             ),
             Some(run) => match run.phase {
                 Phase::Succeeded => Condition::new("Ready", true, "Completed", result(run)),
-                Phase::Failed => Condition::new("Ready", false, "LastRunFailed", result(run)),
+                Phase::Failed => Condition::new("Ready", false, LAST_RUN_FAILED, result(run)),
                 Phase::Running => Condition::new(
                     "Ready",
                     false,
