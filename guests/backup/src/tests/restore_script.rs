@@ -1,15 +1,8 @@
 //! The scripts of a restoration under the `sh` of this machine, on archives as gobackup makes them.
 //!
-//! A full run restores into a PostgreSQL server and fetches with rclone. Otherwise programs stand in their place.
+//! Programs stand in the place of servers and rclone. A full run has both, see [`real`].
 
-use std::{
-    fs,
-    net::TcpListener,
-    os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
-    process::{Child as Process, Command},
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command};
 
 use innkeeper_sdk::testing::TestRequest;
 
@@ -18,6 +11,9 @@ use super::{
     script::{Ended, Run, Shell},
     *,
 };
+
+mod real;
+mod servers;
 
 /// A password with every character that a shell, a configuration or a URL could act on.
 const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";
@@ -57,13 +53,18 @@ fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
 
 /// The two containers of a restoration from a local storage, with these databases.
 fn containers(databases: &[Value]) -> [Value; 2] {
+    let storage = json!({ "type": "local", "config": { "path": "/data/archives" } });
+    containers_from(&storage, databases)
+}
+
+/// The two containers of a restoration from a storage, with these databases.
+fn containers_from(storage: &Value, databases: &[Value]) -> [Value; 2] {
     let names: Vec<&str> = databases
         .iter()
         .map(|it| it["metadata"]["name"].as_str().unwrap())
         .collect();
     let mut objects = ran();
-    let storage = json!({ "type": "local", "config": { "path": "/data/archives" } });
-    objects[1] = related("Storage", "s", storage);
+    objects[1] = related("Storage", "s", storage.clone());
     let spec = &mut objects[3]["spec"];
     let references = names.iter().map(|it| json!({ "name": it }));
     spec["databaseRefs"] = references.collect();
@@ -300,216 +301,6 @@ fn arguments_that_load_code_are_not_those_of_the_decryption() {
     }
 }
 
-/// A PostgreSQL server of this machine, in a directory of its own.
-struct Server {
-    process: Process,
-    port: u16,
-}
-
-/// The user of the server, which refuses root. It has a name on every system.
-const NOBODY: u32 = 65534;
-
-impl Server {
-    fn program(name: &str) -> PathBuf {
-        let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed");
-        let mut paths = versions.map(|it| it.unwrap().path().join("bin").join(name));
-        paths
-            .find(|it| it.exists())
-            .expect("the server is installed")
-    }
-
-    fn start(run: &Run, password: &[u8]) -> Self {
-        let data = run.path("data");
-        let secret = run.path("password");
-        fs::write(&secret, password).unwrap();
-        fs::create_dir(&data).unwrap();
-        for path in [&data, &secret] {
-            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let as_nobody = |name: &str| {
-            let mut command = Command::new(Self::program(name));
-            command.uid(NOBODY).gid(NOBODY).current_dir("/");
-            command
-        };
-        let secret = format!("--pwfile={secret}");
-        let made = as_nobody("initdb")
-            .args([
-                "--auth=scram-sha-256",
-                "--username=u",
-                &secret,
-                "--no-sync",
-                "-D",
-                &data,
-            ])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let options = [
-            "-k",
-            "",
-            "-c",
-            "fsync=off",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-        ];
-        let process = as_nobody("postgres")
-            .args(["-D", &data])
-            .args(options)
-            .spawn()
-            .unwrap();
-        Self { process, port }
-    }
-
-    /// The output of a program of PostgreSQL, tried again until the server accepts connections.
-    fn output(&self, program: &str, arguments: &[&str], password: &[u8]) -> String {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let port = self.port.to_string();
-            let password = std::str::from_utf8(password).unwrap();
-            let output = Command::new(program)
-                .args(["-h", "127.0.0.1", "-p", &port, "-U", "u"])
-                .args(arguments)
-                .env("PGPASSWORD", password)
-                .output()
-                .unwrap();
-            if output.status.success() {
-                return String::from_utf8(output.stdout).unwrap();
-            }
-            assert!(Instant::now() < deadline, "{output:?}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-// PostgreSQL and rclone are packages that only a full run installs.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests/full sets it, and there is no configuration of unit tests"
-)]
-#[test]
-fn a_restore_gives_back_the_data_of_postgresql() {
-    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
-        return;
-    }
-    let run = Run::new(Shell::Own, "");
-    let server = Server::start(&run, PASSWORD);
-    let query =
-        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
-    for database in ["shop", "plain", "packed"] {
-        query("postgres", &format!("create database {database}"));
-    }
-    query(
-        "shop",
-        "create table t (v text); insert into t values ('a'), ('b')",
-    );
-    // The table is there already: a custom dump replaces it.
-    query(
-        "packed",
-        "create table t (v text); insert into t values ('old')",
-    );
-    let plain = server.output("pg_dump", &["shop"], PASSWORD);
-    let packed = run.path("work/shop.sql.gz");
-    server.output(
-        "pg_dump",
-        &["--format=custom", "--compress=6", "-f", &packed, "shop"],
-        PASSWORD,
-    );
-    let target = |name: &str| {
-        let config = json!({
-            "database": name, "username": "u", "host": "127.0.0.1", "port": server.port,
-        });
-        database(name, "postgresql", config)
-    };
-    let databases = [target("packed"), target("plain")];
-    let copy = run.directory("made/nightly/postgresql/packed");
-    fs::copy(&packed, copy.join("shop.sql.gz")).unwrap();
-    archive(
-        &run,
-        &[("nightly/postgresql/plain/shop.sql", &plain)],
-        PASSWORD,
-    );
-    let secrets: [(&str, &[u8]); 3] = [
-        ("ENC_PASSWORD", PASSWORD),
-        ("DB0_PASSWORD", PASSWORD),
-        ("DB1_PASSWORD", PASSWORD),
-    ];
-    let ended = both(&run, &containers(&databases), &secrets);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    for database in ["plain", "packed"] {
-        assert_eq!(
-            query(database, "select v from t order by v"),
-            "a\nb\n",
-            "{database}"
-        );
-    }
-    // A plain dump does not replace a table, and nothing is half done.
-    run.directory("work");
-    let ended = both(&run, &containers(&[target("plain")]), &secrets);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.message.contains("nothing was changed"), "{ended:?}");
-    assert_eq!(query("plain", "select count(*) from t"), "2\n");
-}
-
-// The index is created after the data of large objects, whose COMMIT ends the one transaction.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests/full sets it, and there is no configuration of unit tests"
-)]
-#[test]
-fn a_failed_dump_with_large_objects_leaves_what_its_message_says() {
-    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
-        return;
-    }
-    let run = Run::new(Shell::Own, "");
-    let server = Server::start(&run, PASSWORD);
-    let query =
-        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
-    for database in ["shop", "copy_2"] {
-        query("postgres", &format!("create database {database}"));
-    }
-    query(
-        "shop",
-        "create table t (v text); create index i on t (v); select lo_from_bytea(4711, 'x')",
-    );
-    query(
-        "copy_2",
-        "create table other (v text); create index i on other (v)",
-    );
-    let dump = server.output("pg_dump", &["shop"], PASSWORD);
-    archive(
-        &run,
-        &[("nightly/postgresql/copy_2/shop.sql", &dump)],
-        PASSWORD,
-    );
-    run.program("rclone", COPYING);
-    let config = json!({
-        "database": "copy_2", "username": "u", "host": "127.0.0.1", "port": server.port,
-    });
-    let containers = containers(&[database("copy_2", "postgresql", config)]);
-    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
-    let ended = both(&run, &containers, &secrets);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended.message.contains("a part of it may have been"),
-        "{ended:?}"
-    );
-    assert_eq!(query("copy_2", "select count(*) from t"), "0\n");
-}
-
 #[test]
 fn a_verification_unpacks_files_and_empties_the_scratch_database_first() {
     let config = |name: &str| json!({ "database": name, "username": "u", "host": "h" });
@@ -596,66 +387,4 @@ fn a_verification_empties_only_a_mysql_database_that_it_knows() {
             }
         }
     }
-}
-
-// PostgreSQL is a package that only a full run installs.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests/full sets it, and there is no configuration of unit tests"
-)]
-#[test]
-fn a_verification_restores_a_plain_dump_of_postgresql_each_time() {
-    if std::env::var("INNKEEPER_FULL").as_deref() != Ok("1") {
-        return;
-    }
-    let run = Run::new(Shell::Own, "");
-    let server = Server::start(&run, PASSWORD);
-    let query =
-        |database: &str, sql: &str| server.output("psql", &["-Atc", sql, "-d", database], PASSWORD);
-    for database in ["shop", "scratch"] {
-        query("postgres", &format!("create database {database}"));
-    }
-    query(
-        "shop",
-        "create table t (v text); insert into t values ('a'), ('b'); create schema \"o 'x\"; \
-         create view \"o 'x\".w as select v from t; select lo_from_bytea(4711, 'x')",
-    );
-    query("scratch", "create table stale (v text)");
-    let dump = server.output("pg_dump", &["shop"], PASSWORD);
-    let target = |name: &str| {
-        let config = json!({
-            "database": name, "username": "u", "host": "127.0.0.1", "port": server.port,
-        });
-        database(name, "postgresql", config)
-    };
-    let containers = verifying(target("shop"), target("scratch"));
-    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
-    let files = [("nightly/postgresql/shop/shop.sql", &*dump)];
-    archive(&run, &files, PASSWORD);
-    run.program("rclone", COPYING);
-    // It may be a live database that a setting names by mistake.
-    let ended = both(&run, &containers, &secrets);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let told = "the database has content that no verification made";
-    assert!(ended.message.contains(told), "{ended:?}");
-    query(
-        "scratch",
-        "insert into stale values ('kept'); drop table stale",
-    );
-    for _ in 0..2 {
-        fs::remove_dir_all(run.path("work")).unwrap();
-        run.directory("work");
-        let ended = both(&run, &containers, &secrets);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(
-            query("scratch", "select v from \"o 'x\".w order by v"),
-            "a\nb\n"
-        );
-        assert_eq!(
-            query("scratch", "select to_regclass('stale') is null"),
-            "t\n"
-        );
-        query("scratch", "create table stale (v text)");
-    }
-    assert_eq!(query("shop", "select count(*) from t"), "2\n");
 }

@@ -1,0 +1,284 @@
+//! Restorations and verifications with real servers and the real rclone, which only a full run installs.
+
+use super::{
+    servers::{Engine, Server},
+    *,
+};
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests/full sets it, and there is no configuration of unit tests"
+)]
+pub(super) fn is_full() -> bool {
+    std::env::var("INNKEEPER_FULL").as_deref() == Ok("1")
+}
+
+/// Values of text that a dump has to quote, one of them with a line that looks like a statement of a dump.
+const VALUES: [&str; 4] = [
+    "a",
+    "it''s \"b\" $HOME #",
+    "back\\slash",
+    "c\nUSE `other`;\n",
+];
+
+/// A statement that creates the table `t` with some values.
+fn table(engine: Engine) -> String {
+    let values = VALUES.map(|it| match engine {
+        Engine::PostgreSql => format!("('{it}')"),
+        Engine::MariaDb => format!("('{}')", it.replace('\\', r"\\")),
+    });
+    let values = values.join(", ");
+    format!("CREATE TABLE t (v varchar(99)); INSERT INTO t VALUES {values}")
+}
+
+const ROWS: &str = "SELECT v FROM t ORDER BY v";
+
+/// Restores the dump into the target, or verifies with it.
+fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) -> Ended {
+    for directory in ["work", "made", "volumes/data/archives"] {
+        fs::remove_dir_all(run.path(directory)).ok();
+    }
+    run.directory("work");
+    archive(run, &[(path, dump)], PASSWORD);
+    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
+    both(run, containers, &secrets)
+}
+
+#[test]
+fn a_restore_gives_back_the_data_of_each_server() {
+    if !is_full() {
+        return;
+    }
+    for engine in Engine::ALL {
+        let run = Run::new(Shell::Own, "");
+        let server = Server::start(&run, engine);
+        for name in ["shop", "copy"] {
+            server.create(name);
+        }
+        server.query("shop", &table(engine));
+        let dump = server.dump(&[], "shop");
+        let containers = containers(&[server.target("copy")]);
+        let ended = end(&run, &containers, &engine.dump_path("copy"), &dump);
+        assert_eq!(ended.code, Some(0), "{engine:?}: {ended:?}");
+        let [rows, expected] = ["copy", "shop"].map(|it| server.query(it, ROWS));
+        assert_eq!(rows, expected, "{engine:?}");
+        assert!(rows.contains("back\\slash\nc\nUSE `other`;\n"), "{rows}");
+    }
+}
+
+// A custom dump replaces a table that is there already.
+#[test]
+fn a_restore_replaces_tables_by_a_custom_dump_of_postgresql() {
+    if !is_full() {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let server = Server::start(&run, Engine::PostgreSql);
+    for name in ["shop", "copy"] {
+        server.create(name);
+    }
+    server.query("shop", &table(Engine::PostgreSql));
+    server.query(
+        "copy",
+        "CREATE TABLE t (v text); INSERT INTO t VALUES ('old')",
+    );
+    let packed = run.path("packed");
+    server.dump(&["--format=custom", "--compress=6", "-f", &packed], "shop");
+    let copy = run.directory("made/nightly/postgresql/copy");
+    fs::copy(&packed, copy.join("shop.sql.gz")).unwrap();
+    archive(&run, &[], PASSWORD);
+    let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
+    let ended = both(&run, &containers(&[server.target("copy")]), &secrets);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(server.query("copy", ROWS), server.query("shop", ROWS));
+}
+
+// A dump of all databases creates them, which one of a single database may not.
+#[test]
+fn a_restore_of_all_databases_of_mysql_creates_them() {
+    if !is_full() {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let server = Server::start(&run, Engine::MariaDb);
+    server.create("shop");
+    server.query("shop", &table(Engine::MariaDb));
+    let rows = server.query("shop", ROWS);
+    let dump = server.dump(&["--databases"], "shop");
+    server.query("shop", "DROP DATABASE shop");
+    let mut target = server.target("shop");
+    let config = target["spec"]["config"].as_object_mut().unwrap();
+    config.remove("database");
+    config.insert("all_databases".to_owned(), json!(true));
+    let path = Engine::MariaDb.dump_path("shop");
+    let ended = end(&run, &containers(&[target]), &path, &dump);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(server.query("shop", ROWS), rows);
+}
+
+/// A dump that fails or is refused, and the state of the target after it.
+struct Failure {
+    engine: Engine,
+    arguments: &'static [&'static str],
+    source: &'static str,
+    target: &'static str,
+    told: &'static str,
+    query: &'static str,
+    left: &'static str,
+}
+
+const FAILURES: [Failure; 5] = [
+    // A plain dump does not replace a table, and nothing is half done.
+    Failure {
+        engine: Engine::PostgreSql,
+        arguments: &[],
+        source: "CREATE TABLE a (v int); CREATE TABLE t (v text)",
+        target: "CREATE TABLE t (v text)",
+        told: "nothing was changed",
+        query: "SELECT to_regclass('a') IS NULL",
+        left: "t\n",
+    },
+    // The index is created after the data of large objects, whose COMMIT ends the one transaction.
+    Failure {
+        engine: Engine::PostgreSql,
+        arguments: &[],
+        source: "CREATE TABLE t (v text); CREATE INDEX i ON t (v); SELECT lo_from_bytea(4711, 'x')",
+        target: "CREATE TABLE other (v text); CREATE INDEX i ON other (v)",
+        told: "a part of it may have been",
+        query: "SELECT count(*) FROM t",
+        left: "0\n",
+    },
+    Failure {
+        engine: Engine::PostgreSql,
+        arguments: &["--create", "--clean"],
+        source: "CREATE TABLE t (v text)",
+        target: "CREATE TABLE kept (v text)",
+        told: "nothing was changed",
+        query: "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
+        left: "kept\n",
+    },
+    // No statement of the dump removes the view, so that its table cannot be created.
+    Failure {
+        engine: Engine::MariaDb,
+        arguments: &[],
+        source: "CREATE TABLE a (v int); INSERT INTO a VALUES (1); CREATE TABLE b (v int); CREATE TABLE c (v int)",
+        target: "CREATE VIEW b AS SELECT 1 AS v",
+        told: "what came before the error was",
+        query: "SELECT v FROM a; SHOW TABLES",
+        left: "1\na\nb\n",
+    },
+    Failure {
+        engine: Engine::MariaDb,
+        arguments: &["--databases"],
+        source: "CREATE TABLE t (v int)",
+        target: "CREATE TABLE kept (v int)",
+        told: "would change the database `shop`; make it without --databases in args",
+        query: "SHOW TABLES",
+        left: "kept\n",
+    },
+];
+
+#[test]
+fn a_failed_dump_leaves_what_its_message_says() {
+    if !is_full() {
+        return;
+    }
+    for engine in Engine::ALL {
+        let run = Run::new(Shell::Own, "");
+        let server = Server::start(&run, engine);
+        let of_engine = FAILURES.iter().filter(|it| it.engine == engine);
+        for (place, failure) in of_engine.enumerate() {
+            // The message names the database of the first dump that chooses one.
+            let source = match failure.arguments {
+                ["--databases"] => "shop".to_owned(),
+                _ => format!("source_{place}"),
+            };
+            let target = format!("target_{place}");
+            for (name, sql) in [(&source, failure.source), (&target, failure.target)] {
+                server.create(name);
+                server.query(name, sql);
+            }
+            let dump = server.dump(failure.arguments, &source);
+            let containers = containers(&[server.target(&target)]);
+            let ended = end(&run, &containers, &engine.dump_path(&target), &dump);
+            assert_eq!(ended.code, Some(1), "{engine:?} {place}: {ended:?}");
+            assert!(
+                ended.message.contains(failure.told),
+                "{engine:?} {place}: {ended:?}"
+            );
+            let left = server.query(&target, failure.query);
+            assert_eq!(left, failure.left, "{engine:?} {place}: {ended:?}");
+        }
+    }
+}
+
+/// What a dump of a shop can have beside the table `t`, by its server.
+const fn content(engine: Engine) -> &'static str {
+    match engine {
+        Engine::PostgreSql => {
+            "CREATE SCHEMA \"o 'x\"; CREATE VIEW \"o 'x\".w AS SELECT v FROM t; SELECT lo_from_bytea(4711, 'x')"
+        }
+        Engine::MariaDb => {
+            "CREATE TABLE `p ``'x` (id INT PRIMARY KEY); \
+             CREATE TABLE a_child (id INT, FOREIGN KEY (id) REFERENCES `p ``'x` (id)); \
+             CREATE VIEW w AS SELECT v FROM t; \
+             CREATE SEQUENCE s; \
+             CREATE TABLE h (v INT) WITH SYSTEM VERSIONING; \
+             CREATE TRIGGER g BEFORE INSERT ON a_child FOR EACH ROW\n\
+             SET @x = (SELECT MAX(id) FROM `p ``'x`\nUSE INDEX (PRIMARY)); \
+             CREATE PROCEDURE p()\nDROP TABLE IF EXISTS none; \
+             CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SELECT 1"
+        }
+    }
+}
+
+#[test]
+fn a_verification_restores_a_plain_dump_of_each_server_each_time() {
+    if !is_full() {
+        return;
+    }
+    for engine in Engine::ALL {
+        let run = Run::new(Shell::Own, "");
+        let server = Server::start(&run, engine);
+        for name in ["shop", "scratch"] {
+            server.create(name);
+        }
+        let (told, view, arguments) = match engine {
+            Engine::PostgreSql => (
+                "the database has content that no verification made",
+                "SELECT v FROM \"o 'x\".w ORDER BY v",
+                &[][..],
+            ),
+            Engine::MariaDb => (
+                "has tables that no verification made",
+                "SELECT v FROM w ORDER BY v",
+                &["--routines", "--events"][..],
+            ),
+        };
+        server.query("shop", &table(engine));
+        server.query("shop", content(engine));
+        server.query(
+            "scratch",
+            "CREATE TABLE stale (v int); INSERT INTO stale VALUES (1)",
+        );
+        let dump = server.dump(arguments, "shop");
+        let containers = verifying(server.target("shop"), server.target("scratch"));
+        let path = engine.dump_path("shop");
+        // It may be a live database that a setting names by mistake.
+        let ended = end(&run, &containers, &path, &dump);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.message.contains(told), "{ended:?}");
+        assert_eq!(server.query("scratch", "SELECT v FROM stale"), "1\n");
+        server.query("scratch", "DROP TABLE stale");
+        for _ in 0..2 {
+            let ended = end(&run, &containers, &path, &dump);
+            assert_eq!(ended.code, Some(0), "{engine:?}: {ended:?}");
+            assert_eq!(server.query("scratch", view), server.query("shop", view));
+            let stale = "SELECT count(*) FROM information_schema.tables \
+                 WHERE table_name = 'stale' AND table_schema IN ('public', 'scratch')";
+            assert_eq!(server.query("scratch", stale), "0\n");
+            server.query("scratch", "CREATE TABLE stale (v int)");
+        }
+        assert_eq!(server.query("shop", "SELECT count(*) FROM t"), "4\n");
+    }
+}

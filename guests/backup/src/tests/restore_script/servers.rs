@@ -1,0 +1,236 @@
+//! Real servers of databases, each in a directory of its own. Their packages are those of a full run.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::PathBuf,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{PASSWORD, Run, database};
+
+/// The user of a server: PostgreSQL refuses root. It has a name on every system.
+const NOBODY: u32 = 65534;
+
+/// A program that serves a type of databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    PostgreSql,
+    MariaDb,
+}
+
+/// A server on loopback. Its user `u` has the password [`PASSWORD`].
+pub(super) struct Server {
+    pub(super) engine: Engine,
+    process: Child,
+    port: u16,
+    /// The path of its log.
+    log: String,
+}
+
+impl Engine {
+    pub(super) const ALL: [Self; 2] = [Self::PostgreSql, Self::MariaDb];
+
+    /// The type of a `Database`.
+    pub(super) const fn type_(self) -> &'static str {
+        match self {
+            Self::PostgreSql => "postgresql",
+            Self::MariaDb => "mysql",
+        }
+    }
+
+    /// The path of the dump of the database `shop` in an archive, for the `Database` of this name.
+    pub(super) fn dump_path(self, name: &str) -> String {
+        format!("nightly/{}/{name}/shop.sql", self.type_())
+    }
+
+    fn program(self, name: &str) -> PathBuf {
+        let directories = match self {
+            Self::PostgreSql => fs::read_dir("/usr/lib/postgresql")
+                .expect("PostgreSQL is installed")
+                .map(|it| it.unwrap().path().join("bin"))
+                .collect(),
+            Self::MariaDb => vec![PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")],
+        };
+        let mut paths = directories.iter().map(|it| it.join(name));
+        paths
+            .find(|it| it.exists())
+            .expect("the server is installed")
+    }
+
+    /// Makes the files of a server; `given` is a file that the server's user may read.
+    fn initialize(self, run: &Run, data: &str, given: &str) {
+        let mut command = match self {
+            Self::PostgreSql => {
+                fs::write(given, PASSWORD).unwrap();
+                let mut command = as_nobody(run, self.program("initdb"));
+                command.args(["--auth=scram-sha-256", "--username=u", "--no-sync"]);
+                command.args([&format!("--pwfile={given}"), "-D", data]);
+                command
+            }
+            Self::MariaDb => {
+                let password = std::str::from_utf8(PASSWORD).unwrap();
+                let password = password.replace('\\', r"\\").replace('\'', r"\'");
+                let user = format!("CREATE USER u@'127.0.0.1' IDENTIFIED BY '{password}';\n");
+                fs::write(given, user).unwrap();
+                let mut command = as_nobody(run, self.program("mariadb-install-db"));
+                command.args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"]);
+                command.args(["--auth-root-authentication-method=normal"]);
+                command.arg(format!("--datadir={data}"));
+                command
+            }
+        };
+        let made = command.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+
+    fn serve(self, run: &Run, data: &str, given: &str, port: u16) -> Command {
+        match self {
+            Self::PostgreSql => {
+                let mut command = as_nobody(run, self.program("postgres"));
+                command.args(["-D", data, "-k", "", "-c", "fsync=off"]);
+                command.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+                command
+            }
+            Self::MariaDb => {
+                let mut command = as_nobody(run, self.program("mariadbd"));
+                command.args(["--no-defaults", "--skip-name-resolve"]);
+                command.arg(format!("--datadir={data}"));
+                command.arg(format!("--socket={data}/socket"));
+                command.arg(format!("--init-file={given}"));
+                command.arg(format!("--port={port}"));
+                command.args(["--bind-address=127.0.0.1"]);
+                command
+            }
+        }
+    }
+}
+
+/// A program of a server. A starting MariaDB deletes the temporary tables of others in the same directory.
+fn as_nobody(run: &Run, program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    command.env("TMPDIR", run.path("temporary"));
+    command
+}
+
+/// A port that no server has.
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Server {
+    pub(super) fn start(run: &Run, engine: Engine) -> Self {
+        let data = run.path("data");
+        let given = run.path("given");
+        let temporary = run.path("temporary");
+        for path in [&data, &temporary] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(&given, "").unwrap();
+        for path in [&data, &temporary, &given] {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        engine.initialize(run, &data, &given);
+        let port = free_port();
+        let log = run.path("server.log");
+        let mut command = engine.serve(run, &data, &given, port);
+        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        Self {
+            engine,
+            process,
+            port,
+            log,
+        }
+    }
+
+    /// Creates an empty database on which the user has all privileges.
+    pub(super) fn create(&self, name: &str) {
+        match self.engine {
+            Engine::PostgreSql => self.query("postgres", &format!("CREATE DATABASE {name}")),
+            Engine::MariaDb => {
+                let sql = format!(
+                    "CREATE DATABASE {name}; GRANT ALL PRIVILEGES ON {name}.* TO u@'127.0.0.1'"
+                );
+                let as_root = ["--no-defaults", "--user=root", "--execute", &sql];
+                self.output("mariadb", &as_root, b"")
+            }
+        };
+    }
+
+    /// The rows that the user gets, one a line.
+    pub(super) fn query(&self, database: &str, sql: &str) -> String {
+        match self.engine {
+            Engine::PostgreSql => {
+                let arguments = ["--username=u", "-Atc", sql, "-d", database];
+                self.output("psql", &arguments, PASSWORD)
+            }
+            Engine::MariaDb => {
+                let form = ["--no-defaults", "--batch", "--raw", "--skip-column-names"];
+                let arguments = [&form[..], &["--user=u", "--execute", sql, database]].concat();
+                self.output("mariadb", &arguments, PASSWORD)
+            }
+        }
+    }
+
+    /// The dump that gobackup makes of a database, with these arguments.
+    pub(super) fn dump(&self, arguments: &[&str], database: &str) -> String {
+        let (program, first) = match self.engine {
+            Engine::PostgreSql => ("pg_dump", &["--username=u"][..]),
+            Engine::MariaDb => ("mysqldump", &["--no-defaults", "--user=u"][..]),
+        };
+        let arguments = [first, arguments, &[database]].concat();
+        self.output(program, &arguments, PASSWORD)
+    }
+
+    /// The output of a client, tried again until the server accepts connections.
+    fn output(&self, program: &str, arguments: &[&str], password: &[u8]) -> String {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let password = std::str::from_utf8(password).unwrap();
+        let server = match self.engine {
+            Engine::PostgreSql => ["-h", "127.0.0.1", "-p"],
+            Engine::MariaDb => ["--protocol=tcp", "--host=127.0.0.1", "--port"],
+        };
+        // The clients of MariaDB take --no-defaults as the first argument only.
+        let (first, rest) = arguments.split_at(1);
+        loop {
+            let output = Command::new(program)
+                .args(first)
+                .args(server)
+                .arg(self.port.to_string())
+                .args(rest)
+                .env("PGPASSWORD", password)
+                .env("MYSQL_PWD", password)
+                .output()
+                .unwrap();
+            if output.status.success() {
+                return String::from_utf8(output.stdout).unwrap();
+            }
+            if Instant::now() > deadline {
+                let log = fs::read_to_string(&self.log).unwrap();
+                panic!("{output:?}\n{log}");
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The `Database` of this name, which is also that of the database.
+    pub(super) fn target(&self, name: &str) -> Value {
+        let config = json!({
+            "database": name, "username": "u", "host": "127.0.0.1", "port": self.port,
+        });
+        database(name, self.engine.type_(), config)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
