@@ -1,6 +1,6 @@
 //! The scripts of a restoration under the `sh` of this machine, on archives as gobackup makes them.
 //!
-//! Programs stand in the place of servers and rclone. A full run has both, see [`real`].
+//! Programs stand in the place of servers and rclone. A full run has both, see [`real`] and [`stores`].
 
 use std::{fs, path::Path, process::Command};
 
@@ -14,6 +14,7 @@ use super::{
 
 mod real;
 mod servers;
+mod stores;
 
 /// A password with every character that a shell, a configuration or a URL could act on.
 const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";

@@ -1,0 +1,244 @@
+//! Real servers of storages, from which the real rclone fetches with the settings of a Job.
+
+use std::{
+    fs::{self, File, Permissions},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use super::{PASSWORD, real::is_full, servers::free_port, *};
+
+/// A name of a user with the characters that a user name may have for each type.
+const USER: &[u8] = b"u 'b' \"c\" $HOME ${D} #e\\ %20";
+
+/// A secret key as S3 has it, and with further characters.
+const SECRET_KEY: &[u8] = b"a/b+c= 'd' \"e\" $HOME #f\\ %20";
+
+/// A server of files on loopback.
+struct Store {
+    process: Child,
+    port: u16,
+}
+
+impl Store {
+    /// Starts the server of a row, and waits until it accepts connections.
+    fn start(run: &Run, row: &Row) -> Self {
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let directory = run.path("volumes/data");
+        let text = |bytes| std::str::from_utf8(bytes).unwrap();
+        let mut command = match row.protocol {
+            "s3" => {
+                let mut command = Command::new(s3_program());
+                command.args([&address, &directory, "b"]);
+                command.env("S3_ACCESS_KEY", "AKIA.1");
+                command.env("S3_SECRET_KEY", text(SECRET_KEY));
+                command
+            }
+            protocol => {
+                let mut command = Command::new("rclone");
+                command.args(["--config", "", "serve", protocol, &directory]);
+                command.args(["--addr", &address]);
+                if row.has_key {
+                    command.arg(format!("--authorized-keys={}", key(run)));
+                } else {
+                    command.args(["--user", text(USER), "--pass", text(PASSWORD)]);
+                }
+                // For the key of the server.
+                command.env("XDG_CACHE_HOME", run.path("cache"));
+                command
+            }
+        };
+        let log = run.path("store.log");
+        command.stderr(File::create(&log).unwrap());
+        let process = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(&address).is_err() {
+            let log = || fs::read_to_string(&log).unwrap();
+            assert!(Instant::now() < deadline, "{}", log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { process, port }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests/environment sets it, and there is no configuration of unit tests"
+)]
+fn s3_program() -> std::ffi::OsString {
+    std::env::var_os("INNKEEPER_S3").expect("tests/environment was read")
+}
+
+/// Makes a key of a user, with a passphrase, and returns the path of its public half.
+fn key(run: &Run) -> String {
+    let path = run.path("keys/ST0_PRIVATE_KEY");
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-f", &path])
+        .args(["-N", std::str::from_utf8(PASSWORD).unwrap()])
+        .status();
+    assert!(made.unwrap().success());
+    // A kubelet gives the group of the Pod the right to read it.
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    format!("{path}.pub")
+}
+
+/// A type of storages.
+struct Row {
+    type_: &'static str,
+    /// The protocol of its server.
+    protocol: &'static str,
+    /// True for a login by a key.
+    has_key: bool,
+    /// Settings without credentials; `PORT` is that of the server.
+    config: &'static str,
+    /// Credentials by their keys, with the variables that rclone reads, and their values.
+    credentials: &'static [(&'static str, &'static str, &'static [u8])],
+}
+
+const LOGIN: &[(&str, &str, &[u8])] = &[
+    ("username", "RCLONE_CONFIG_SRC_USER", USER),
+    ("password", "FETCH_PASS", PASSWORD),
+];
+
+const KEYS: &[(&str, &str, &[u8])] = &[
+    (
+        "access_key_id",
+        "RCLONE_CONFIG_SRC_ACCESS_KEY_ID",
+        b"AKIA.1\n",
+    ),
+    (
+        "secret_access_key",
+        "RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY",
+        SECRET_KEY,
+    ),
+];
+
+const ROWS: [Row; 6] = [
+    Row {
+        type_: "sftp",
+        protocol: "sftp",
+        has_key: false,
+        config: r#"{"host": "127.0.0.1", "port": PORT, "path": "archives"}"#,
+        credentials: LOGIN,
+    },
+    Row {
+        type_: "scp",
+        protocol: "sftp",
+        has_key: true,
+        config: r#"{"host": "127.0.0.1", "port": PORT, "path": "/archives/"}"#,
+        credentials: &[
+            ("username", "RCLONE_CONFIG_SRC_USER", USER),
+            ("private_key", "", b""),
+            ("passphrase", "FETCH_KEY_FILE_PASS", PASSWORD),
+        ],
+    },
+    Row {
+        type_: "webdav",
+        protocol: "webdav",
+        has_key: false,
+        config: r#"{"root": "http://127.0.0.1:PORT", "path": "/archives"}"#,
+        credentials: LOGIN,
+    },
+    Row {
+        type_: "s3",
+        protocol: "s3",
+        has_key: false,
+        config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "archives", "force_path_style": true}"#,
+        credentials: KEYS,
+    },
+    Row {
+        type_: "minio",
+        protocol: "s3",
+        has_key: false,
+        config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "/archives/", "region": "eu"}"#,
+        credentials: KEYS,
+    },
+    Row {
+        type_: "b2",
+        protocol: "s3",
+        has_key: false,
+        config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "archives", "region": "eu"}"#,
+        credentials: KEYS,
+    },
+];
+
+impl Row {
+    fn storage(&self, port: u16) -> Value {
+        let config = self.config.replace("PORT", &port.to_string());
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        for (key, _, _) in self.credentials {
+            config[format!("{key}_ref")] = json!({ "name": "keys", "key": "key" });
+        }
+        json!({ "type": self.type_, "config": config })
+    }
+}
+
+#[test]
+fn an_archive_is_fetched_from_each_type_of_storage() {
+    if !is_full() {
+        return;
+    }
+    let files = [("nightly/postgresql/a/shop.sql", "select 1;\n")];
+    for row in &ROWS {
+        let run = Run::new(Shell::Own, "");
+        archive(&run, &files, PASSWORD);
+        let store = Store::start(&run, row);
+        let config = json!({ "database": "shop", "username": "u" });
+        let databases = [database("a", "postgresql", config)];
+        let containers = containers_from(&row.storage(store.port), &databases);
+        run.program("psql", SHOWING);
+        let mut values: Vec<(&str, &[u8])> =
+            vec![("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"first")];
+        let given = row.credentials.iter().filter(|it| !it.1.is_empty());
+        values.extend(given.map(|(_, variable, value)| (*variable, *value)));
+        let ended = both(&run, &containers, &values);
+        assert_eq!(ended.code, Some(0), "{}: {ended:?}", row.type_);
+        let restored = run.mount("/data/back/nightly/source/file");
+        assert_eq!(fs::read_to_string(restored).unwrap(), "content");
+
+        // A wrong secret is refused, and the log does not have it.
+        fs::remove_dir_all(run.path("work")).unwrap();
+        run.directory("work");
+        let last = values.last_mut().unwrap();
+        last.1 = b"another 'value'";
+        let ended = both(&run, &containers, &values);
+        assert_eq!(ended.code, Some(1), "{}: {ended:?}", row.type_);
+        let told = "rclone cannot fetch 2026.tar from the storage";
+        assert!(ended.message.contains(told), "{ended:?}");
+        assert!(!ended.log.contains("another 'value'"), "{ended:?}");
+    }
+}
+
+// An archive that is one file, not a directory of chunks.
+#[test]
+fn an_archive_of_one_file_is_fetched_from_each_type_of_storage() {
+    if !is_full() {
+        return;
+    }
+    for row in &ROWS {
+        let run = Run::new(Shell::Own, "");
+        run.directory("volumes/data/archives");
+        run.file("volumes/data/archives/2026.tar", "archive");
+        run.file("volumes/data/archives/2026.tar.other", "other");
+        let store = Store::start(&run, row);
+        let [fetch, _] = containers_from(&row.storage(store.port), &[]);
+        let given = row.credentials.iter().filter(|it| !it.1.is_empty());
+        let values: Vec<_> = given.map(|(_, name, value)| (*name, *value)).collect();
+        let ended = run.execute(&fetch, &run.search_path(), &values);
+        assert_eq!(ended.code, Some(0), "{}: {ended:?}", row.type_);
+        let fetched = fs::read_dir(run.path("work/fetched")).unwrap();
+        let fetched: Vec<_> = fetched.map(|it| it.unwrap().path()).collect();
+        assert_eq!(fetched.len(), 1, "{}: {fetched:?}", row.type_);
+        assert_eq!(fs::read_to_string(&fetched[0]).unwrap(), "archive");
+    }
+}
