@@ -213,12 +213,8 @@ impl Claim {
     fn child(&self, plan: &Plan<'_>) -> Child {
         // The API server rejects a smaller size and another class, so a claim of sufficient size is held
         // and the observed class is repeated.
-        let observed = self.observed.as_ref();
-        let size = &self.declared.size;
-        let requested = observed.and_then(ObservedClaim::request);
-        let is_enough = requested.is_some_and(|it| Amount::of(it) >= Amount::of(size));
         let declared = self.declared.clone();
-        let declared = match observed {
+        let declared = match &self.observed {
             None => declared,
             Some(observed) => DeclaredClaim {
                 storage_class_name: observed.spec.storage_class_name.clone(),
@@ -227,7 +223,17 @@ impl Claim {
         };
         let claim = declared.object(metadata(&self.name, &plan.labels(self.key)), None);
         let child = Child::new(self.key, &claim).retain();
-        if is_enough { child.hold() } else { child }
+        if self.is_enough() {
+            child.hold()
+        } else {
+            child
+        }
+    }
+
+    /// Returns true if the cluster has a claim of the size that the parent wants.
+    fn is_enough(&self) -> bool {
+        let requested = self.observed.as_ref().and_then(ObservedClaim::request);
+        requested.is_some_and(|it| Amount::of(it) >= Amount::of(&self.declared.size))
     }
 }
 
@@ -253,6 +259,13 @@ fn claims(plan: &Plan<'_>) -> impl Iterator<Item = Claim> {
 /// The names of the claims that the plugin makes for the parent.
 pub(crate) fn claim_names(plan: &Plan<'_>) -> impl Iterator<Item = String> {
     claims(plan).map(|it| it.name)
+}
+
+/// The name of an existing claim that is smaller than the parent wants.
+pub(crate) fn small_claim(plan: &Plan<'_>) -> Option<String> {
+    let mut existing = claims(plan).filter(|it| it.observed.is_some());
+    let small = existing.find(|it| !it.is_enough());
+    small.map(|it| it.name)
 }
 
 /// The differences between the parent and its existing claims that Kubernetes does not let the plugin mend.

@@ -179,6 +179,8 @@ struct ProbeState<'a> {
     is_due: bool,
     /// True if the settings have changed since the newest probe.
     is_stale: bool,
+    /// The stored result, if it is of the same settings as the newest probe.
+    last: Option<Condition>,
     /// The time until the next probe.
     wait: Option<std::time::Duration>,
 }
@@ -199,11 +201,18 @@ impl<'a> ProbeState<'a> {
         };
         let newest = match &job {
             Some(job) => Some(observed(request, host, job, stored.as_ref())?),
-            None => stored.map(lost),
+            None => stored.clone().map(lost),
         };
+        let settings = |it: &Option<Probed>| it.as_ref().map(|it| it.config_hash.clone());
+        let last = request.stored_condition("Available");
+        let last = last.filter(|it| {
+            settings(&stored) == settings(&newest)
+                && matches!(&*it.reason, "Stored" | "ProbeFailed")
+        });
         Ok(Self {
             request,
             given,
+            last: last.map(|it| Condition::new("Available", it.status, it.reason, it.message)),
             newest,
             is_observed: job.is_some(),
             is_due: false,
@@ -294,7 +303,7 @@ impl<'a> ProbeState<'a> {
         }
     }
 
-    /// The condition `Available`. It keeps the last result during the next probe.
+    /// The condition `Available`. It keeps the last result during the next probe of the same settings.
     fn available(&self, blocked: Option<(&str, &str)>) -> Condition {
         if let Some((reason, message)) = blocked {
             return Condition::new("Available", false, reason, message);
@@ -315,15 +324,10 @@ impl<'a> ProbeState<'a> {
                 let message = it.message.as_deref().unwrap_or_default();
                 Condition::new("Available", false, "ProbeFailed", message)
             }
-            _ => match self.request.stored_condition("Available") {
-                Some(it) if matches!(&*it.reason, "Stored" | "ProbeFailed") => {
-                    Condition::new("Available", it.status, it.reason, it.message)
-                }
-                _ => {
-                    let message = "the first probe has not ended yet";
-                    Condition::new("Available", unknown, "NotProbedYet", message)
-                }
-            },
+            _ => self.last.clone().unwrap_or_else(|| {
+                let message = "the first probe has not ended yet";
+                Condition::new("Available", unknown, "NotProbedYet", message)
+            }),
         }
     }
 

@@ -292,16 +292,19 @@ impl Reporter<'_> {
 
     /// The child that the cluster does not have yet as the plan states it; the next run would use the old
     /// one.
-    fn outdated(&self, plan: &Plan<'_>) -> Option<&'static str> {
+    fn outdated(&self, plan: &Plan<'_>) -> Option<String> {
         let cron_job = self.history.cron_job.as_ref()?;
         let stated = TemplateHash::of(&children::cron_job_spec(plan)?);
         if !stated.is_on(&cron_job.metadata) {
-            return Some("the CronJob");
+            return Some("the CronJob".to_owned());
+        }
+        if let Some(claim) = children::small_claim(plan) {
+            return Some(format!("the claim {claim}"));
         }
         let secret = self.request.children.hashed_secret(&plan.secret_name());
         let secret = secret.ok().flatten();
         let is_current = secret.is_some_and(|it| children::config_hash(plan).is_on(&it.metadata));
-        (!is_current).then_some("the Secret with the configuration")
+        (!is_current).then(|| "the Secret with the configuration".to_owned())
     }
 
     /// `Ready` of a parent that runs once: true only after success, so that `kubectl wait` for it waits
@@ -318,6 +321,11 @@ impl Reporter<'_> {
                 "the run has not been created yet",
             ),
             Some(run) => match run.phase {
+                // The parent has just lost its schedule.
+                Phase::Succeeded if self.history.cron_job.is_some() => {
+                    let message = "waiting for the CronJob to be deleted";
+                    Condition::new("Ready", false, "Pending", message)
+                }
                 Phase::Succeeded => Condition::new("Ready", true, "Completed", result(run)),
                 Phase::Failed => Condition::new("Ready", false, LAST_RUN_FAILED, result(run)),
                 Phase::Running => Condition::new(

@@ -18,6 +18,7 @@ pub(crate) mod outcomes;
 mod parents;
 mod probe;
 mod properties;
+mod readiness;
 mod requested;
 mod restore;
 mod restore_script;
