@@ -46,6 +46,8 @@ struct Due {
     missed: Option<Timestamp>,
     /// The time until one of the two changes without an event in the cluster.
     wait: Option<Duration>,
+    /// The time at which the schedule was seen to differ from the one before.
+    changed: Option<String>,
 }
 
 impl Reporter<'_> {
@@ -99,6 +101,10 @@ impl Reporter<'_> {
             effective_schedule: match plan {
                 Some(plan) => effective(plan),
                 None => self.stored.effective_schedule.clone(),
+            },
+            schedule_change_time: match plan {
+                Some(_) => due.changed.clone(),
+                None => self.stored.schedule_change_time.clone(),
             },
             next_run: match plan {
                 Some(_) => due.next.map(|next| next.to_string()),
@@ -162,8 +168,9 @@ impl Reporter<'_> {
             return Due::default();
         };
         let next = schedule.next_after(now, self.host);
+        let changed = self.changed(&schedule.expression, next, now);
         let expected = self
-            .last_start(now)
+            .expected_after(now, changed.as_deref())
             .and_then(|last| schedule.next_after(last, self.host));
         let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
         let is_idle = self.history.active.is_none();
@@ -178,25 +185,41 @@ impl Reporter<'_> {
                 let left = Duration::try_from(moment.duration_since(now)).ok()?;
                 Some(left + Duration::from_millis(1))
             }),
+            changed,
         }
     }
 
-    /// The moment after which a run is expected: the last start, the creation of the CronJob or the end of a
-    /// suspension, whichever is latest.
-    fn last_start(&self, now: Timestamp) -> Option<Timestamp> {
+    /// The time of the last change of the schedule; none if it is not known.
+    fn changed(&self, expression: &str, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
+        let stored = &self.stored;
+        let known = stored.effective_schedule.as_ref();
+        // A due time stays until it comes, so another one is that of another time zone.
+        let due = stored.next_run.as_ref().and_then(|it| it.parse().ok());
+        let due = due.filter(|due: &Timestamp| *due > now);
+        if known.is_some_and(|it| it != expression) || due.is_some() && due != next {
+            let now = Timestamp::from_second(now.as_second()).ok()?;
+            return Some(now.to_string());
+        }
+        stored.schedule_change_time.clone()
+    }
+
+    /// The moment after which a run is expected: the start or end of the last one, the creation of the CronJob, the
+    /// end of a suspension or the last change of the schedule, whichever is latest.
+    ///
+    /// The CronJob skips a run that is due before the end of the last one, as a rule.
+    fn expected_after(&self, now: Timestamp, changed: Option<&str>) -> Option<Timestamp> {
         let cron_job = self.history.cron_job.as_ref()?;
         let scheduled = cron_job.status.last_schedule_time.as_ref();
         let created = cron_job.metadata.creation_timestamp.as_ref();
-        let run = self
-            .history
-            .recent
-            .first()
-            .and_then(|run| run.start_time.as_ref()?.parse().ok());
+        let run = self.history.recent.first();
+        let time = |time: Option<&String>| time.and_then(|it| it.parse().ok());
         [
             scheduled.map(|it| it.0),
             created.map(|it| it.0),
-            run,
+            time(run.and_then(|it| it.start_time.as_ref())),
+            time(run.and_then(|it| it.completion_time.as_ref())),
             self.resumed(now),
+            changed.and_then(|it| it.parse().ok()),
         ]
         .into_iter()
         .flatten()

@@ -45,6 +45,10 @@ pub(crate) struct BackupStatus {
     /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
+    /// Time at which the plugin saw the last change of the schedule or its time zone. Absent while suspended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) schedule_change_time: Option<String>,
     /// Time of the next run. Absent while suspended, and in a time zone that the host does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]

@@ -248,3 +248,68 @@ fn a_backup_that_loses_its_schedule_is_ready_without_the_cron_job() {
     );
     assert_eq!(ready(request()), "True/Completed: nightly-1");
 }
+
+/// The condition `Scheduled` at a time of 2026-08-20, and the next status.
+fn scheduled(schedule: Value, status: &Value, time: &str) -> (String, Value) {
+    let parent = backup(json!({ "schedule": schedule }));
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-01T00:00:00Z" },
+        "status": { "lastScheduleTime": "2026-08-20T02:00:00Z" },
+    });
+    let request = TestRequest::new(&parent).child("schedule", &cron_job);
+    let request = request.status(status).build();
+    let (hours, minutes) = time.split_once(':').unwrap();
+    let minutes = hours.parse::<u64>().unwrap() * 60 + minutes.parse::<u64>().unwrap();
+    let host = host(&around())
+        .zone("America/New_York", [(0, -4 * 3600)])
+        .now(1_787_184_000_000 + minutes * 60_000);
+    let outcome = Plugin::reconcile(&request, &host).unwrap();
+    let report = outcome.report();
+    (
+        condition(report, "Scheduled"),
+        report.status.clone().unwrap(),
+    )
+}
+
+// The new schedule has due times between the last run and the edit, at which it was not in effect.
+#[test]
+fn an_edited_schedule_is_not_overdue_before_its_next_run() {
+    let stored = json!({ "effectiveSchedule": "0 2 * * *", "nextRun": "2026-08-21T02:00:00Z" });
+    let hourly = || json!({ "cron": "0 * * * *" });
+    let fine = "True/Scheduled: 0 * * * *";
+    let (condition, status) = scheduled(hourly(), &stored, "12:00");
+    assert_eq!(
+        (&*condition, &status["nextRun"]),
+        (fine, &json!("2026-08-20T13:00:00Z"))
+    );
+    let (condition, later) = scheduled(hourly(), &status, "12:30");
+    assert_eq!((&*condition, &later), (fine, &status));
+    let (condition, later) = scheduled(hourly(), &status, "13:16");
+    let overdue = "False/Overdue: no run since 2026-08-20T13:00:00Z, expected by 0 * * * *";
+    assert_eq!(condition, overdue);
+    let (condition, _) = scheduled(hourly(), &later, "14:30");
+    assert_eq!(condition, overdue);
+
+    let elsewhere = json!({ "cron": "0 2 * * *", "timeZone": "America/New_York" });
+    let (condition, _) = scheduled(elsewhere, &stored, "12:00");
+    assert_eq!(condition, "True/Scheduled: 0 2 * * *");
+}
+
+// The runs that were due meanwhile were skipped, as concurrencyPolicy says.
+#[test]
+fn a_run_longer_than_its_period_is_not_overdue_at_its_end() {
+    let run = json!({
+        "jobName": "nightly-1", "jobUID": "r", "phase": "Succeeded",
+        "startTime": "2026-08-20T02:00:01Z", "completionTime": "2026-08-20T11:50:00Z",
+    });
+    let status = json!({ "effectiveSchedule": "0 * * * *", "recentRuns": [run] });
+    let hourly = || json!({ "cron": "0 * * * *" });
+    let (condition, _) = scheduled(hourly(), &status, "11:50");
+    assert_eq!(condition, "True/Scheduled: 0 * * * *");
+    let (condition, _) = scheduled(hourly(), &status, "12:16");
+    assert_eq!(
+        condition,
+        "False/Overdue: no run since 2026-08-20T12:00:00Z, expected by 0 * * * *"
+    );
+}
