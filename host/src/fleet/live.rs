@@ -144,7 +144,6 @@ async fn plan_with(
     shared: Arc<Shared>,
     is_dump: bool,
 ) -> Result<Noted, Failure> {
-    let until = Instant::now() + READ_WITHIN;
     let manifest = given.candidate.manifest();
     let name = args.name.clone().unwrap_or_else(|| manifest.name.clone());
     let declared = declared(&shared.cluster, &name).await?;
@@ -191,7 +190,8 @@ async fn plan_with(
             serving: serving.clone(),
             against: against.clone(),
             asked: asked.to_vec(),
-            until,
+            // For each kind, because its watches begin only now.
+            until: Instant::now() + READ_WITHIN,
         };
         fleet.plan(given.threads, &mut plan).await?;
     }

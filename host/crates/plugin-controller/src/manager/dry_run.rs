@@ -48,8 +48,7 @@ impl Manager {
         serving: &Serving,
     ) -> Result<Candidate, StageFailure> {
         let begin = Instant::now();
-        let plan = self.plan(active, serving, begin + READ_WITHIN);
-        let mut plan = plan.await?;
+        let mut plan = self.plan(active, serving).await?;
         let children = self.children(active);
         let counts = counts(&plan.forecast);
         // A plan that is kept names them in its entries, which have a bound.
@@ -78,7 +77,6 @@ impl Manager {
         &self,
         active: &ActiveRevision,
         serving: &Serving,
-        until: Instant,
     ) -> Result<FleetPlan, StageFailure> {
         let name = &active.served.name;
         let revision = serving.plugin.revision().to_string();
@@ -87,6 +85,8 @@ impl Manager {
         let now = (self.context.shared.now)();
         for reconciler in &active.served.reconcilers {
             let registration = reconciler.registration();
+            // For each kind: the watches of a candidate begin only now, and the kinds before may have taken longer.
+            let until = Instant::now() + READ_WITHIN;
             let read = until_read(registration, until).await;
             read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
             let candidate = reconciler.candidate(serving.clone());
