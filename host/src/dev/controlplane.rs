@@ -16,6 +16,8 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use super::quoted;
+
 /// Time for the control plane to stop by itself before it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -134,8 +136,8 @@ impl ControlPlane {
             let kubeconfig = dir.join("kubeconfig");
             return Some(format!(
                 "the control plane runs on: KUBECONFIG={}; stop it with: kill {pid}; its data is in {}",
-                kubeconfig.display(),
-                dir.display()
+                quoted(&kubeconfig),
+                quoted(&dir)
             ));
         }
         drop(process.stdin.take());
