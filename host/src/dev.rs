@@ -27,7 +27,7 @@ use innkeeper_server::{
     ConnectionArgs, RunArgs,
     run::{self, Shutdown, StatusRegistry},
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::config::DevArgs;
@@ -164,6 +164,8 @@ impl DevSession<'_> {
         plugins: usize,
         show: &mut Show,
     ) -> Result<(), Failure> {
+        // Those of the files, or that of the crate.
+        let plugins = plugins.max(usize::from(self.project.is_some()));
         let mut reload = match &self.project {
             None => {
                 self.wait_loaded(status, plugins, show).await?;
@@ -181,15 +183,15 @@ impl DevSession<'_> {
             let rows = table::rows(status, &self.examples).await;
             show.table(&rows)?;
             show.faults(table::faults(status))?;
-            if rows.iter().all(Row::is_ready) {
+            // Without these, a list that is still in progress would pass for one without parents.
+            let unread = table::unread(status);
+            let all_ready = is_loaded(status, plugins) && rows.iter().all(Row::is_ready);
+            if all_ready && (!self.once || unread.is_empty()) {
                 break rows;
             }
             if self.once && Instant::now() >= self.deadline {
-                let missing: Vec<String> = rows
-                    .iter()
-                    .filter(|row| !row.is_ready())
-                    .map(ToString::to_string)
-                    .collect();
+                let missing = rows.iter().filter(|row| !row.is_ready());
+                let missing: Vec<String> = missing.map(ToString::to_string).chain(unread).collect();
                 return Err(self.not_ready(missing.join("; ")));
             }
             self.pause(reload.as_mut(), status, show).await?;
@@ -222,14 +224,11 @@ impl DevSession<'_> {
         show: &Show,
     ) -> Result<(), Failure> {
         let step = show.step("loading plugins")?;
-        let served = timeout_at(self.deadline, async {
-            // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
-            while status.active().len() + status.inactive_count() < plugins {
-                sleep(POLL_INTERVAL).await;
+        while !is_loaded(status, plugins) {
+            if self.once && Instant::now() >= self.deadline {
+                return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
             }
-        });
-        if served.await.is_err() && self.once {
-            return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
+            sleep(POLL_INTERVAL).await;
         }
         show.done(step)
     }
@@ -268,7 +267,7 @@ impl DevSession<'_> {
         show: &mut Show,
     ) -> Result<(), Failure> {
         if let Some((reload, shared)) = reload.zip(status.shared()) {
-            reload.step(shared, show).await?;
+            reload.follow(shared, show).await?;
         }
         sleep(POLL_INTERVAL).await;
         Ok(())
@@ -294,6 +293,12 @@ impl DevSession<'_> {
     }
 }
 
+/// Returns true if as many plugins are loaded. One that cannot be served counts as loaded: if an example needs it, applying
+/// the example fails.
+fn is_loaded(status: &StatusRegistry, plugins: usize) -> bool {
+    status.active().len() + status.inactive_count() >= plugins
+}
+
 /// Quotes a path as one argument of a shell.
 fn quoted(path: &Path) -> String {
     // The user pastes it in another directory. Only an empty path has no absolute form.
@@ -310,6 +315,12 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_loaded_before_the_first_plugin() {
+        assert!(!is_loaded(&StatusRegistry::default(), 1));
+        assert!(is_loaded(&StatusRegistry::default(), 0));
+    }
 
     #[test]
     fn quotes_paths_with_characters_special_to_a_shell() {

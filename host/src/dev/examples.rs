@@ -10,8 +10,10 @@ use innkeeper_authoring::document::{self, Document};
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{ObjectId, Scope};
 use innkeeper_server::run::StatusRegistry;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::debug;
+
+use super::POLL_INTERVAL;
 
 /// The field manager of `dev`.
 pub(super) const MANAGER: &str = "innkeeper-dev";
@@ -70,8 +72,11 @@ fn read_file(path: &Path) -> Result<Vec<Document>, Failure> {
 
 /// Applies the examples in the given order.
 pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Result<(), Failure> {
-    let Some(shared) = status.shared() else {
-        return Ok(());
+    let shared = loop {
+        match status.shared() {
+            Some(shared) => break shared,
+            None => sleep(POLL_INTERVAL).await,
+        }
     };
     for example in examples {
         let Example {

@@ -45,14 +45,15 @@ enum Verdict {
 }
 
 impl Consent {
-    /// Decides on a candidate by its dry run; without one, no revision was active before.
+    /// Decides on a candidate by its dry run. Without one, its deletes are unknown: an earlier revision has served here, and
+    /// could not be loaded again.
     fn judge(self, counts: Option<CandidateCounts>) -> Verdict {
-        let counts = counts.unwrap_or_default();
+        let may_delete = counts.is_none_or(|counts| counts.deletes > 0);
         if self.ask {
             Verdict::Ask
-        } else if counts.faults > 0 {
+        } else if counts.is_some_and(|counts| counts.faults > 0) {
             Verdict::Refuse
-        } else if self.ask_for_deletes && counts.deletes > 0 {
+        } else if self.ask_for_deletes && may_delete {
             Verdict::Ask
         } else {
             Verdict::Approve
@@ -155,10 +156,23 @@ impl Reload {
             && candidate.digest == built.digest()
             && self.judged.as_ref() != Some(&candidate.revision)
         {
-            self.judged = Some(candidate.revision.clone());
             self.judge(shared, show, &built, candidate).await?;
+            self.judged = Some(candidate.revision.clone());
         }
         self.tell(show, &built, &status)
+    }
+
+    /// Takes one step while the session goes on. A failure is told once and does not end it: the API server may come back, and
+    /// a file may be written to its end.
+    pub(super) async fn follow(&mut self, shared: &Shared, show: &mut Show) -> Result<(), Failure> {
+        if let Err(failure) = self.step(shared, show).await {
+            let line = error_chain(&failure).to_string();
+            if self.said != line {
+                show.say(&line)?;
+                self.said = line;
+            }
+        }
+        Ok(())
     }
 
     /// Builds what has changed, and declares it.
@@ -199,8 +213,9 @@ impl Reload {
         built: &Built,
         candidate: &CandidateStatus,
     ) -> Result<(), Failure> {
-        if let Some(counts) = candidate.counts {
-            show.say(&plan(counts))?;
+        match candidate.counts {
+            Some(counts) => show.say(&plan(counts))?,
+            None => show.say("plan: unknown, because the revision before could not be loaded")?,
         }
         for one in &candidate.deletes {
             let kind = GroupKind::new(&*one.group, &*one.kind);
@@ -377,6 +392,7 @@ mod tests {
         };
         let rows = [
             (false, false, None, Verdict::Approve),
+            (false, true, None, Verdict::Ask),
             (false, false, counts(3, 0), Verdict::Approve),
             (false, false, counts(0, 1), Verdict::Refuse),
             (false, true, counts(0, 0), Verdict::Approve),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use innkeeper_cluster::{Observed, ParentConditions};
+use innkeeper_cluster::{Observed, ParentConditions, Waiting};
 use innkeeper_model::{Object, ObjectId};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_server::run::StatusRegistry;
@@ -119,10 +119,14 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
                     continue;
                 }
                 rows.push(match registration.observe(&parent).await {
+                    // Its conditions may be those of an earlier host.
+                    Observed::Ready(_) if reconciler.last_pass(&parent).is_none() => {
+                        Row::unknown(parent, "before its first pass")
+                    }
                     Observed::Ready(seen) => Row::of(&seen.parent, &seen.children),
                     Observed::Gone => continue,
                     Observed::Behind { .. } => Row::unknown(parent, "being applied"),
-                    Observed::NotReady { .. } => Row::unknown(parent, "being read"),
+                    Observed::NotReady { waiting, .. } => Row::unknown(parent, &named(&waiting)),
                 });
             }
         }
@@ -139,6 +143,21 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
     }
     rows.sort_by(|a, b| a.parent.cmp(&b.parent));
     rows
+}
+
+/// Returns the kinds that the passes of the plugins wait for, with the reasons.
+pub(super) fn unread(status: &StatusRegistry) -> Vec<String> {
+    let active = status.active();
+    let reconcilers = active.iter().flat_map(|serving| &serving.reconcilers);
+    let waiting = reconcilers.map(|reconciler| reconciler.registration().waiting());
+    let waiting = waiting.filter(|waiting| !waiting.is_empty());
+    waiting.map(|waiting| named(&waiting)).collect()
+}
+
+fn named(waiting: &[Waiting]) -> String {
+    let each = waiting.iter();
+    let each: Vec<String> = each.map(|it| format!("{} {}", it.kind, it.why)).collect();
+    each.join("; ")
 }
 
 /// Returns the last faults of the plugins, the latest last, as lines.
