@@ -133,6 +133,11 @@ fn every_alert_has_a_runbook() {
             "guests/etcd/README.md",
             "guests/etcd/README.md",
         ),
+        (
+            "guests/backup/monitoring/alerts.yaml",
+            "guests/backup/README.md",
+            "guests/backup/README.md",
+        ),
     ];
     let mut missing = Vec::new();
     for (path, page, address) in rules {
