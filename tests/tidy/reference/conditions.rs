@@ -191,6 +191,62 @@ fn every_reason_of_plugins_has_an_entry() {
     crate::assert_none("an entry in REASONS that no code gives", gone);
 }
 
+/// The plugins whose pages list their reasons.
+const PLUGINS: [&str; 4] = ["backup", "etcd", "memcached", "wordpress"];
+
+/// The code before a reason or code in the files of plugins that give them.
+const GIVES: [&str; 4] = ["Condition::new(", "Event::", "Warning", "reason: \""];
+
+/// The literals in CamelCase of these files that are no reasons: kinds, and phases of Pods.
+const NO_REASONS_OF_PLUGINS: [&str; 5] = ["Failed", "Job", "Pod", "Secret", "Succeeded"];
+
+/// Returns the literals in CamelCase of the files of a plugin that give reasons and codes.
+fn given(plugin: &str) -> BTreeSet<&'static str> {
+    let directory = format!("guests/{plugin}/src/");
+    let sources = Source::all().iter();
+    let sources = sources.filter(|it| {
+        it.path.starts_with(&directory) && !it.path.ends_with("/api.rs") && !it.is_test_file()
+    });
+    let literals = sources.flat_map(|source| {
+        let product = source.text.lines().take(source.product_lines());
+        let gives = product
+            .clone()
+            .any(|line| GIVES.iter().any(|it| line.contains(it)));
+        let texts = product.flat_map(|line| line.split('"'));
+        texts.filter(move |it| gives && is_camel_case(it))
+    });
+    literals
+        .filter(|it| !NO_REASONS_OF_PLUGINS.contains(it))
+        .collect()
+}
+
+#[test]
+fn the_page_of_each_plugin_has_its_reasons() {
+    let missing = PLUGINS.into_iter().flat_map(|plugin| {
+        let page = crate::files::read(&format!("guests/{plugin}/README.md"));
+        let code: String = page
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .flat_map(|it| [it, " "])
+            .collect();
+        let known: BTreeSet<&str> = code.split(|c: char| !c.is_ascii_alphabetic()).collect();
+        let given = given(plugin);
+        assert!(
+            given.len() > 8,
+            "the test looks in the wrong place: {given:?}"
+        );
+        let missing = given.into_iter().filter(|it| !known.contains(it));
+        missing
+            .map(|it| format!("{it} of {plugin}"))
+            .collect::<Vec<_>>()
+    });
+    crate::assert_none(
+        "a reason that the page of its plugin lacks",
+        missing.collect(),
+    );
+}
+
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
     let first = letters.next().map(|c| c.to_ascii_uppercase());
