@@ -66,6 +66,7 @@ impl Reconciler for Plugin {
             .child::<Job>()
             .child::<CronJob>()
             .child::<PersistentVolumeClaim>()
+            .never_deleted()
             .optional()
             .read::<BackupModel>(Access::Full, ReadScope::ParentNamespace)
             .read::<Database>(Access::Full, ReadScope::ParentNamespace)
