@@ -20,6 +20,9 @@ const GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// The reason of the conditions of a parent whose last run failed.
 const LAST_RUN_FAILED: &str = "LastRunFailed";
 
+/// The reason of the conditions of a parent whose schedule missed a run.
+const OVERDUE: &str = "Overdue";
+
 /// The cause for `Ready` to be false, whatever the runs show.
 pub(crate) struct Blocked<'a> {
     pub(crate) reason: &'a str,
@@ -266,13 +269,16 @@ impl Reporter<'_> {
             Some(message) => Condition::new("Failed", true, LAST_RUN_FAILED, message),
             None => Condition::new("Failed", false, "NotFailed", "the last run did not fail"),
         };
+        let scheduled = self.scheduled(status, due);
         let ready = match blocked {
             Some(blocked) => Condition::new("Ready", false, blocked.reason, blocked.message),
-            None if self.parent.schedule.is_some() => self.ready_by_schedule(plan, status, failure),
+            None if self.parent.schedule.is_some() => {
+                self.ready_by_schedule(plan, status, &scheduled, failure)
+            }
             None => self.ready_once(),
         };
         let stalled = self.stalled(&ready);
-        let mut conditions = vec![ready, self.scheduled(status, due), succeeded, failed];
+        let mut conditions = vec![ready, scheduled, succeeded, failed];
         conditions.extend(self.verification.as_ref().map(Verification::condition));
         conditions.extend(stalled);
         conditions
@@ -291,6 +297,7 @@ impl Reporter<'_> {
         &self,
         plan: Option<&Plan<'_>>,
         status: &BackupStatus,
+        scheduled: &Condition,
         failure: Option<String>,
     ) -> Condition {
         if let Some(message) = failure {
@@ -303,6 +310,9 @@ impl Reporter<'_> {
         if let Some(child) = plan.and_then(|plan| self.outdated(plan)) {
             let message = format!("waiting for {child} to be updated");
             return Condition::new("Ready", false, "Pending", message);
+        }
+        if scheduled.reason == OVERDUE {
+            return Condition::new("Ready", false, OVERDUE, &scheduled.message);
         }
         let message = match (&status.next_run, &status.effective_schedule) {
             _ if self.parent.is_suspended() => "suspended: no new run starts".to_owned(),
@@ -377,7 +387,7 @@ impl Reporter<'_> {
         }
         if let Some(missed) = due.missed {
             let message = format!("no run since {missed}, expected by {schedule}");
-            return Condition::new("Scheduled", false, "Overdue", message);
+            return Condition::new("Scheduled", false, OVERDUE, message);
         }
         Condition::new("Scheduled", true, "Scheduled", schedule)
     }
@@ -400,7 +410,7 @@ impl Reporter<'_> {
                         | "SecretNotFound"
                         | "SecretIncomplete"
                         | "InvalidReference"
-                ) | ("Scheduled", "Overdue")
+                ) | ("Scheduled", OVERDUE)
             );
             if is_known {
                 events.push(Event::warning(reason, &condition.message));

@@ -249,6 +249,48 @@ fn a_backup_that_loses_its_schedule_is_ready_without_the_cron_job() {
     assert_eq!(ready(request()), "True/Completed: nightly-1");
 }
 
+#[test]
+fn a_schedule_that_missed_a_run_is_not_ready_until_one_starts_or_a_user_suspends_it() {
+    let around = around();
+    let parent = |suspend: bool| {
+        backup(json!({ "schedule": { "cron": "30 11 * * *" }, "suspend": suspend }))
+    };
+    let mut life = Life::default();
+    let first = life.pass("applied", &parent(false), &[], &around);
+    let config = shown(&first, "config", json!({}));
+    let missed = shown(&first, "schedule", json!({}));
+    let children = [("config", &config), ("schedule", &missed)];
+    let answer = life.pass("overdue", &parent(false), &children, &around);
+    assert_eq!(
+        condition(answer.report(), "Ready"),
+        "False/Overdue: no run since 2026-08-20T11:30:00Z, expected by 30 11 * * *"
+    );
+    let overdue = life.status.clone();
+    life.pass("still overdue", &parent(false), &children, &around);
+    let last = json!({ "lastScheduleTime": "2026-08-20T11:30:00Z" });
+    let started = shown(&first, "schedule", last);
+    let children = [("config", &config), ("schedule", &started)];
+    let mut objects = around.clone();
+    objects.push(job("nightly-1", "r", "schedule", running()));
+    life.pass("started", &parent(false), &children, &objects);
+
+    life.status = overdue;
+    let children = [("config", &config), ("schedule", &missed)];
+    let answer = life.pass("suspended", &parent(true), &children, &around);
+    let suspended = shown(&answer, "schedule", json!({}));
+    let children = [("config", &config), ("schedule", &suspended)];
+    life.pass("suspended, observed", &parent(true), &children, &around);
+    expect![[r"
+        applied: False/Pending []
+        overdue: False/Overdue [Warning Overdue]
+        still overdue: False/Overdue []
+        started: True/Scheduled [Normal RunStarted]
+        suspended: False/Pending [Normal Suspended]
+        suspended, observed: True/Scheduled []
+    "]]
+    .assert_eq(&life.told);
+}
+
 /// The condition `Scheduled` at a time of 2026-08-20, and the next status.
 fn scheduled(schedule: Value, status: &Value, time: &str) -> (String, Value) {
     let parent = backup(json!({ "schedule": schedule }));
