@@ -251,8 +251,6 @@ fn many_admitted_parents_have_children() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
     #[test]
     fn an_answer_is_a_fixed_point(parent in admitted()) {
         let Ok(first) = pass(request(&parent)) else {
