@@ -346,8 +346,8 @@ fn reserved_variables() -> serde_json::Value {
     json!([{
         "rule": "!(self.name in ['DOLLAR', 'HOME', 'TMPDIR', 'GOBACKUP_DIR', 'MODEL', 'STORAGES', \
                  'SECRETS', 'POD_UID', 'ARCHIVE_ID', 'ENC_PASSWORD']) && !self.name.matches('^(DB|ST|NT)[0-9]+_')",
-        "message": "env: the name is reserved",
-        "messageExpression": "'env: ' + self.name + ' is reserved'",
+        "message": "env: the name is reserved for the run; use another name",
+        "messageExpression": "'env: the name ' + self.name + ' is reserved for the run; use another name'",
     }])
 }
 
@@ -373,7 +373,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .rule(
             "",
             &format!("{SPEC_SCHEDULE} || {ROOT_SCHEDULE} || {MODEL_SCHEDULE}"),
-            "CronBackup needs a schedule",
+            "schedule: a CronBackup needs one; set spec.schedule, or use a Backup, which runs once",
         );
     manifest
         .parent_with::<Backup>(both_generations)

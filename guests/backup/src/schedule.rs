@@ -49,7 +49,7 @@ pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effect
         (None, Some(every)) => from_every(every, recurrence.at.as_deref())?,
         (None, None) => {
             return Err(Stop::Invalid(
-                "schedule: set either cron or every and at".to_owned(),
+                "schedule: set cron, or every with an optional at, not both".to_owned(),
             ));
         }
     };

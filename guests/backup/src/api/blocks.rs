@@ -26,7 +26,7 @@ pub(crate) struct SecretKey {
     validation = Rule::new(
         "has(self.cron) ? !has(self.every) && !has(self.at) : has(self.every)"
     )
-    .message("set either cron or every and at")
+    .message("schedule: set cron, or every with an optional at, not both")
 )]
 pub(crate) struct Recurrence {
     /// Cron expression with five fields, or a macro such as @daily or @daily-random.

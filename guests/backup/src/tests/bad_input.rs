@@ -125,7 +125,7 @@ fn schedules_are_expressions_of_five_fields_or_macros() {
         &expect![[r#"
             {"schedule":{"cron":"0 2 * * *"}}: accepted
             {"schedule":{"cron":"@daily-random"}}: accepted
-            {"schedule":{"cron":"0 2 * * *","every":"day"}}: rejected, spec.schedule: set either cron or every and at
+            {"schedule":{"cron":"0 2 * * *","every":"day"}}: rejected, spec.schedule: schedule: set cron, or every with an optional at, not both
             {"schedule":{"cron":"*/5 * * * * *"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
             {"schedule":{"cron":"TZ=UTC 0 2 * * *"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
             {"schedule":{"cron":"every day"}}: rejected, spec.schedule.cron: cron must have 5 fields or be an @ macro
@@ -144,7 +144,7 @@ fn schedules_are_expressions_of_five_fields_or_macros() {
     cron["spec"]["schedule"] = json!({ "cron": "@daily" });
     let with = verdict(&cron, &around());
     expect![[r"
-        rejected, the object: CronBackup needs a schedule
+        rejected, the object: schedule: a CronBackup needs one; set spec.schedule, or use a Backup, which runs once
         accepted"]]
     .assert_eq(&format!("{without}\n{with}"));
 }
@@ -258,8 +258,8 @@ fn a_run_has_limits() {
             json!({ "unknown": true }),
         ],
         &expect![[r#"
-            {"env":[{"name":"DB0_PASSWORD","value":"x"}]}: rejected, spec.env[0]: env: DB0_PASSWORD is reserved
-            {"env":[{"name":"ARCHIVE_ID","value":"x"}]}: rejected, spec.env[0]: env: ARCHIVE_ID is reserved
+            {"env":[{"name":"DB0_PASSWORD","value":"x"}]}: rejected, spec.env[0]: env: the name DB0_PASSWORD is reserved for the run; use another name
+            {"env":[{"name":"ARCHIVE_ID","value":"x"}]}: rejected, spec.env[0]: env: the name ARCHIVE_ID is reserved for the run; use another name
             {"env":[{"name":"APP","value":"x"}]}: accepted
             {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"v"}]}: accepted
             {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"A"}]}: rejected, spec.volumes[0].name: "A" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"

@@ -489,7 +489,7 @@ fn schemas_follow_the_table_of_types() {
         let text = root.to_string();
         assert!(text.contains("databaseRefs: give it beside spec or inside spec, not both"));
         assert_eq!(
-            text.contains("CronBackup needs a schedule"),
+            text.contains("schedule: a CronBackup needs one"),
             kind == "CronBackup"
         );
     }
