@@ -188,12 +188,11 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
         };
         return not_synced(first.reason, message);
     }
-    let terminating = unfinalizable("its namespace is being deleted, so these cannot be created");
-    let blocked: [(IsBlocked, _, &str); 4] = [
+    let blocked: [(IsBlocked, _, _); 4] = [
         (
             |progress| *progress == Progress::NamespaceTerminating,
             reason::NAMESPACE_TERMINATING,
-            &terminating,
+            "its namespace is being deleted, so these cannot be created",
         ),
         (
             |progress| *progress == Progress::Deleting,
@@ -213,7 +212,12 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     ];
     for (is_blocked, reason, why) in blocked {
         if let Some(children) = names(plan, NAMED_MAX, |child| is_blocked(&child.progress)) {
-            return not_synced(reason, format!("{why}: {children}"));
+            let message = format!("{why}: {children}");
+            return if reason == reason::NAMESPACE_TERMINATING {
+                not_synced(reason, unfinalizable(&message))
+            } else {
+                not_synced(reason, message)
+            };
         }
     }
     synced(
