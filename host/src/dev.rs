@@ -23,6 +23,7 @@ use std::{
 
 use innkeeper_command::{Exit, Failure, OrFail as _, runtime};
 use innkeeper_plugin_controller::resource::file_of_grants;
+use innkeeper_reconcile::Shared;
 use innkeeper_server::{
     ConnectionArgs, RunArgs,
     run::{self, Shutdown, StatusRegistry},
@@ -241,12 +242,7 @@ impl DevSession<'_> {
         show: &mut Show,
     ) -> Result<Reload, Failure> {
         let step = show.step("starting the host")?;
-        let shared = loop {
-            match status.shared() {
-                Some(shared) => break shared,
-                None => sleep(POLL_INTERVAL).await,
-            }
-        };
+        let shared = shared(status).await;
         reload::install(shared).await?;
         show.done(step)?;
         let mut reload = Reload::new(Arc::clone(project), self.consent);
@@ -290,6 +286,16 @@ impl DevSession<'_> {
         let waited = self.timeout.as_secs();
         let message = format!("not Ready after {waited} s: {missing}");
         Failure::new(Exit::Finding, message)
+    }
+}
+
+/// Waits until the host has connected to the cluster.
+async fn shared(status: &StatusRegistry) -> &Arc<Shared> {
+    loop {
+        match status.shared() {
+            Some(shared) => return shared,
+            None => sleep(POLL_INTERVAL).await,
+        }
     }
 }
 

@@ -10,10 +10,10 @@ use innkeeper_authoring::document::{self, Document};
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{ObjectId, Scope};
 use innkeeper_server::run::StatusRegistry;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::debug;
 
-use super::POLL_INTERVAL;
+use super::shared;
 
 /// The field manager of `dev`.
 pub(super) const MANAGER: &str = "innkeeper-dev";
@@ -72,12 +72,7 @@ fn read_file(path: &Path) -> Result<Vec<Document>, Failure> {
 
 /// Applies the examples in the given order.
 pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Result<(), Failure> {
-    let shared = loop {
-        match status.shared() {
-            Some(shared) => break shared,
-            None => sleep(POLL_INTERVAL).await,
-        }
-    };
+    let shared = shared(status).await;
     for example in examples {
         let Example {
             path,
