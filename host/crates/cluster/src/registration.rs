@@ -26,7 +26,8 @@ use super::{
 ///
 /// # Expected flow
 ///
-/// Take triggers, begin a pass for each parent, observe the parent, answer the reads of its pass, commit them, and note every write of the pass.
+/// Take triggers, begin a pass for each parent, observe the parent, answer the reads of its pass, commit them, and note
+/// every write of the pass.
 ///
 /// ```
 /// use innkeeper_cluster::{Cluster, Interest, Observed};
