@@ -19,9 +19,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The largest allowed size of the unpacked image of a release.
 const IMAGE_BYTES_MAX: u64 = 60_000_000;
 
-fn release(arguments: &[&str]) -> Output {
-    let mut command = Command::new(root().join("deploy/release"));
+fn release(checkout: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(checkout.join("deploy/release"));
     command.args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn check_refused(checkout: &Path, arguments: &[&str], message: &str) {
+    let output = release(checkout, arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(error.contains(message), "{arguments:?}: {error}");
 }
 
 #[test]
@@ -38,19 +46,53 @@ fn refuses_bad_input_before_it_builds() {
         ),
         (
             &[VERSION, "--publish"],
-            "placeholders of the owner: registry.invalid, https://repository.invalid/innkeeper, ",
+            "owner: https://documentation.invalid, https://repository.invalid, registry.invalid, security@contact.invalid; set",
         ),
         (
             &[VERSION, "--publish", "--registry", "registry.example/x"],
-            "owner: https://repository.invalid/innkeeper, security@contact.invalid, https://documentation.invalid/runbooks.md; set",
+            "owner: https://documentation.invalid, https://repository.invalid, security@contact.invalid; set",
         ),
     ];
     for (arguments, message) in cases {
-        let output = release(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        assert!(error.contains(message), "{arguments:?}: {error}");
+        check_refused(&root(), arguments, message);
     }
+}
+
+#[test]
+fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
+    let checkout = tempfile::tempdir().unwrap();
+    let checkout = checkout.path();
+    let script = "git -C \"$0\" ls-files -z Cargo.toml LICENSE deploy examples guests/sdk 'guests/*/monitoring/*' \
+        host/CHANGELOG.md | (cd \"$0\" && xargs -0 cp --parents --target-directory \"$1\") && cd \"$1\" && git init --quiet && \
+        sed -i 's/\\.invalid/.example/' Cargo.toml && git add . && \
+        git -c user.name=a -c user.email=a@localhost commit --quiet --message a";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).arg(root()).arg(checkout);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let check = |message: &str| check_refused(checkout, &[VERSION, "--publish"], message);
+    let append = |path: &str, text: &str| {
+        let path = checkout.join(path);
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{before}\n{text}\n")).unwrap();
+        before
+    };
+    let texts = [
+        "deploy/chart/templates/NOTES.txt",
+        "deploy/crds/plugins.innkeeper.dev.yaml",
+        "deploy/install.yaml",
+        "examples/plugins/variants/gated.yaml",
+        "guests/backup/monitoring/alerts.yaml",
+        "guests/sdk/README.md",
+    ];
+    for path in texts {
+        let before = append(path, "# See https://forgotten.invalid/page");
+        check("placeholders of the owner: https://forgotten.invalid; set");
+        fs::write(checkout.join(path), before).unwrap();
+    }
+    check("host/CHANGELOG.md has no section");
+    append("host/CHANGELOG.md", &format!("## {VERSION}"));
+    check("the checkout has changes: commit them");
 }
 
 #[test]
@@ -61,7 +103,7 @@ fn two_releases_are_alike_and_can_be_verified() {
     let registry = Registry::start().unwrap();
     let key = fixture("p256.key");
     let make = |more: &[&str]| {
-        let output = release(&[&[VERSION, "--sign", &key], more].concat());
+        let output = release(&root(), &[&[VERSION, "--sign", &key], more].concat());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{error}");
         let directory = root().join("target").join(format!("release-{VERSION}"));
@@ -117,7 +159,14 @@ fn check_files(directory: &Path) {
     let parts = [
         "NOTES.md",
         "crds/plugins.innkeeper.dev.yaml",
+        "examples/memcached/01-article.yaml",
+        "examples/plugins/backup.yaml",
+        "examples/plugins/variants/gated.yaml",
         "install.yaml",
+        "monitoring/backup/alerts.yaml",
+        "monitoring/backup/kube-state-metrics.yaml",
+        "monitoring/etcd/alerts.yaml",
+        "monitoring/etcd/kube-state-metrics.yaml",
         &format!("innkeeper-{VERSION}.tgz"),
         &format!("innkeeper-sdk-{VERSION}.crate"),
         "oci/innkeeper/index.json",
