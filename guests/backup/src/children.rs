@@ -36,7 +36,7 @@ const DEADLINE_SECONDS: i64 = 21600;
 /// The default maximum number of retries of a failed run.
 const BACKOFF_LIMIT: i32 = 2;
 
-/// The annotation with the hash of the configuration, on each Job that the plugin itself makes.
+/// The annotation on each Job that the plugin itself makes: the hash of its configuration.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Every child.

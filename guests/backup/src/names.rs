@@ -6,7 +6,7 @@ use innkeeper_sdk::{labels, prelude::*};
 
 use crate::api::Kind;
 
-/// The label that distinguishes the children of a `Backup` and a `CronBackup` of the same name.
+/// The label on each child: the kind of its parent, because a `Backup` and a `CronBackup` may have the same name.
 pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
 
 /// The labels of one component of a parent's children.

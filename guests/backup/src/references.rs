@@ -36,7 +36,7 @@ pub(crate) struct Source {
     pub(crate) is_scratch: bool,
 }
 
-/// The annotation of a `Database` or `PostgreSQL` whose content a verification may replace.
+/// The annotation on a `Database` or `PostgreSQL`: with the value `true`, a verification may replace its content.
 pub(crate) const SCRATCH: &str = "gobackup.io/scratch";
 
 impl Source {

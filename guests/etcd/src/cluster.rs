@@ -11,17 +11,24 @@ use crate::{
     version::Version,
 };
 
-/// The label with the name of the cluster, on every child and Pod.
+/// The label on every child and Pod: the name of the cluster.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
-/// The label with the number of members of the cluster, on every claim: an adoption needs the claims of all of them.
+/// The label on every claim: the number of members of the cluster. An adoption needs the claims of all of them.
 pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 
-/// The label with the UID of the parent that made a claim.
+/// The label on every claim: the UID of the parent that made it.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
-/// The annotation of the StatefulSet of a formed cluster. It holds when record and status are lost.
+/// The annotation on the StatefulSet: the cluster is formed. It holds when record and status are lost.
 pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
+
+/// The annotation on a parent and on the Pods of its members: another value restarts them one by one.
+pub(crate) const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
+
+/// The annotation on a parent: with the value `true`, a roll-out goes on while another member is down, which can cost
+/// the quorum.
+const ALLOW_UNSAFE_ROLLOUT: &str = "etcd.ydzs.io/allow-unsafe-rollout";
 
 /// The largest number of members that the schema accepts.
 pub(crate) const MEMBERS_MAX: i32 = 9;
@@ -72,9 +79,8 @@ impl<'a> Cluster<'a> {
             target: stated.or_else(|| Version::of_image(&image)),
             image,
             preparing: None,
-            restart_trigger: request.annotation("etcd.ydzs.io/restart-trigger"),
-            allows_unsafe_rollout: request.annotation("etcd.ydzs.io/allow-unsafe-rollout")
-                == Some("true"),
+            restart_trigger: request.annotation(RESTART_TRIGGER),
+            allows_unsafe_rollout: request.annotation(ALLOW_UNSAFE_ROLLOUT) == Some("true"),
         }
     }
 

@@ -28,9 +28,13 @@ use crate::{
     tls,
 };
 
+/// The label on a Job: the step that it does.
 const OPERATION: &str = "etcd.ydzs.io/operation";
+/// The label on a Job: the ordinal of the member that it acts on.
 const ORDINAL: &str = "etcd.ydzs.io/ordinal";
+/// The label on a Job: the ID of the member that it removes.
 const MEMBER_ID: &str = "etcd.ydzs.io/member-id";
+/// The label on a Job: the number of the operations that had ended before it.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 
 /// The container with etcdctl.

@@ -27,7 +27,7 @@ use crate::{
     admission,
     api::{AntiAffinity, Keeping, Medium},
     arguments,
-    cluster::{Cluster, FORMED},
+    cluster::{Cluster, FORMED, RESTART_TRIGGER},
     container::{self, USER, container_security},
     observe::{MemberPod, MemberSet, Observation, requested},
     record::Record,
@@ -42,8 +42,6 @@ pub(crate) const MEMORY_BYTES_BESIDE_DATA: i128 = 128 << 20;
 
 /// The memory that a member requests by default at least, in bytes.
 const MEMORY_BYTES_MIN: i128 = 256 << 20;
-
-const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
 /// The script of the startup probe. The newest snapshot, the last one by name, must be of this start of the member, which
 /// busybox has been copied for, or have the cluster version 3.6 in its text.

@@ -9,9 +9,13 @@ use crate::{cluster::Cluster, version::Version};
 const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
 const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
+/// The annotation on the ConfigMap of the state: the ordinals of the confirmed voters.
 const VOTERS: &str = "etcd.ydzs.io/voters";
+/// The annotation on the ConfigMap of the state: the number of operations that have ended.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
+/// The annotation on the ConfigMap of the state: the version of etcd that all members had last when they were ready.
 const VERSION: &str = "etcd.ydzs.io/version";
+/// The annotation on the ConfigMap of the state: the progress of replacements, by ordinal.
 const REPLACING: &str = "etcd.ydzs.io/replacing";
 /// The prefix of the keys with the UID of the Pod that may start a member without data; the init container reads them.
 const ADMIT: &str = "ADMIT_";

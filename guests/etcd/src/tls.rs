@@ -19,7 +19,7 @@ use crate::{
     secrets::{ClientSecrets, PeerSecrets},
 };
 
-/// The annotation of the Pods with the hash of the trusted authorities, if a changed authority restarts them.
+/// The annotation on the Pods of members: the hash of the trusted authorities, if a changed authority restarts them.
 pub(crate) const AUTHORITY_HASH: &str = "etcd.ydzs.io/secret-hash";
 
 const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];

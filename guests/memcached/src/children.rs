@@ -25,7 +25,7 @@ const USER: i64 = 11211;
 /// The name of the port that clients use.
 const PORT: &str = "memcached";
 
-/// The parent's annotation that restarts the pods when it changes.
+/// The annotation on a parent and on its Pods: another value restarts them one by one.
 const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
 
 /// The desired state of one parent.

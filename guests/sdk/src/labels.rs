@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// The key of the application's name.
+/// The label on a child: the name of the application.
 pub const NAME: &str = "app.kubernetes.io/name";
-/// The key of the parent's name.
+/// The label on a child: the name of its parent.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The key of the component within the application.
+/// The label on a child: the component within the application.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// The key of the manager of the object.
+/// The label on a child: its manager, `innkeeper`.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The key of the application's version; never part of a selector.
+/// The label on a child: the version of the application; never part of a selector.
 pub const VERSION: &str = "app.kubernetes.io/version";
 /// The value under [`MANAGED_BY`].
 pub const INNKEEPER: &str = "innkeeper";

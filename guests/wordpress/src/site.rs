@@ -12,7 +12,7 @@ use crate::{
     config::Config,
 };
 
-/// The parent's annotation that restarts the site when it changes.
+/// The annotation on a parent and on the Pods of the site: another value replaces them.
 pub(crate) const RESTART_TRIGGER: &str = "example.com/restart-trigger";
 
 /// The desired state of one parent.

@@ -14,16 +14,16 @@ use k8s_openapi::{
 use super::{Restoration, keys, pod};
 use crate::names::suffixed;
 
-/// The annotation of the Job with the name of the archive.
+/// The annotation on the Job of a restore or verification: the name of the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
 
-/// The annotation of the Job with the names of the restored databases, and `files`.
+/// The annotation on the Job of a restore or verification: the names of the restored databases, and `files`.
 pub(super) const RESTORED: &str = "gobackup.io/restored";
 
-/// The annotation of the Job of a verification with the time of the archive.
+/// The annotation on the Job of a verification: the time of the archive.
 pub(super) const TIME: &str = "gobackup.io/archive-time";
 
-/// The annotation of the Job of a verification with the names of the databases that it does not restore.
+/// The annotation on the Job of a verification: the names of the databases that it does not restore.
 pub(super) const SKIPPED: &str = "gobackup.io/skipped";
 
 /// The children, with further annotations of the Job.

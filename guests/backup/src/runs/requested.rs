@@ -13,7 +13,7 @@ use crate::{
     status::{Phase, Run},
 };
 
-/// The annotation that asks for a run. Its value is any text that it has not had before.
+/// The annotation on a parent: a value that it has not had before asks for a run.
 const RUN_NOW: &str = "gobackup.io/run-now";
 
 /// The number of hexadecimal digits that a Job has in its name, of the SHA-256 of the value.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{api::Claim, observe::Observation, site::Site};
 
-/// The annotation with the kind of database that wrote the data.
+/// The annotation on the claim of the database: the kind of database that wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
 
 /// The claim of a managed database.

@@ -9,11 +9,11 @@ use crate::{
     site::{RESTART_TRIGGER, Site},
 };
 
-/// The annotation that changes when the passwords of the database change.
+/// The annotation on Pods: a hash of the passwords of the database, so that others replace the Pods.
 pub(super) const CREDENTIALS_HASH: &str = "example.com/credentials-hash";
-/// The annotation that changes with the salts, Secrets and ConfigMaps of the pods.
+/// The annotation on Pods: a hash of their salts, Secrets and ConfigMaps.
 pub(super) const SECRET_HASH: &str = "example.com/secret-hash";
-/// The annotation that changes when a configuration of this plugin changes.
+/// The annotation on Pods: a hash of the configuration files that the plugin makes.
 pub(super) const CONFIG_HASH: &str = "example.com/config-hash";
 
 /// A pod that runs as this user and group.
