@@ -82,17 +82,17 @@ pub(super) async fn survey(
     for object in list(&viewer, &crds, &labelled).await? {
         found.crd(&object);
     }
-    let kinds = std::mem::take(&mut found.kinds);
-    let owners = kinds.values().flatten();
+    let owners = found.kinds.values().flatten();
     let mut selections = owners.filter_map(|owner| owner.selection.as_ref());
     if selections.any(Selection::asks_for_namespaces) {
         let listed = list(&viewer, &GroupKind::new("", "Namespace"), &all).await;
         // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
     }
-    for (kind, owners) in kinds {
+    let kinds: Vec<GroupKind> = found.kinds.keys().cloned().collect();
+    for kind in kinds {
         let parents = list(&viewer, &kind, &all).await?;
-        found.parents(&owners, &parents);
+        found.parents(&kind, &parents);
     }
     found.survey.plugins = found.plugins.into_values().collect();
     Ok(found.survey.sorted())
@@ -214,7 +214,7 @@ pub(super) struct ClusterSurvey {
     kinds: BTreeMap<GroupKind, Vec<KindOwner>>,
     namespaces: Vec<Object>,
     /// The rows of parents and faults.
-    survey: Survey,
+    pub(super) survey: Survey,
 }
 
 /// A plugin that may own the parents of a kind.
@@ -307,7 +307,8 @@ impl ClusterSurvey {
         self.kinds.entry(kind).or_insert_with(found);
     }
 
-    fn parents(&mut self, owners: &[KindOwner], parents: &[Object]) {
+    pub(super) fn parents(&mut self, kind: &GroupKind, parents: &[Object]) {
+        let owners = &self.kinds.remove(kind).unwrap_or_default();
         let all_conditions: Vec<ParentConditions> =
             parents.iter().map(ParentConditions::of).collect();
         let is_kind_of_parents = all_conditions
@@ -328,8 +329,13 @@ impl ClusterSurvey {
         let Some(owner) = owner.or_else(|| owners.first()) else {
             return;
         };
-        let state = ParentState::new(&parent.id(), conditions, None);
+        let mut state = ParentState::new(&parent.id(), conditions, None);
         let is_selected = selects(owner).unwrap_or(state.reason != reason::NOT_SELECTED);
+        if conditions.synced_status().is_none() && state.reason.is_empty() {
+            NOT_OBSERVED.clone_into(&mut state.reason);
+            "no pass has reported on this generation: check that a host runs, and look at the Events of the parent"
+                .clone_into(&mut state.message);
+        }
         // A plugin without a Plugin resource was given to a host as a file, and only that host knows its state.
         let plugin = self
             .plugins

@@ -1,6 +1,6 @@
 use expect_test::expect;
 use innkeeper_cluster::present;
-use innkeeper_model::{Access, Gvk, HashKey, LeaseRecord};
+use innkeeper_model::{Access, GroupKind, Gvk, HashKey, LeaseRecord, Object};
 use innkeeper_server::{AdminClientArgs, admin::HostState};
 use jiff::Timestamp;
 use serde_json::json;
@@ -100,6 +100,47 @@ fn a_plugin_that_waits_for_the_cache_is_not_well() {
     );
 }
 
+/// Reads an object of the cluster.
+fn object(json: &serde_json::Value, kind: &Gvk) -> Object {
+    let json = json.as_object().unwrap();
+    present(json, kind, Access::Full, &HashKey::new([0; 32])).unwrap()
+}
+
+/// A parent whose status the host cannot write has conditions of an earlier generation, or none.
+#[test]
+fn a_parent_without_a_report_on_its_generation_has_a_reason() {
+    let plugin = json!({
+        "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin", "metadata": {"name": "web"},
+        "spec": {
+            "source": {"file": {"path": "web.wasm"}},
+            "grants": {"parents": [{"group": "example.com", "kind": "Site"}]},
+        },
+    });
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": "Good", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2030-01-31T08:00:00Z",
+        })
+    };
+    let parent = json!({
+        "apiVersion": "example.com/v1", "kind": "Site",
+        "metadata": {"name": "a", "namespace": "demo", "generation": 2},
+        "status": {"conditions": [condition("Synced"), condition("Ready")]},
+    });
+    let mut found = cluster::ClusterSurvey::default();
+    found.plugin(&object(
+        &plugin,
+        &Gvk::new("innkeeper.dev", "v1alpha1", "Plugin"),
+    ));
+    let parent = object(&parent, &Gvk::new("example.com", "v1", "Site"));
+    found.parents(&GroupKind::new("example.com", "Site"), &[parent]);
+    let text = show::status(&Survey {
+        plugins: found.plugins.into_values().collect(),
+        ..found.survey
+    });
+    assert!(text.contains("NotObserved: no pass has reported"), "{text}");
+}
+
 /// Returns the row of a Plugin of generation 2, and true if `status` ends with success.
 fn row(observed: i64, conditions: &[(&str, &str, &str)]) -> (PluginRow, bool) {
     let conditions: Vec<_> = conditions
@@ -117,14 +158,9 @@ fn row(observed: i64, conditions: &[(&str, &str, &str)]) -> (PluginRow, bool) {
         "spec": {"source": {"file": {"path": "web.wasm"}}},
         "status": {"observedGeneration": observed, "conditions": conditions},
     });
-    let plugin = present(
-        plugin.as_object().unwrap(),
-        &Gvk::new("innkeeper.dev", "v1alpha1", "Plugin"),
-        Access::Full,
-        &HashKey::new([0; 32]),
-    );
+    let plugin = object(&plugin, &Gvk::new("innkeeper.dev", "v1alpha1", "Plugin"));
     let mut found = cluster::ClusterSurvey::default();
-    found.plugin(&plugin.unwrap());
+    found.plugin(&plugin);
     let row = found.plugins.remove("web").unwrap();
     let survey = Survey {
         plugins: vec![row.clone()],
