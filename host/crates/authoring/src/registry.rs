@@ -113,7 +113,11 @@ fn named(reference: &Reference) -> PathBuf {
 
 /// Signs a plugin.
 pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    let SignArgs { fetch: args, key } = args;
+    let SignArgs {
+        fetch: args,
+        key,
+        repository,
+    } = args;
     let expectation = Expectation {
         digest: args.digest.clone(),
         ..Expectation::default()
@@ -125,7 +129,7 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         // Unreachable: every artifact in a registry has a manifest.
         return Ok(Exit::Success);
     };
-    runtime::block_on(artifact.sign(manifest, key))?;
+    runtime::block_on(artifact.sign(repository.as_deref(), manifest, key))?;
     let found = [
         ("reference", artifact.pinned(Some(manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),

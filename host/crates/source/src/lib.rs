@@ -244,17 +244,18 @@ impl Fetcher {
             .await
     }
 
-    /// Signs a pushed artifact. [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` find the
+    /// Signs a pushed artifact, for the repository that the signature names. [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` find the
     /// signature.
     ///
     /// Signatures by other keys stay.
     pub async fn sign(
         &self,
         target: &Oci,
+        repository: &str,
         manifest: &Digest,
         key: &SigningKey,
     ) -> Result<(), Error> {
-        let signed = oci::sign(&self.transport, target, manifest, key);
+        let signed = oci::sign(&self.transport, target, repository, manifest, key);
         self.in_time(format!("sign {}", target.reference), signed)
             .await
     }

@@ -120,9 +120,18 @@ impl RegistryArtifact {
         self.fetcher.push(&self.artifact, package).await
     }
 
-    /// Signs the artifact with this manifest.
-    pub async fn sign(&self, manifest: &Digest, key: &SigningKey) -> Result<(), Error> {
-        self.fetcher.sign(&self.artifact, manifest, key).await
+    /// Signs the artifact with this manifest, for the repository that the signature names: by default its own.
+    pub async fn sign(
+        &self,
+        repository: Option<&str>,
+        manifest: &Digest,
+        key: &SigningKey,
+    ) -> Result<(), Error> {
+        let own = self.artifact.reference.name();
+        let repository = repository.unwrap_or(&own);
+        self.fetcher
+            .sign(&self.artifact, repository, manifest, key)
+            .await
     }
 }
 

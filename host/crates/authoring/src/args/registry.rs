@@ -159,4 +159,8 @@ pub struct SignArgs {
     /// Private key: PKCS#8 as PEM, not encrypted, ECDSA on P-256 or Ed25519.
     #[arg(long, value_name = "FILE", value_parser = private_key())]
     pub key: Arc<SigningKey>,
+    /// Registry and repository that the signature names [default: those of the reference]. Name another one for an
+    /// artifact that is copied there with its signature.
+    #[arg(long, value_name = "REPOSITORY")]
+    pub repository: Option<String>,
 }

@@ -110,6 +110,7 @@ impl Site {
         let args = SignArgs {
             fetch: self.fetch(version),
             key: Arc::new(SigningKey::from_pem(key).unwrap()),
+            repository: None,
         };
         run(move |streams| sign(&args, streams)).await
     }

@@ -104,6 +104,7 @@ pub(crate) async fn push(
 pub(crate) async fn sign(
     transport: &Transport,
     target: &Oci,
+    repository: &str,
     signed: &Digest,
     key: &SigningKey,
 ) -> Result<(), Failure> {
@@ -111,7 +112,7 @@ pub(crate) async fn sign(
     let expectation = Expectation {
         digest: None,
         keys: vec![key.public()],
-        repository: Some(target.reference.name()),
+        repository: Some(repository.to_owned()),
     };
     match signatures::check(&mut registry, signed, &expectation).await {
         Ok(_) => return Ok(()),
@@ -128,7 +129,7 @@ pub(crate) async fn sign(
         Some((text, _)) => OciManifest::parse(&text)?.layers,
         None => Vec::new(),
     };
-    let document = signature::simple(&target.reference.name(), signed);
+    let document = signature::simple(repository, signed);
     let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);
     let signature = key.sign(&document)?;
     layer

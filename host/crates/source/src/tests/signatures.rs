@@ -327,7 +327,12 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     );
 
     fetcher(local())
-        .sign(&target, &manifest, &signing(P256_KEY))
+        .sign(
+            &target,
+            &target.reference.name(),
+            &manifest,
+            &signing(P256_KEY),
+        )
         .await
         .unwrap();
     let fetched = pull(&registry, &[OTHER_PUB, P256_PUB]).await.unwrap();
@@ -345,7 +350,7 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     // Another key signs, too; and each of them once.
     for key in [OTHER_KEY, OTHER_KEY, P256_KEY] {
         fetcher(local())
-            .sign(&target, &manifest, &signing(key))
+            .sign(&target, &target.reference.name(), &manifest, &signing(key))
             .await
             .unwrap();
     }
@@ -361,11 +366,46 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     assert_eq!(signatures["layers"].as_array().unwrap().len(), 2);
 }
 
+/// An artifact is signed before it is copied to its repository.
+#[tokio::test]
+async fn a_signature_names_the_repository_that_was_asked_for() {
+    let (registry, manifest) = pushed().await;
+    let target = registry.private(":1");
+    let named = "registry.example/plugins/pond";
+    fetcher(local())
+        .sign(&target, named, &manifest, &signing(P256_KEY))
+        .await
+        .unwrap();
+    let source = Source::Oci(target.clone());
+    let pull = |repository: &str| {
+        let expectation = Expectation {
+            repository: Some(repository.to_owned()),
+            ..expect_keys(&[P256_PUB])
+        };
+        let source = source.clone();
+        async move { fetch(local(), &source, &expectation).await }
+    };
+    let fetched = pull(named).await.unwrap();
+    assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
+    check_refused(
+        pull(&target.reference.name()).await,
+        "bad-signature",
+        Retry::OnChange,
+        &["the signature is not for the repository"],
+    );
+}
+
 #[tokio::test]
 async fn a_signature_of_another_artifact_is_not_taken() {
     let (registry, manifest) = pushed().await;
+    let target = registry.private(":1");
     fetcher(local())
-        .sign(&registry.private(":1"), &manifest, &signing(P256_KEY))
+        .sign(
+            &target,
+            &target.reference.name(),
+            &manifest,
+            &signing(P256_KEY),
+        )
         .await
         .unwrap();
     // An attacker moves the tag and copies the signature to it.
@@ -449,8 +489,14 @@ async fn a_signature_for_another_repository_is_not_taken() {
         repository: Some(repository.to_owned()),
         ..expect_keys(&[P256_PUB])
     };
+    let target = registry.private(":1");
     fetcher(local())
-        .sign(&registry.private(":1"), &manifest, &signing(P256_KEY))
+        .sign(
+            &target,
+            &target.reference.name(),
+            &manifest,
+            &signing(P256_KEY),
+        )
         .await
         .unwrap();
     let fetched = fetch(local(), &source, &required(&name)).await.unwrap();
@@ -477,8 +523,14 @@ async fn a_signature_for_another_repository_is_not_taken() {
 #[tokio::test]
 async fn bytes_that_were_changed_behind_a_signature_are_not_taken() {
     let (registry, manifest) = pushed().await;
+    let target = registry.private(":1");
     fetcher(local())
-        .sign(&registry.private(":1"), &manifest, &signing(P256_KEY))
+        .sign(
+            &target,
+            &target.reference.name(),
+            &manifest,
+            &signing(P256_KEY),
+        )
         .await
         .unwrap();
     let layer = Digest::of(PLUGIN).to_string();
