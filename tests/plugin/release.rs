@@ -1,6 +1,7 @@
 //! `deploy/release`: what it refuses, and what a release has. Only `tests/full` makes a release, which links for minutes.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -9,7 +10,7 @@ use std::{
 use innkeeper_tests::{
     manifest::root,
     pod::Image,
-    process::is_full,
+    process::{is_full, path_from_env},
     registry::{Client, Registry},
 };
 
@@ -95,34 +96,73 @@ fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
     check("the checkout has changes: commit them");
 }
 
+/// Compares two runs of the script, which share one build of the program and the plugins: the archives, layouts, chart,
+/// texts and checksums that it makes of them. A second build takes a quarter of an hour; in its place, `check_program`
+/// looks for paths of this machine, which make the programs of two machines differ.
 #[test]
-fn two_releases_are_alike_and_can_be_verified() {
+fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     if !is_full() {
         return;
     }
     let registry = Registry::start().unwrap();
-    let key = fixture("p256.key");
-    let make = |more: &[&str]| {
-        let output = release(&root(), &[&[VERSION, "--sign", &key], more].concat());
-        let error = String::from_utf8_lossy(&output.stderr);
+    let (to, key) = (registry.address(), fixture("p256.key"));
+    let directory = root().join("target").join(format!("release-{VERSION}"));
+    let make = |settings: &str, more: &[&str]| {
+        let script = format!("{settings}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script])
+            .arg(root().join("deploy/release"));
+        command.args([VERSION, "--sign", &key, "--registry", to]);
+        let output = command.args(more).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{error}");
-        let directory = root().join("target").join(format!("release-{VERSION}"));
-        let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
-        (directory, sums)
+        (released(&directory, to), error)
     };
-    let (_, first) = make(&[]);
-    let to = registry.address();
-    let (directory, second) = make(&["--publish", "--registry", to]);
-    // The signatures of ECDSA have a random part, and the manifests name the registry.
-    let unsigned = |sums: &str| {
-        let lines = sums.lines();
-        let lines =
-            lines.filter(|it| !it.contains(" oci/plugins/") && !it.ends_with(" install.yaml"));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(unsigned(&first), unsigned(&second));
+    let (first, _) = make("umask 022", &[]);
+    // The settings of another user.
+    let other = "umask 077; export LC_ALL=C.UTF-8 TZ=Asia/Tokyo";
+    let (second, log) = make(other, &["--publish"]);
+    assert_eq!(first, second);
+    let left = "in these files: https://documentation.invalid, https://repository.invalid\n";
+    assert!(log.contains(left), "{log}");
     check_files(&directory);
     check_published(to);
+}
+
+/// The checksum of each file of a release, without signatures: those of ECDSA have a random part.
+fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
+    let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
+    let lines = sums.lines().map(|line| line.split_once("  ").unwrap());
+    let mut files: BTreeMap<String, String> = lines
+        .map(|(sum, path)| (path.to_owned(), sum.to_owned()))
+        .collect();
+    for plugin in ["backup", "etcd", "memcached", "wordpress"] {
+        let layout = format!("oci/plugins/{plugin}");
+        let read = |path: &str| -> serde_json::Value {
+            let path = directory.join(&layout).join(path);
+            serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+        };
+        let index = read("index.json");
+        let manifests = index["manifests"].as_array().unwrap();
+        let name = |it: &serde_json::Value| it["annotations"].to_string();
+        let signature = manifests.iter().find(|it| name(it).contains(".sig"));
+        let digest = signature.and_then(|it| it["digest"].as_str()).unwrap();
+        let signature = format!("blobs/{}", digest.replace(':', "/"));
+        let document = read(&signature)["layers"][0]["digest"].clone();
+        let document = document.as_str().unwrap().replace(':', "/");
+        let repository = &read(&format!("blobs/{document}"))["critical"]["identity"];
+        let reference = format!("{registry}/plugins/{plugin}");
+        assert_eq!(repository["docker-reference"], *reference);
+        // Both name the signature; the other blobs have their checksums in their names.
+        for path in ["index.json", &signature] {
+            assert!(
+                files.remove(&format!("{layout}/{path}")).is_some(),
+                "{path}"
+            );
+        }
+    }
+    files
 }
 
 /// Checks the files as those who download them would.
@@ -180,6 +220,29 @@ fn check_files(directory: &Path) {
     let counted = run("du", &["--summarize", "--bytes", root]);
     let bytes: u64 = counted.split('\t').next().unwrap().parse().unwrap();
     assert!(bytes <= IMAGE_BYTES_MAX, "{bytes}");
+    for path in [
+        "usr/bin/innkeeper",
+        "plugins/backup.wasm",
+        "plugins/etcd.wasm",
+    ] {
+        check_program(&image.root().join(path));
+    }
+}
+
+/// Checks that a program has no path of this machine: of the checkout, of cargo's home and of the toolchain.
+#[track_caller]
+fn check_program(program: &Path) {
+    let bytes = fs::read(program).unwrap();
+    let home = path_from_env("HOME").unwrap();
+    let cargo_home = path_from_env("CARGO_HOME").unwrap_or_else(|_| home.join(".cargo"));
+    for path in [root(), cargo_home, home.join(".rustup")] {
+        let path = format!("{}/", path.display());
+        let found = bytes
+            .windows(path.len())
+            .position(|it| it == path.as_bytes());
+        let around = found.map(|at| String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]));
+        assert_eq!(around, None, "{path} in {}", program.display());
+    }
 }
 
 /// Fetches what was published with other clients.
