@@ -124,7 +124,7 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     let other = "umask 077; export LC_ALL=C.UTF-8 TZ=Asia/Tokyo";
     let (second, log) = make(other, &["--publish"]);
     assert_eq!(first, second);
-    let left = "in these files: https://documentation.invalid, https://repository.invalid\n";
+    let left = "in these files: https://documentation.invalid, https://repository.invalid, security@contact.invalid\n";
     assert!(log.contains(left), "{log}");
     check_files(&directory);
     check_published(to);
@@ -212,6 +212,12 @@ fn check_files(directory: &Path) {
         "oci/innkeeper/index.json",
         "oci/plugins/backup/index.json",
     ];
+    let notes = fs::read_to_string(directory.join("NOTES.md")).unwrap();
+    assert!(
+        notes.ends_with(
+            "Report vulnerabilities to security@contact.invalid, not in a public issue.\n"
+        )
+    );
     let missing: Vec<PathBuf> = parts.iter().map(|it| directory.join(it)).collect();
     let missing: Vec<_> = missing.iter().filter(|it| !it.is_file()).collect();
     assert!(missing.is_empty(), "{missing:?}");
