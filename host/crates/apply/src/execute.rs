@@ -1,6 +1,6 @@
 //! The operations of a plan, written in their order.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{Generated, Gvk, ObjectId, Operation, PluginName, Resource, Resources};
@@ -147,7 +147,7 @@ impl Writer {
             } => {
                 served = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
-                address(&served, id).create(session.manager, body)
+                address(&served, id).create(session.manager, &body)
             }
             Operation::Update {
                 id,
@@ -162,7 +162,7 @@ impl Writer {
                 let known = session.secrets.get(id);
                 let body = with_generated(body, generate, known, session);
                 let address = address(&served, id);
-                address.update(session.manager, body, uid, *resource_version)
+                address.update(session.manager, &body, uid, *resource_version)
             }
             Operation::Transfer {
                 id, kind, patch, ..
@@ -230,7 +230,7 @@ impl Writer {
         body.insert("status".to_owned(), Value::Object(write.status.clone()));
         let version = target.resource_version();
         let address = target.address();
-        let request = address.status(&write.manager, body, target.uid(), version);
+        let request = address.status(&write.manager, &body, target.uid(), version);
         let written = self.exchange(request).await?;
         target.moved(&written);
         Ok(written)
@@ -248,7 +248,7 @@ impl Writer {
         }
         let version = target.resource_version();
         let address = target.address();
-        let request = address.update(&plugin.host_manager(), body, target.uid(), version);
+        let request = address.update(&plugin.host_manager(), &body, target.uid(), version);
         let written = self.exchange(request).await?;
         target.moved(&written);
         Ok(written)
@@ -274,16 +274,16 @@ fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {
 }
 
 /// The body with its generated values: those that are known, and new ones for the others.
-fn with_generated(
-    body: &Map<String, Value>,
+fn with_generated<'a>(
+    body: &'a Map<String, Value>,
     generate: &[Generated],
     known: Option<&Map<String, Value>>,
     session: &mut Session<'_>,
-) -> Map<String, Value> {
-    let mut body = body.clone();
+) -> Cow<'a, Map<String, Value>> {
     if generate.is_empty() {
-        return body;
+        return Cow::Borrowed(body);
     }
+    let mut body = body.clone();
     let data = body
         .entry("data")
         .or_insert_with(|| Value::Object(Map::new()));
@@ -298,5 +298,5 @@ fn with_generated(
             data.insert(entry.key.clone(), value);
         }
     }
-    body
+    Cow::Owned(body)
 }

@@ -30,7 +30,7 @@ impl Writer {
             let mut body = address.body();
             body["metadata"]["labels"] = labels();
             body.insert("spec".to_owned(), spec(record));
-            self.exchange(address.create(MANAGER, body))
+            self.exchange(address.create(MANAGER, &body))
         };
         let created = match create().await {
             Err(error) if error.kind == ErrorKind::NamespaceMissing => {

@@ -21,7 +21,10 @@ impl Writer {
     pub async fn namespace(&self, name: &str) -> Result<(), Error> {
         let resource = built_in("", "v1", "Namespace", "namespaces");
         let address = Address::new(&resource, None, name);
-        match self.exchange(address.create(MANAGER, address.body())).await {
+        match self
+            .exchange(address.create(MANAGER, &address.body()))
+            .await
+        {
             Err(error) if error.kind != ErrorKind::Exists => Err(error),
             _ => Ok(()),
         }
@@ -45,7 +48,7 @@ impl Writer {
             .map(|(key, value)| (key.clone(), STANDARD.encode(value).into()));
         let mut body = address.body();
         body.insert("data".to_owned(), Value::Object(data.collect()));
-        self.exchange(address.create(MANAGER, body)).await
+        self.exchange(address.create(MANAGER, &body)).await
     }
 
     /// Writes the data of a ConfigMap that a plugin shares with others: each owns the keys that it states.
@@ -60,7 +63,7 @@ impl Writer {
         let address = Address::new(&resource, Some(namespace), name);
         let mut body = address.body();
         body.insert("data".to_owned(), json!(data));
-        let request = address.apply(&plugin.host_manager(), body);
+        let request = address.apply(&plugin.host_manager(), &body);
         self.exchange(request).await
     }
 
@@ -70,7 +73,7 @@ impl Writer {
         let resource = built_in("apiextensions.k8s.io", "v1", kind, plural);
         let address = Address::new(&resource, None, &write.name);
         let manager = plugin.field_manager();
-        let body = write.body.clone();
+        let body = &write.body;
         let request = match &write.replaces {
             Some((uid, version)) => address.update(&manager, body, uid, *version),
             None => address.create(&manager, body),
@@ -88,6 +91,6 @@ impl Writer {
         let field = |name: &str| body.get("metadata")?.get(name)?.as_str();
         let name = field("name").unwrap_or_default();
         let address = Address::new(resource, field("namespace"), name);
-        self.exchange(address.apply(manager, body.clone())).await
+        self.exchange(address.apply(manager, body)).await
     }
 }

@@ -6,6 +6,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::{self, request},
 };
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
 
 /// The type of a write, which decides the meaning of an answer.
@@ -133,11 +134,11 @@ impl<'a> Address<'a> {
     }
 
     /// Creates by server-side apply, and never merges into an existing object.
-    pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> WriteRequest<'a> {
+    pub(super) fn create(self, manager: &str, body: &Map<String, Value>) -> WriteRequest<'a> {
         // The API server takes this version for one that no existing object can have.
-        set_metadata(&mut body, "resourceVersion", "1");
+        let bound = [("resourceVersion", "1")];
         let params = PatchParams::apply(manager);
-        let patch = Patch::Apply(body);
+        let patch = Patch::Apply(Bound::new(body, &bound));
         let http = self.collection().patch(self.name, &params, &patch);
         self.request(Verb::Create, "create", http)
     }
@@ -146,19 +147,24 @@ impl<'a> Address<'a> {
     pub(super) fn update(
         self,
         manager: &str,
-        mut body: Map<String, Value>,
+        body: &Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
     ) -> WriteRequest<'a> {
-        bind(&mut body, uid, version);
+        let version = version.to_string();
+        let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         WriteRequest {
             verb: Verb::Update,
-            ..self.apply(manager, body)
+            ..self.forced(manager, &Bound::new(body, &bound))
         }
     }
 
     /// Applies, whether the object exists or not.
-    pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> WriteRequest<'a> {
+    pub(super) fn apply(self, manager: &str, body: &Map<String, Value>) -> WriteRequest<'a> {
+        self.forced(manager, body)
+    }
+
+    fn forced(self, manager: &str, body: &impl Serialize) -> WriteRequest<'a> {
         let params = PatchParams::apply(manager).force();
         let patch = Patch::Apply(body);
         let http = self.collection().patch(self.name, &params, &patch);
@@ -169,13 +175,14 @@ impl<'a> Address<'a> {
     pub(super) fn status(
         self,
         manager: &str,
-        mut body: Map<String, Value>,
+        body: &Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
     ) -> WriteRequest<'a> {
-        bind(&mut body, uid, version);
+        let version = version.to_string();
+        let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         let params = PatchParams::apply(manager).force();
-        let patch = Patch::Apply(body);
+        let patch = Patch::Apply(Bound::new(body, &bound));
         let collection = self.collection();
         let http = collection.patch_subresource("status", self.name, &params, &patch);
         self.request(Verb::Status, "apply the status of", http)
@@ -228,16 +235,52 @@ impl<'a> Address<'a> {
     }
 }
 
-fn bind(body: &mut Map<String, Value>, uid: &Uid, version: ResourceVersion) {
-    set_metadata(body, "uid", &uid.0);
-    set_metadata(body, "resourceVersion", &version.to_string());
+/// An object that is written bound to what was observed, so that its body is not copied for two fields.
+struct Bound<'a> {
+    body: &'a Map<String, Value>,
+    /// The fields of the metadata that bind it, which replace those of the body.
+    bound: &'a [(&'static str, &'a str)],
 }
 
-fn set_metadata(body: &mut Map<String, Value>, field: &str, value: &str) {
-    let metadata = body
-        .entry("metadata")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(metadata) = metadata {
-        metadata.insert(field.to_owned(), value.into());
+impl<'a> Bound<'a> {
+    const fn new(body: &'a Map<String, Value>, bound: &'a [(&'static str, &'a str)]) -> Self {
+        Self { body, bound }
+    }
+}
+
+impl Serialize for Bound<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let others = self.body.iter().filter(|(name, _)| *name != "metadata");
+        let mut object = serializer.serialize_map(None)?;
+        for (name, value) in others {
+            object.serialize_entry(name, value)?;
+        }
+        let metadata = self.body.get("metadata").and_then(Value::as_object);
+        let metadata = BoundMetadata(metadata, self.bound);
+        object.serialize_entry("metadata", &metadata)?;
+        object.end()
+    }
+}
+
+/// The metadata of an object, with the fields that bind it.
+struct BoundMetadata<'a>(
+    Option<&'a Map<String, Value>>,
+    &'a [(&'static str, &'a str)],
+);
+
+impl Serialize for BoundMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(metadata, bound) = self;
+        let is_bound = |name: &str| bound.iter().any(|(field, _)| *field == name);
+        let others = metadata.iter().copied().flatten();
+        let others = others.filter(|(name, _)| !is_bound(name));
+        let mut object = serializer.serialize_map(None)?;
+        for (name, value) in others {
+            object.serialize_entry(name, value)?;
+        }
+        for (name, value) in *bound {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
     }
 }
