@@ -22,8 +22,8 @@ use crate::{
 /// stays active meanwhile, and the dry run is retried.
 const READ_WITHIN: Duration = Duration::from_mins(1);
 
-/// The shortest wait before the next dry run of a candidate that would delete too much. Nothing triggers a pass when
-/// the children or parents change, and a dry run calls the guest for every parent.
+/// The shortest wait before the next dry run of a candidate that is not activated. Nothing triggers a pass when the
+/// children or parents change, and a dry run calls the guest for every parent.
 const REPEAT_AFTER: Duration = Duration::from_mins(1);
 
 /// The number of deletes that the status names; the schema of the status allows no more.
@@ -190,21 +190,48 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
             "its changes are unknown, because the revision before it is not available".to_owned()
         }
     };
-    let (reason, why, retry) = match candidate.verdict {
+    let (reason, why) = match candidate.verdict {
         CandidateVerdict::TooManyPrunes => (
             "TooManyPrunes",
             "would delete more than spec.rollout.maxPrunes allows",
-            Retry::At(REPEAT_AFTER),
         ),
         CandidateVerdict::AwaitingApproval => (
             "AwaitingApproval",
             "waits for approval, because spec.rollout.mode is Gated",
-            Retry::OnChange,
         ),
         CandidateVerdict::Accepted => return None,
     };
     let message = format!(
         "revision {revision} {why}: {changes}; set spec.rollout.approve to {revision} to activate it"
     );
+    // Whoever approves reads a plan for the parents as they are, not as they were when the revision came.
+    let retry = Retry::At(REPEAT_AFTER);
     Some(StageFailure::new(Stage::Serving, reason, message, retry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_that_is_not_activated_is_planned_again_while_nothing_triggers() {
+        let refused = |verdict| {
+            refusal(&CandidateStatus {
+                revision: "a".to_owned(),
+                digest: "sha256:a".to_owned(),
+                verdict,
+                counts: None,
+                deletes: Vec::new(),
+                plan: None,
+            })
+        };
+        assert_eq!(refused(CandidateVerdict::Accepted), None);
+        for verdict in [
+            CandidateVerdict::TooManyPrunes,
+            CandidateVerdict::AwaitingApproval,
+        ] {
+            let failure = refused(verdict).unwrap();
+            assert_eq!(failure.retry, Retry::At(REPEAT_AFTER), "{verdict:?}");
+        }
+    }
 }
