@@ -1,12 +1,6 @@
 //! Recordings of a running host as files: `innkeeper record`.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fs, io, path::PathBuf, time::Duration};
 
 use http::Method;
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams, runtime};
@@ -15,7 +9,7 @@ use innkeeper_sandbox::Recording;
 use innkeeper_server::admin::{RecordingOrder, RecordingTarget, client::AdminClient};
 use serde_json::Value;
 
-use crate::config::RecordArgs;
+use crate::{config::RecordArgs, own_file::write_new};
 
 /// The time for the host to answer beyond the time of the order. Chosen, not measured: the host ends the order by its own
 /// clock, and only its last recordings are on their way then.
@@ -104,35 +98,54 @@ fn keep(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<Pat
     if recording.secret {
         streams.note("the plugin asked for random bytes, from which it may have made passwords: keep this recording secret");
     }
-    let name = name(&recording);
+    let parent: Value = serde_json::from_str(recording.parent()).unwrap_or_default();
+    let name = file_name(&recording.plugin, &parent);
+    let text = [text, b"\n"].concat();
     let numbers = std::iter::successors(Some(1_u32), |number| number.checked_add(1));
     for number in numbers {
         let path = args.to.join(format!("{name}-{number}.json"));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&path);
-        let mut file = match file {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-            other => other.or_fail(Exit::Failure, failed(&path))?,
-        };
-        let written = file.write_all(text).and_then(|()| file.write_all(b"\n"));
-        written.or_fail(Exit::Failure, failed(&path))?;
-        return Ok(path);
+        match write_new(&path, &text) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            written => {
+                written.or_fail(Exit::Failure, failed(&path))?;
+                return Ok(path);
+            }
+        }
     }
     Err(Failure::new(Exit::Failure, failed(&args.to)))
 }
+
+/// Leaves room for the number and the extension in the 255 bytes that the name of a file may have on Linux.
+const NAME_MAX: usize = 240;
 
 fn failed(path: &std::path::Path) -> String {
     format!("failed to write {}", path.display())
 }
 
 /// Returns the plugin, the namespace and the name of the parent as a part of a file name.
-fn name(recording: &Recording) -> String {
-    let parent: Value = serde_json::from_str(recording.parent()).unwrap_or_default();
-    let metadata = |field: &str| parent["metadata"][field].as_str().map(str::to_owned);
-    let plugin = Some(recording.plugin.clone());
-    let parts = [plugin, metadata("namespace"), metadata("name")];
+fn file_name(plugin: &str, parent: &Value) -> String {
+    let metadata = |field: &str| parent["metadata"][field].as_str();
+    let parts = [Some(plugin), metadata("namespace"), metadata("name")];
     let name = parts.into_iter().flatten().collect::<Vec<_>>().join("-");
     // The answer of a server is no path.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
-    name.replace(|it| !is_plain(it), "_")
+    let mut name = name.replace(|it| !is_plain(it), "_");
+    name.truncate(NAME_MAX);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_files_are_plain_and_short_enough_for_any_parent() {
+        let named = |name: &str| {
+            let parent = serde_json::json!({"metadata": {"namespace": "demo", "name": name}});
+            file_name("etcd", &parent)
+        };
+        assert_eq!(named("a/../b"), "etcd-demo-a_.._b");
+        // The longest name of an object.
+        assert_eq!(named(&"a".repeat(253)).len(), NAME_MAX);
+    }
 }

@@ -3,15 +3,7 @@
 //! A plan reads through one client in every case. The client of a recording keeps the answers of the API server, and the
 //! client of a dump gives them again.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, OpenOptions},
-    future::pending,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs, future::pending, io, path::Path, sync::Arc};
 
 use http::{Method, Request, Response, StatusCode, header::ACCEPT};
 use innkeeper_cluster::hash_values;
@@ -23,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::watch;
 use tower::service_fn;
+
+use crate::own_file::write_new;
 
 /// The format of the file.
 const FORMAT: &str = "innkeeper dump v1";
@@ -107,14 +101,11 @@ impl Recorder {
             answers,
         };
         let text = serde_json::to_vec(&dump).or_fail(Exit::Failure, failed())?;
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .or_fail(Exit::Usage, failed())?;
-        file.write_all(&text).or_fail(Exit::Failure, failed())
+        let exit = |error: &io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Exit::Usage,
+            _ => Exit::Failure,
+        };
+        write_new(path, &text).or_fail_by(exit, failed())
     }
 }
 
