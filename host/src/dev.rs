@@ -73,10 +73,14 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         None => None,
         Some(program) => {
             let starting = show.step("starting the control plane")?;
-            let started = tokio::select! {
-                started = ControlPlane::start(program, args.dir.as_deref(), args.keep) => started?,
-                () = stop.first() => return stopped(args.once),
-            };
+            let mut started = ControlPlane::start(program, args.dir.as_deref(), args.keep)?;
+            tokio::select! {
+                ready = started.wait_ready() => ready?,
+                () = stop.first() => {
+                    started.stop().await;
+                    return stopped(args.once);
+                }
+            }
             host.cluster.connection = ConnectionArgs {
                 kubeconfig: Some(started.kubeconfig()),
                 context: None,

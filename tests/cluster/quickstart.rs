@@ -4,15 +4,16 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use innkeeper_tests::{
+    eventually,
     manifest::root,
-    process::{bound, path_from_env},
+    process::{bound, path_from_env, spawn_bound},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -61,6 +62,47 @@ fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_
     existing.check_spares_definitions_of_others();
     existing.check_spares_a_namespace_of_others();
     existing.check_runs_and_cleans_up();
+}
+
+/// Nothing else could stop it: its directory would be gone, and nobody was told its number.
+#[test]
+fn ctrl_c_during_the_start_of_a_control_plane_to_keep_stops_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let mut command = bound(&path_from_env("INNKEEPER_BIN").unwrap());
+    command
+        .args(["dev", "--once", "--keep", "--controlplane"])
+        .arg(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .arg("--plugin")
+        .arg(guests.join("memcached.wasm"))
+        .env("TMPDIR", directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut running = spawn_bound(command).unwrap();
+    // The API server takes seconds to start, and etcd is before it.
+    eventually("a process that the control plane has started", || {
+        let running = processes_of(directory.path());
+        (running.len() > 1)
+            .then_some(())
+            .ok_or_else(|| running.join(", "))
+    });
+    running.signal(Signal::INT).unwrap();
+    let status = running.wait_for(Duration::from_secs(30)).unwrap();
+    assert_eq!(status.code(), Some(1), "{status}");
+    let left = processes_of(directory.path());
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// Returns the commands of all processes that name a directory.
+fn processes_of(directory: &Path) -> Vec<String> {
+    let directory = directory.to_str().unwrap();
+    fs::read_dir("/proc")
+        .unwrap()
+        // A process may end at any time.
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok())
+        .filter(|command| command.contains(directory))
+        .collect()
 }
 
 /// A cluster for the quickstart, which finds kubectl and no usable Go in PATH.

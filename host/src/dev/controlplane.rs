@@ -9,6 +9,7 @@ use std::{
 };
 
 use innkeeper_command::{Exit, Failure, OrFail as _};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
@@ -41,12 +42,8 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts the control plane and waits until it is ready.
-    pub(super) async fn start(
-        program: &Path,
-        dir: Option<&Path>,
-        keep: bool,
-    ) -> Result<Self, Failure> {
+    /// Starts the control plane, which is not ready yet.
+    pub(super) fn start(program: &Path, dir: Option<&Path>, keep: bool) -> Result<Self, Failure> {
         let (dir, temporary) = if let Some(dir) = dir {
             (dir.to_owned(), None)
         } else {
@@ -63,7 +60,6 @@ impl ControlPlane {
         }
         let output = File::create(dir.join(OUTPUT)).or_fail(Exit::Failure, MAKE_DIR)?;
         let errors = output.try_clone().or_fail(Exit::Failure, MAKE_DIR)?;
-        let failed = || format!("failed to start the control plane {}", program.display());
         let mut command = Command::new(program);
         command.arg("up").arg("--dir").arg(&dir);
         if keep {
@@ -72,20 +68,14 @@ impl ControlPlane {
             // The pipe of standard input closes when this process ends, for whatever reason.
             command.arg("--until-stdin-closes").stdin(Stdio::piped());
         }
-        let mut process = command
+        let process = command
             .stdout(output)
             .stderr(errors)
             // An own process group, so that Ctrl-C reaches only the host: it drains while the API server still runs.
             .process_group(0)
             .kill_on_drop(!keep)
             .spawn()
-            .or_fail(Exit::Usage, failed())?;
-        let said = wait_until_ready(&mut process, &dir).await;
-        if let Some(said) = said.or_fail(Exit::Usage, failed())? {
-            let message =
-                format!("the control plane ended before it was ready; its last output: {said}");
-            return Err(Failure::new(Exit::Failure, message));
-        }
+            .or_fail(Exit::Usage, failed(program))?;
         Ok(Self {
             program: program.to_owned(),
             process,
@@ -93,6 +83,17 @@ impl ControlPlane {
             temporary,
             keep,
         })
+    }
+
+    /// Waits until it is ready.
+    pub(super) async fn wait_ready(&mut self) -> Result<(), Failure> {
+        let said = wait_until_ready(&mut self.process, &self.dir).await;
+        if let Some(said) = said.or_fail(Exit::Usage, failed(&self.program))? {
+            let message =
+                format!("the control plane ended before it was ready; its last output: {said}");
+            return Err(Failure::new(Exit::Failure, message));
+        }
+        Ok(())
     }
 
     /// The path of the administrator's kubeconfig.
@@ -120,42 +121,57 @@ impl ControlPlane {
         debug!(?restarted, "restarted the controller manager");
     }
 
-    /// Stops the control plane, and removes its directory unless the user named it. One that is kept runs on, and the
-    /// user is told how to stop it.
+    /// Ends with the control plane: it is stopped, but one that is kept runs on, and the user is told how to stop it.
     pub(super) async fn end(self) -> Option<String> {
-        let Self {
-            mut process,
-            dir,
-            temporary,
-            keep,
-            ..
-        } = self;
-        if keep {
-            drop(temporary.map(TempDir::keep));
-            let pid = process.id().unwrap_or_default();
-            let kubeconfig = dir.join("kubeconfig");
-            return Some(format!(
-                "the control plane runs on: KUBECONFIG={}; stop it with: kill {pid}; its data is in {}",
-                quoted(&kubeconfig),
-                quoted(&dir)
-            ));
+        if !self.keep {
+            self.stop().await;
+            return None;
         }
-        drop(process.stdin.take());
-        match timeout(ENDS_WITHIN, process.wait()).await {
+        drop(self.temporary.map(TempDir::keep));
+        let pid = self.process.id().unwrap_or_default();
+        let kubeconfig = self.dir.join("kubeconfig");
+        Some(format!(
+            "the control plane runs on: KUBECONFIG={}; stop it with: kill {pid}; its data is in {}",
+            quoted(&kubeconfig),
+            quoted(&self.dir)
+        ))
+    }
+
+    /// Stops the control plane, also one that is kept, and removes its directory unless the user named it.
+    pub(super) async fn stop(mut self) {
+        if self.keep {
+            self.terminate();
+        }
+        drop(self.process.stdin.take());
+        match timeout(ENDS_WITHIN, self.process.wait()).await {
             Ok(Ok(status)) => debug!(%status, "the control plane ended"),
             Ok(Err(error)) => warn!(%error, "failed to wait for the control plane"),
             Err(_) => {
                 warn!("the control plane did not stop in time and is killed");
-                if let Err(error) = process.kill().await {
+                if let Err(error) = self.process.kill().await {
                     warn!(%error, "failed to kill the control plane");
                 }
             }
         }
-        if let Some(Err(error)) = temporary.map(TempDir::close) {
+        if let Some(Err(error)) = self.temporary.map(TempDir::close) {
             warn!(%error, "failed to remove the directory of the control plane");
         }
-        None
     }
+
+    /// Sends the signal that `kill` sends: one that is kept has no pipe that could close.
+    fn terminate(&self) {
+        let pid = self.process.id().and_then(|pid| pid.try_into().ok());
+        if let Some(Err(error)) = pid
+            .and_then(Pid::from_raw)
+            .map(|pid| kill_process(pid, Signal::TERM))
+        {
+            warn!(%error, "failed to stop the control plane");
+        }
+    }
+}
+
+fn failed(program: &Path) -> String {
+    format!("failed to start the control plane {}", program.display())
 }
 
 /// Waits until the control plane is ready; returns its last output if it ends instead.
