@@ -18,12 +18,12 @@ pub(super) enum Step {
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
     pub(super) text: &'s str,
-    message: Said<'s>,
+    message: ExpectedMessage<'s>,
 }
 
 /// The message of the API server for a broken rule.
 #[derive(Clone, Debug)]
-enum Said<'s> {
+enum ExpectedMessage<'s> {
     Whole(&'s str),
     /// Made by an expression, of which these are the texts.
     Parts(Vec<&'s str>),
@@ -42,8 +42,8 @@ impl<'s> Rule<'s> {
         let is_here = places_of(field) == self.place();
         is_here
             && match &self.message {
-                Said::Whole(text) => message.ends_with(text),
-                Said::Parts(parts) => parts.iter().all(|part| message.contains(part)),
+                ExpectedMessage::Whole(text) => message.ends_with(text),
+                ExpectedMessage::Parts(parts) => parts.iter().all(|part| message.contains(part)),
             }
     }
 
@@ -117,8 +117,10 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
             continue;
         }
         let message = match rule["messageExpression"].as_str() {
-            Some(expression) => Said::Parts(quoted(expression)),
-            None => Said::Whole(rule["message"].as_str().expect("our rules have messages")),
+            Some(expression) => ExpectedMessage::Parts(quoted(expression)),
+            None => {
+                ExpectedMessage::Whole(rule["message"].as_str().expect("our rules have messages"))
+            }
         };
         rules.push(Rule {
             steps: steps.clone(),

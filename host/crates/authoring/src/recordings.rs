@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 use innkeeper_model::{Limits, ReadKey};
-use innkeeper_sandbox::{Described, LogLine, Recording, Request, Said, read_to_json};
+use innkeeper_sandbox::{CallOutput, Described, LogLine, Recording, Request, read_to_json};
 use serde_json::Value;
 
 use crate::{
@@ -26,7 +26,7 @@ pub use shrink::run as shrink;
 /// The result of a repeated call.
 pub(crate) struct Repeated {
     /// The new answer.
-    pub(crate) said: Said,
+    pub(crate) said: CallOutput,
     /// The revision that gave it.
     revision: String,
     log: Vec<LogLine>,
@@ -100,7 +100,7 @@ pub(crate) fn repeat(
     let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);
     let (report, reads) = render::started(called, from)?;
     Ok(Repeated {
-        said: Said::from(report.end),
+        said: CallOutput::from(report.end),
         revision: plugin.revision().to_string(),
         log: report.log,
         unknown: reads.unknown().to_vec(),

@@ -27,7 +27,7 @@ use std::path::Path;
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Streams};
 use innkeeper_model::{HashKey, Limits, Manifest, Phase};
 use innkeeper_policy::{self as policy, Grants};
-use innkeeper_sandbox::{self as plugin, CallReport, LogLine, Request, Said};
+use innkeeper_sandbox::{self as plugin, CallOutput, CallReport, LogLine, Request};
 use innkeeper_schema::Kinds;
 
 use crate::{
@@ -135,7 +135,7 @@ pub(crate) struct Circumstances {
 
 /// A pass and its answer.
 pub(crate) struct Passed {
-    pub(crate) said: Said,
+    pub(crate) said: CallOutput,
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_peak_bytes: usize,
     log: Vec<LogLine>,
@@ -238,7 +238,7 @@ pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Fa
 }
 
 fn print(
-    said: &Said,
+    said: &CallOutput,
     text: &str,
     output: OutputFormat,
     streams: &mut Streams<'_>,

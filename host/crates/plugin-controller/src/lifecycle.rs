@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 pub(crate) use self::{
-    analysis::{AnalysisVerdict, FirstPasses, RolloutAnalysis},
+    analysis::{AnalysisCounts, AnalysisVerdict, RolloutAnalysis},
     history::{Activation, History, Moment, PastRevision},
 };
 use innkeeper_model::{Condition, ConditionStatus, Digest, Gvk, Manifest, Retry, error_chain};

@@ -33,7 +33,7 @@ pub(super) fn namespace_rate(limits: &Limits) -> Rate {
 
 /// A write limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Budget {
+pub(super) struct WriteLimit {
     bucket: TokenBucket<Instant>,
     /// The breaker: a write found the bucket empty, and the bucket is not yet half full again.
     open: bool,
@@ -48,7 +48,7 @@ pub(super) struct Allowance {
     pub(super) wait: Option<Duration>,
 }
 
-impl Budget {
+impl WriteLimit {
     /// Takes up to `wanted` tokens from the bucket.
     pub(super) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
         if wanted == 0 {
@@ -118,7 +118,7 @@ pub(super) fn to_u64(number: usize) -> u64 {
 
 /// The write limits of all plugins in the namespaces of their parents; cluster-scoped parents share the empty name.
 #[derive(Debug, Default)]
-pub struct NamespaceBudgets(Mutex<BTreeMap<(PluginName, Arc<str>), Budget>>);
+pub struct NamespaceBudgets(Mutex<BTreeMap<(PluginName, Arc<str>), WriteLimit>>);
 
 impl NamespaceBudgets {
     /// Takes up to `wanted` writes of one parent from its own limit and from that of its namespace.
@@ -154,7 +154,7 @@ impl NamespaceBudgets {
     ) -> Option<(Arc<str>, Share)> {
         let mut budgets = self.0.lock();
         // A full bucket equals a new one.
-        let is_full = |budget: &Budget| budget.bucket.available(rate, now) == rate.burst;
+        let is_full = |budget: &WriteLimit| budget.bucket.available(rate, now) == rate.burst;
         budgets.retain(|(owner, _), budget| owner != plugin || !is_full(budget));
         let own = budgets.iter().filter(|((owner, _), _)| owner == plugin);
         own.map(|((_, namespace), budget)| (Arc::clone(namespace), budget.used(rate, now)))
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_parent_below_the_rate_never_waits() {
         let start = Instant::now();
-        let mut budget = Budget::default();
+        let mut budget = WriteLimit::default();
         for minute in 0..10 {
             let now = start + MINUTE * minute;
             let expected = Allowance {
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn writes_over_the_limit_wait_until_the_bucket_is_half_full() {
         let now = Instant::now();
-        let mut budget = Budget::default();
+        let mut budget = WriteLimit::default();
         let first = budget.take(256, per_minute(120), now);
         assert_eq!((first.writes, first.wait), (120, Some(SECOND * 30)));
         let early = budget.take(136, per_minute(120), now + SECOND * 29);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_limit_of_one_allows_one_write_per_minute() {
         let now = Instant::now();
-        let mut budget = Budget::default();
+        let mut budget = WriteLimit::default();
         assert_eq!(budget.take(1, per_minute(1), now).writes, 1);
         assert_eq!(budget.take(1, per_minute(1), now + SECOND * 59).writes, 0);
         assert_eq!(budget.take(1, per_minute(1), now + SECOND * 60).writes, 1);
@@ -266,19 +266,19 @@ mod tests {
     #[test]
     fn neither_limit_is_charged_for_a_write_that_the_other_one_refuses() {
         let now = Instant::now();
-        let (budgets, mut parent) = (NamespaceBudgets::default(), Budget::default());
+        let (budgets, mut parent) = (NamespaceBudgets::default(), WriteLimit::default());
         let place = (&PluginName::new("web").unwrap(), Some("demo"));
         let rate = Rate {
             burst: 10,
             refill: MINUTE,
         };
-        let take = |parent: &mut Budget, wanted| {
+        let take = |parent: &mut WriteLimit, wanted| {
             let own = |writes| parent.take(writes, per_minute(4), now);
             let (allowance, is_namespace) = budgets.take(place, rate, wanted, now, own);
             (allowance.writes, allowance.wait.is_some(), is_namespace)
         };
         assert_eq!(take(&mut parent, 6), (4, true, false));
-        let mut others = [Budget::default(); 2];
+        let mut others = [WriteLimit::default(); 2];
         assert_eq!(take(&mut others[0], 4), (4, false, true));
         assert_eq!(take(&mut others[1], 4), (2, true, true));
         // The namespace is shut now, and the parent keeps the two writes that it could not make.
@@ -295,7 +295,7 @@ mod tests {
         ) {
             let start = Instant::now();
             let mut now = start;
-            let mut budget = Budget::default();
+            let mut budget = WriteLimit::default();
             let mut written = 0;
             for (pause_ms, wanted) in wants {
                 now += Duration::from_millis(pause_ms);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Event, ObjectId};
 use tokio::time::Instant;
 
-use super::{budget::Budget, conflicts::Conflicts};
+use super::{budget::WriteLimit, conflicts::Conflicts};
 
 /// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct ParentRecord {
     /// The time at which the host saw the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
     /// The write limit.
-    budget: Budget,
+    budget: WriteLimit,
     /// The children that another field manager keeps changing.
     conflicts: Conflicts,
     /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
@@ -55,7 +55,7 @@ impl Ledger {
     }
 
     /// Returns the write limit of a parent.
-    pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut Budget {
+    pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut WriteLimit {
         &mut self.entry(parent).budget
     }
 

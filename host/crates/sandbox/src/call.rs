@@ -83,13 +83,13 @@ pub struct CallReport {
     pub timing: Timing,
     /// True if the call waited for memory that was reserved for other calls.
     pub waited_for_memory: bool,
-    /// The pace that the call was expected to have in its [`Pool`](crate::Pool).
-    pub pace: Pace,
+    /// The speed that the call was expected to have in its [`Pool`](crate::Pool).
+    pub speed: CallSpeed,
 }
 
-/// The pace that a call is expected to have.
+/// The speed that a call is expected to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum CallSpeed {
     /// It ends soon.
     #[default]
     Prompt,

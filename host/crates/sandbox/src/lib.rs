@@ -15,6 +15,7 @@ pub mod manifest;
 
 mod bindings;
 mod call;
+mod call_output;
 mod cgroup;
 mod code;
 mod convert;
@@ -26,7 +27,6 @@ mod log;
 mod pool;
 mod random;
 mod recording;
-mod said;
 mod sandbox;
 mod schedule;
 mod semaphore;
@@ -47,14 +47,16 @@ pub mod testing;
 mod tests;
 
 pub use self::{
-    call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Pace, Request, Timing},
+    call::{
+        CallFault, CallLimit, CallReport, CallSpeed, Context, End, ObservedChild, Request, Timing,
+    },
+    call_output::{CallOutput, OutputFault, read_to_json},
     cgroup::{memory_bytes_max, swap_is_off},
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
     pool::{DryRunResults, Job, Pool},
     recording::{Recorded, RecordedReads, Recorder, Recording},
-    said::{Said, SaidFault, read_to_json},
 };
 
 /// An error of loading a plugin, or of the host when it sets up the sandbox or runs a call.

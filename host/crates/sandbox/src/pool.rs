@@ -19,7 +19,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
 use super::schedule::{Learned, RunningCall, Schedule};
-use crate::{CallFault, CallReport, Context, End, Error, ObservedChild, Pace, Plugin, Request};
+use crate::{
+    CallFault, CallReport, CallSpeed, Context, End, Error, ObservedChild, Plugin, Request,
+};
 
 /// The time after which a group of dry-run calls leaves its thread, once the running call has ended.
 ///
@@ -162,10 +164,10 @@ impl Pool {
     ) -> Result<(CallReport, R), Error> {
         let client = Client::Plugin(name.clone());
         let long = job.limits.has_long_deadline();
-        self.run(&client, self.share, long, move |pace| {
+        self.run(&client, self.share, long, move |speed| {
             let mut called = job.run(&plugin);
             let learned = called.as_mut().map_or(Learned::Nothing, |(report, _)| {
-                report.pace = pace;
+                report.speed = speed;
                 learned(&report.end)
             });
             (learned, called)
@@ -209,7 +211,7 @@ impl Pool {
         client: &Client,
         running_max: usize,
         long: bool,
-        calls: impl FnOnce(Pace) -> (Learned, T) + Send + 'static,
+        calls: impl FnOnce(CallSpeed) -> (Learned, T) + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let work = move |desk: &Desk, call: &RunningCall<Client>| {
@@ -217,7 +219,7 @@ impl Pool {
             if answer.is_closed() {
                 return desk.done(call, Learned::Nothing);
             }
-            let (learned, said) = calls(call.pace);
+            let (learned, said) = calls(call.speed);
             // Before the answer: a caller that receives it and calls again must find the schedule up to date.
             desk.done(call, learned);
             drop(answer.send(said));

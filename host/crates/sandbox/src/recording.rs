@@ -12,7 +12,7 @@ use innkeeper_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, Job, ObservedChild, Plugin, said::Said};
+use super::{Context, Job, ObservedChild, Plugin, call_output::CallOutput};
 
 /// A call as text.
 ///
@@ -113,7 +113,7 @@ impl Recorder {
         name: &PluginName,
         plugin: &Plugin,
         reads: impl Iterator<Item = (&'a ReadKey, Recorded<'a>)>,
-        said: &Said,
+        said: &CallOutput,
         used_random: bool,
     ) -> Recording {
         let child = |child: &ObservedChild| RecordedChild {

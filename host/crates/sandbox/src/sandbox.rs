@@ -7,7 +7,7 @@ use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
 use crate::{
-    CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Pace, Timing,
+    CallFault, CallLimit, CallReport, CallSpeed, Context, End, Engine, Metering, Timing,
     deadline::{self, Stopwatch},
     state::{AnyReads, Ending, HANDLES_MAX, StoreState},
 };
@@ -103,7 +103,7 @@ impl Ran {
             log_dropped,
             timing,
             waited_for_memory,
-            pace: Pace::default(),
+            speed: CallSpeed::default(),
         };
         let reads = state
             .reads

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::Pace;
+use crate::CallSpeed;
 
 /// The consequence of an ended call for the next calls of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,8 @@ struct WaitingCall<W> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningCall<C> {
     pub(super) client: C,
-    /// Its pace when it began. A prompt call ends soon, even if its client becomes slow meanwhile.
-    pub(super) pace: Pace,
+    /// Its speed when it began. A prompt call ends soon, even if its client becomes slow meanwhile.
+    pub(super) speed: CallSpeed,
 }
 
 /// A client, which may use a share of the threads.
@@ -70,10 +70,14 @@ impl<W> ClientCalls<W> {
         self.running < running_max
     }
 
-    /// Returns the pace of the next call.
-    fn pace(&self) -> Pace {
+    /// Returns the speed of the next call.
+    fn speed(&self) -> CallSpeed {
         let is_slow = self.slow || self.waiting.front().is_some_and(|call| call.long);
-        if is_slow { Pace::Slow } else { Pace::Prompt }
+        if is_slow {
+            CallSpeed::Slow
+        } else {
+            CallSpeed::Prompt
+        }
     }
 
     /// An idle client is forgotten, except a slow one: it must still be slow at its next call.
@@ -117,14 +121,20 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         let turn = self.turns.iter().position(|client| self.may_run(client))?;
         let name = self.turns.remove(turn)?;
         let client = self.clients.get_mut(&name)?;
-        let pace = client.pace();
+        let speed = client.speed();
         let WaitingCall { work, .. } = client.waiting.pop_front()?;
         client.running += 1;
-        self.slow_running += usize::from(pace == Pace::Slow);
+        self.slow_running += usize::from(speed == CallSpeed::Slow);
         if !client.waiting.is_empty() {
             self.turns.push_back(name.clone());
         }
-        Some((RunningCall { client: name, pace }, work))
+        Some((
+            RunningCall {
+                client: name,
+                speed,
+            },
+            work,
+        ))
     }
 
     /// Ends a call.
@@ -133,7 +143,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
             return;
         };
         known.running -= 1;
-        self.slow_running -= usize::from(call.pace == Pace::Slow);
+        self.slow_running -= usize::from(call.speed == CallSpeed::Slow);
         match learned {
             Learned::Prompt => known.slow = false,
             Learned::Slow => known.slow = true,
@@ -148,7 +158,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         let may_slow_run = self.slow_running < self.slow_max;
         let client = self.clients.get(client);
         client.is_some_and(|client| {
-            client.may_run() && (may_slow_run || client.pace() == Pace::Prompt)
+            client.may_run() && (may_slow_run || client.speed() == CallSpeed::Prompt)
         })
     }
 }
@@ -170,14 +180,14 @@ mod tests {
     fn call(client: char) -> RunningCall<char> {
         RunningCall {
             client,
-            pace: Pace::Prompt,
+            speed: CallSpeed::Prompt,
         }
     }
 
     fn slow_call(client: char) -> RunningCall<char> {
         RunningCall {
             client,
-            pace: Pace::Slow,
+            speed: CallSpeed::Slow,
         }
     }
 
@@ -328,7 +338,7 @@ mod tests {
     impl Watched {
         fn slow_running(&self) -> usize {
             let calls = self.running.iter();
-            calls.filter(|call| call.pace == Pace::Slow).count()
+            calls.filter(|call| call.speed == CallSpeed::Slow).count()
         }
 
         fn count(&self, client: usize) -> usize {
@@ -353,7 +363,7 @@ mod tests {
             };
             let client = call.client;
             assert_eq!(self.waiting[client].pop_front(), Some(long));
-            assert_eq!(call.pace == Pace::Slow, long || self.slow[client]);
+            assert_eq!(call.speed == CallSpeed::Slow, long || self.slow[client]);
             self.running.push(call);
             let is_slow = self.slow[client];
             assert!(self.count(client) <= if is_slow { 1 } else { self.running_max });

@@ -10,7 +10,7 @@ use crate::args::{LoadArgs, RegistryArgs};
 
 /// The exit code and the output of a command.
 #[derive(Debug)]
-struct Said {
+struct CommandOutput {
     exit: Exit,
     out: Value,
     error: String,
@@ -19,7 +19,7 @@ struct Said {
 /// Runs a command in a thread, while the registry answers in this one.
 async fn run(
     command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure> + Send + 'static,
-) -> Said {
+) -> CommandOutput {
     let work = move || {
         let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
         let mut streams = Streams {
@@ -29,7 +29,7 @@ async fn run(
         };
         let ended = command(&mut streams);
         let exit = streams.end(ended);
-        Said {
+        CommandOutput {
             exit,
             out: serde_json::from_slice(&stdout).unwrap_or_default(),
             error: String::from_utf8(stderr).unwrap(),
@@ -63,7 +63,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    async fn push(&self, file: &str, version: &str) -> Said {
+    async fn push(&self, file: &str, version: &str) -> CommandOutput {
         let args = PushArgs {
             file: self.file(file),
             reference: self.registry.reference(version),
@@ -85,7 +85,7 @@ impl Site {
         }
     }
 
-    async fn pull(&self, version: &str, digest: Option<Digest>) -> Said {
+    async fn pull(&self, version: &str, digest: Option<Digest>) -> CommandOutput {
         let args = PullArgs {
             fetch: FetchArgs {
                 digest,
@@ -97,7 +97,7 @@ impl Site {
         run(move |streams| pull(&args, streams)).await
     }
 
-    async fn verify(&self, version: &str, keys: &[&str]) -> Said {
+    async fn verify(&self, version: &str, keys: &[&str]) -> CommandOutput {
         let keys = keys.iter().map(|text| PublicKey::from_pem(text).unwrap());
         let args = VerifyArgs {
             fetch: self.fetch(version),
@@ -106,7 +106,7 @@ impl Site {
         run(move |streams| verify(&args, streams)).await
     }
 
-    async fn sign(&self, version: &str, key: &str) -> Said {
+    async fn sign(&self, version: &str, key: &str) -> CommandOutput {
         let args = SignArgs {
             fetch: self.fetch(version),
             key: Arc::new(SigningKey::from_pem(key).unwrap()),

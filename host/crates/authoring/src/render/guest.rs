@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 use innkeeper_sandbox::{
-    self as plugin, Described, EngineSettings, LogLine, Metering, Plugin, Said,
+    self as plugin, CallOutput, Described, EngineSettings, LogLine, Metering, Plugin,
 };
 use serde_json::{Map, Value};
 
@@ -47,7 +47,7 @@ pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
 }
 
 /// Notes the guest's fault, if there is one.
-pub(crate) fn note_fault(said: &Said, streams: &mut Streams<'_>) {
+pub(crate) fn note_fault(said: &CallOutput, streams: &mut Streams<'_>) {
     if let Some(fault) = &said.fault {
         streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
     }

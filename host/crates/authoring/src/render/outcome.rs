@@ -2,12 +2,12 @@
 
 use innkeeper_model::ReadKey;
 use innkeeper_policy::{self as policy, Rules};
-use innkeeper_sandbox::{End, Said, read_to_json};
+use innkeeper_sandbox::{CallOutput, End, read_to_json};
 use serde::Serialize;
 use serde_json::Value;
 
 /// Checks the guest's answer with the policy of the host.
-pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
+pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
     let checked = match end {
         End::Answered(outcome) => {
             policy::check(outcome, rules).map(|outcome| End::Answered(outcome.into_inner()))
@@ -18,13 +18,13 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
         end @ (End::Faulted(_) | End::Parked(_)) => Ok(end),
     };
     match checked {
-        Ok(end) => Said::from(end),
-        Err(rejection) => Said::failed(rejection.reason(), rejection.message().to_owned()),
+        Ok(end) => CallOutput::from(end),
+        Err(rejection) => CallOutput::failed(rejection.reason(), rejection.message().to_owned()),
     }
 }
 
 /// Encodes the outcome as one JSON object and a line feed.
-pub(super) fn json(said: &Said, reads: &[ReadKey], fuel: Option<u64>) -> String {
+pub(super) fn json(said: &CallOutput, reads: &[ReadKey], fuel: Option<u64>) -> String {
     let rendered = Rendered {
         said,
         reads: reads.iter().map(read_to_json).collect(),
@@ -38,7 +38,7 @@ pub(super) fn json(said: &Said, reads: &[ReadKey], fuel: Option<u64>) -> String 
 #[derive(Serialize)]
 struct Rendered<'a> {
     #[serde(flatten)]
-    said: &'a Said,
+    said: &'a CallOutput,
     reads: Vec<Value>,
     fuel: Option<u64>,
 }

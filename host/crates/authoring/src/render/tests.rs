@@ -8,7 +8,7 @@ use innkeeper_model::{
     Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
     RemovalPolicy, Report, Scope, Selector,
 };
-use innkeeper_sandbox::{CallFault, Context, Dropped, Pace, Timing};
+use innkeeper_sandbox::{CallFault, CallSpeed, Context, Dropped, Timing};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -45,7 +45,7 @@ impl Pond {
             log_dropped: Dropped::default(),
             timing: Timing::default(),
             waited_for_memory: false,
-            pace: Pace::default(),
+            speed: CallSpeed::default(),
         };
         (report, reads)
     }

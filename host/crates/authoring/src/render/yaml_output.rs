@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{ANNOTATION_GENERATED, ApplyPolicy, Child, Generated, ObjectId, yaml};
 use innkeeper_plan as plan;
-use innkeeper_sandbox::Said;
+use innkeeper_sandbox::CallOutput;
 use serde_json::{Map, Value};
 
 use super::{ENCODE, observed::ObservedObjects, seed};
@@ -14,7 +14,7 @@ use crate::document::Document;
 ///
 /// Children on hold are omitted, and so are existing children with the policy "once".
 pub(super) fn children(
-    said: &Said,
+    said: &CallOutput,
     observed: &ObservedObjects,
     seed: u64,
 ) -> Result<String, Failure> {

@@ -12,7 +12,7 @@ use innkeeper_model::{
     Report, reason,
 };
 use innkeeper_plan as plan;
-use innkeeper_sandbox::Said;
+use innkeeper_sandbox::CallOutput;
 use serde_json::{Map, Value, json};
 
 use super::typed;
@@ -179,7 +179,11 @@ impl Checker<'_> {
     }
 
     /// Applies answers until nothing changes.
-    fn settle(&mut self, mut cluster: Cluster, world: World) -> Result<(Cluster, Said), Stop> {
+    fn settle(
+        &mut self,
+        mut cluster: Cluster,
+        world: World,
+    ) -> Result<(Cluster, CallOutput), Stop> {
         let mut changes = String::new();
         for _ in 0..=ROUNDS_MAX {
             let said = self.pass(&cluster, under(world))?.said;
@@ -214,7 +218,7 @@ impl Checker<'_> {
         )
     }
 
-    fn order(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+    fn order(&mut self, cluster: &Cluster, said: &CallOutput, world: World) -> Result<(), Stop> {
         let backwards = World {
             backwards: true,
             ..world
@@ -230,7 +234,12 @@ impl Checker<'_> {
     }
 
     /// Another manager annotates every child, which is no reason for another answer.
-    fn foreign_edits(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+    fn foreign_edits(
+        &mut self,
+        cluster: &Cluster,
+        said: &CallOutput,
+        world: World,
+    ) -> Result<(), Stop> {
         let mut edited = cluster.clone();
         for child in edited.children.values_mut() {
             put(
@@ -249,7 +258,7 @@ impl Checker<'_> {
         )
     }
 
-    fn deletion(&mut self, cluster: &Cluster, said: &Said, world: World) -> Result<(), Stop> {
+    fn deletion(&mut self, cluster: &Cluster, said: &CallOutput, world: World) -> Result<(), Stop> {
         let made = said
             .children
             .iter()
@@ -289,7 +298,7 @@ impl Checker<'_> {
 }
 
 /// Checks that an answer deletes no child.
-fn keeps(cluster: &Cluster, said: &Said) -> Result<(), Stop> {
+fn keeps(cluster: &Cluster, said: &CallOutput) -> Result<(), Stop> {
     if said.outcome != Some("desired") {
         return Ok(());
     }
@@ -331,11 +340,11 @@ fn finding(property: Property, problem: String, cluster: &Cluster) -> Stop {
 fn same(
     property: Property,
     when: &str,
-    first: &Said,
-    other: &Said,
+    first: &CallOutput,
+    other: &CallOutput,
     cluster: &Cluster,
 ) -> Result<(), Stop> {
-    let comparable = |said: &Said| {
+    let comparable = |said: &CallOutput| {
         let children: BTreeMap<_, _> = said
             .children
             .iter()
@@ -360,7 +369,7 @@ fn same(
 }
 
 /// Returns the objects after an answer was applied.
-fn apply(cluster: &Cluster, said: &Said) -> Cluster {
+fn apply(cluster: &Cluster, said: &CallOutput) -> Cluster {
     let mut next = cluster.clone();
     set_status(&mut next.parent.object, &said.report);
     if said.outcome != Some("desired") {

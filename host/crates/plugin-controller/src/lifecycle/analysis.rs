@@ -12,7 +12,7 @@ const PENDING_MAX: Duration = Duration::from_mins(10);
 
 /// The results of the first passes of a revision so far, one for each parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FirstPasses {
+pub(crate) struct AnalysisCounts {
     /// The number of passes that have not ended.
     pub(crate) pending: usize,
     /// The number of passes without a fault of the guest.
@@ -42,7 +42,7 @@ pub(crate) enum AnalysisVerdict {
     Faulty,
 }
 
-impl FirstPasses {
+impl AnalysisCounts {
     /// Returns the verdict on a revision that has had passes for this long.
     pub(crate) fn verdict(self, waited: Duration) -> AnalysisVerdict {
         let total = self.pending + self.well + self.faulted;
@@ -89,7 +89,7 @@ mod tests {
             (20, 79, 1, AnalysisVerdict::Open),
             (20, 80, 0, AnalysisVerdict::Good),
         ] {
-            let passes = FirstPasses {
+            let passes = AnalysisCounts {
                 pending,
                 well,
                 faulted,
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_faults_are_described() {
-        let passes = FirstPasses {
+        let passes = AnalysisCounts {
             pending: 7,
             well: 1,
             faulted: 2,

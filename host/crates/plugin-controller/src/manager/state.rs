@@ -22,7 +22,7 @@ use super::{
 use crate::{
     finalizers::Finalizers,
     lifecycle::{
-        AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
+        AnalysisCounts, AnalysisVerdict, History, NextStep, PastRevision, RolloutAnalysis, Stage,
         StageFailure, has_the_same_component, loads_the_same, verifies_the_same,
     },
     resource::Declared,
@@ -364,8 +364,8 @@ impl PluginState {
     }
 
     /// Returns none while the set of parents is not known.
-    fn first_passes(&self) -> Option<(FirstPasses, Option<RecentFault>)> {
-        let mut passes = FirstPasses::default();
+    fn first_passes(&self) -> Option<(AnalysisCounts, Option<RecentFault>)> {
+        let mut passes = AnalysisCounts::default();
         let mut first_fault = None;
         for reconciler in &self.active.as_ref()?.served.reconcilers {
             let analysis = reconciler.analysis();

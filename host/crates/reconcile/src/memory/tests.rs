@@ -64,7 +64,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 /// The answer of the guest; `used_now` is true if it asked for the time.
-struct Said {
+struct GuestReply {
     outcome: Option<Outcome>,
     used_now: bool,
 }
@@ -96,7 +96,7 @@ fn guest(
     children: &[Object],
     clock: u64,
     mut ask: impl FnMut(&ReadKey) -> Answer,
-) -> Said {
+) -> GuestReply {
     let parent: Value = serde_json::from_str(parent).unwrap();
     let number = |field: &str| u8::try_from(parent["spec"][field].as_u64().unwrap_or(0)).unwrap();
     let text = |answer: Answer| match answer {
@@ -146,7 +146,7 @@ fn guest(
             report,
         })
     });
-    Said { outcome, used_now }
+    GuestReply { outcome, used_now }
 }
 
 impl Model {

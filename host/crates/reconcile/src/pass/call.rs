@@ -3,8 +3,8 @@
 use innkeeper_cluster::{Answer, PassReads, Recording};
 use innkeeper_model::{ANNOTATION_KEY, Object, ObjectId, ReadFailure, ReadKey, error_chain};
 use innkeeper_sandbox::{
-    self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Pace, Recorded,
-    Recorder, Said,
+    self as sandbox, CallOutput, CallReport, CallSpeed, End, Job, LogLevel, LogLine, ObservedChild,
+    Recorded, Recorder,
 };
 use tracing::{Level, debug, error, info, trace, warn};
 
@@ -136,7 +136,7 @@ fn count(context: &Context, report: &CallReport) {
         report.memory_peak_bytes,
         report.waited_for_memory,
     );
-    if report.pace == Pace::Slow {
+    if report.speed == CallSpeed::Slow {
         context.metrics.slow_call();
     }
     write_log(&report.log);
@@ -176,7 +176,7 @@ fn record(
         };
         (key, answer)
     });
-    let said = Said::from(report.end.clone());
+    let said = CallOutput::from(report.end.clone());
     let plugin = &serving.plugin;
     let recording = recorder.finish(&context.plugin, plugin, reads, &said, report.used_random);
     match serde_json::to_string(&recording) {

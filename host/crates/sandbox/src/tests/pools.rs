@@ -258,14 +258,14 @@ async fn check_neighbour_is_served(engine: &Engine, threads: usize, memory_bytes
             let job = job(SHORT_DEADLINE_MAX, memory_bytes_max / 20 * turn);
             let (report, _) = call(&pool, &fine, job).await.unwrap();
             assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
-            assert_eq!(report.pace, Pace::Prompt);
+            assert_eq!(report.speed, CallSpeed::Prompt);
         }
     });
     match futures::future::select(looped, served).await {
         Either::Left(_) => panic!("the others were served only after a long deadline: {threads}"),
         Either::Right(((), looped)) => {
             let (first, ..) = looped.await;
-            assert_eq!(first.unwrap().0.pace, Pace::Slow);
+            assert_eq!(first.unwrap().0.speed, CallSpeed::Slow);
         }
     }
 }

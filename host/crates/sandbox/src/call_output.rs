@@ -11,7 +11,7 @@ use crate::End;
 
 /// The reason for a missing answer.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct SaidFault {
+pub struct OutputFault {
     /// `retry`, `invalid` or `fatal` of the guest, or the host's reason.
     pub kind: &'static str,
     /// The message for users.
@@ -20,11 +20,11 @@ pub struct SaidFault {
 
 /// The end of a call. Its JSON form names every field, also an empty one.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Said {
+pub struct CallOutput {
     /// `desired`, `keep` or `finalized`; none without an answer.
     pub outcome: Option<&'static str>,
     /// The reason for a missing answer.
-    pub fault: Option<SaidFault>,
+    pub fault: Option<OutputFault>,
     /// The children of the answer.
     #[serde(serialize_with = "as_stated")]
     pub children: Vec<Child>,
@@ -33,7 +33,7 @@ pub struct Said {
     pub report: Report,
 }
 
-impl From<End> for Said {
+impl From<End> for CallOutput {
     fn from(end: End) -> Self {
         match end {
             End::Answered(outcome) => Self::answered(outcome),
@@ -50,7 +50,7 @@ impl From<End> for Said {
     }
 }
 
-impl Said {
+impl CallOutput {
     fn answered(outcome: Outcome) -> Self {
         let (outcome, children, report) = match outcome {
             Outcome::Desired(desired) => ("desired", desired.children, desired.report),
@@ -68,7 +68,7 @@ impl Said {
     /// Returns the end of a call without an answer.
     pub fn failed(kind: &'static str, message: String) -> Self {
         Self {
-            fault: Some(SaidFault { kind, message }),
+            fault: Some(OutputFault { kind, message }),
             ..Self::default()
         }
     }
