@@ -168,7 +168,7 @@ pub(crate) struct BackupSpec {
 }
 
 /// Reference to a database or a storage.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reference {
     /// API group of the object. Default: gobackup.io.
@@ -187,6 +187,13 @@ pub(crate) struct Reference {
     /// if its type has one.
     #[schemars(range(min = 0))]
     pub(crate) timeout: Option<i64>,
+    /// Path below that of the storage, for the archives of this parent, for example shop/nightly. Default: none.
+    /// After a change, `keep` deletes no archive in the former path, and a Restore finds none there.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$')")
+        .message("path must be relative: parts of letters, digits, '.', '_' and '-' with single slashes between them, \
+                  none of which begins with '.' or '-'; for example shop/nightly"))]
+    pub(crate) path: Option<String>,
 }
 
 /// Reference to a `BackupModel`, with the schedule in the form of the first generation.
@@ -335,7 +342,11 @@ fn both_generations(crd: Crd) -> Crd {
             "schedule: give it in spec or in backupModelRef, not both",
         )
         // The Pods have no resourceClaims that the field could name.
-        .remove("spec.resources", "claims");
+        .remove("spec.resources", "claims")
+        // A dump has no place of its own.
+        .remove("databaseRefs[]", "path")
+        .remove("spec.databaseRefs[]", "path")
+        .remove("spec.verify.databases[].databaseRef", "path");
     own_namespace(crd)
         // The deepest fields are those of `spec.podTemplate.spec.affinity`.
         .short_descriptions(12)
@@ -386,7 +397,8 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         })
         .crd(cron_backup)
         .parent_with::<Restore>(|crd| {
-            own_namespace(crd.remove("spec.resources", "claims")).short_descriptions(12)
+            let crd = crd.remove("spec.resources", "claims");
+            own_namespace(crd.remove("spec.overrides[].databaseRef", "path")).short_descriptions(12)
         })
         .parent_with::<Storage>(related::storage)
 }

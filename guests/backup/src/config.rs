@@ -17,8 +17,32 @@ pub(crate) struct Config {
     pub(crate) default_resources: Option<ResourceRequirements>,
     /// Secrets for pulling images, for parents without any.
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    /// Path below that of each storage, in which the archives of one parent lie: parts of letters, digits, '.', '_' and
+    /// '-' with single slashes between them, in which {namespace}, {kind} and {name} stand for those of the parent, for
+    /// example {namespace}/{name}. Empty: none.
+    #[schemars(length(max = 253), regex(pattern = STORAGE_PATH))]
+    pub(crate) storage_path: String,
     /// Limits for those who create parents.
     pub(crate) tenants: Tenants,
+}
+
+/// No part begins with a dot or a dash: `..` would leave the path of the storage, and a dash would begin an option of the
+/// `mkdir` that scp runs on its server, in a shell, without quotes.
+const STORAGE_PATH: &str = r"^(([A-Za-z0-9_]|\{(namespace|kind|name)\})([A-Za-z0-9_]|\{(namespace|kind|name)\}|[.-])*(/([A-Za-z0-9_]|\{(namespace|kind|name)\})([A-Za-z0-9_]|\{(namespace|kind|name)\}|[.-])*)*)?$";
+
+impl Config {
+    /// The path of a parent's archives below that of each storage; empty for none.
+    pub(crate) fn path_of(&self, namespace: &str, kind: &str, name: &str) -> String {
+        [
+            ("{namespace}", namespace),
+            ("{kind}", kind),
+            ("{name}", name),
+        ]
+        .iter()
+        .fold(self.storage_path.clone(), |path, (from, to)| {
+            path.replace(from, to)
+        })
+    }
 }
 
 /// Limits for those who create parents.

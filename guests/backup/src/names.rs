@@ -12,14 +12,18 @@ pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
 /// The labels of one component of a parent's children.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
     let mut labels = labels::base_labels("gobackup", request.name(), component);
-    let kind = match kind {
+    labels.insert(PARENT_KIND.to_owned(), lower(kind).to_owned());
+    labels
+}
+
+/// The kind of the parent in lower case.
+pub(crate) const fn lower(kind: Kind) -> &'static str {
+    match kind {
         Kind::Backup | Kind::Verification => "backup",
         Kind::CronBackup | Kind::CronVerification => "cronbackup",
         Kind::Restore => "restore",
         Kind::Probe => "storage",
-    };
-    labels.insert(PARENT_KIND.to_owned(), kind.to_owned());
-    labels
+    }
 }
 
 /// The name of a parent with the suffix that children of a kind have.

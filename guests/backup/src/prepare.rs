@@ -9,7 +9,7 @@ use crate::{
     api::{Parent, StateMode},
     children,
     config::Config,
-    names::PARENT_KIND,
+    names::{PARENT_KIND, lower},
     plan::{PLACES, Plan},
     pod, references, render, schedule,
     status::Warning,
@@ -34,7 +34,8 @@ pub(crate) fn plan<'a>(
         .as_ref()
         .map(|given| schedule::effective(request, given))
         .transpose()?;
-    let mut related = references::read(request, host, parent)?;
+    let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
+    let mut related = references::read(request, host, parent, &path)?;
     let mut settings = parent.spec.settings.or(&related.model);
     validate::merged(parent, &settings)?;
     let limits = &config.tenants;
@@ -177,7 +178,8 @@ fn shared(storage: &str, has_own_name: bool, others: &BTreeSet<String>) -> Warni
     } else {
         "their archives lie side by side"
     };
-    let message =
-        format!("{storage}: {names} {write} to the same place, and {effect}; give each a path");
+    let message = format!(
+        "{storage}: {names} {write} to the same place, and {effect}; set another path in storageRefs of each"
+    );
     Warning::new("SharedStorage", message)
 }

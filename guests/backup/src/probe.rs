@@ -24,7 +24,7 @@ use crate::{
     },
     children::{self, CONFIG_HASH},
     config::Config,
-    names::{labels, suffixed},
+    names::{labels, lower, suffixed},
     plan::Plan,
     pod::{CONFIG_PATH, CONTAINER},
     references::{self, Related},
@@ -55,7 +55,7 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     let config: Config = request.config()?;
     let parent = parent(storage.spec.probe.as_ref());
     let mut state = ProbeState::read(request, host, storage.spec.probe.as_ref())?;
-    let answer = rendered(request, &parent, &storage).and_then(|rendered| {
+    let answer = rendered(request, &parent, &storage, &config).and_then(|rendered| {
         let Some(given) = &storage.spec.probe else {
             return Ok(Vec::new());
         };
@@ -105,8 +105,15 @@ fn parent(given: Option<&Probe>) -> Parent {
 }
 
 /// The configuration of the probe. An error lies in the `Storage`.
-fn rendered(request: &Request, parent: &Parent, storage: &Storage) -> Result<Rendered, Stop> {
-    let mut source = references::own(request.name(), &storage.spec)?;
+fn rendered(
+    request: &Request,
+    parent: &Parent,
+    storage: &Storage,
+    config: &Config,
+) -> Result<Rendered, Stop> {
+    // Below the same path as the archives, because credentials may be those of this path alone.
+    let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
+    let mut source = references::own(request.name(), &storage.spec, &path)?;
     source.config.remove("keep");
     // gobackup replaces no object of gcs, so there each archive has a name of its own.
     let is_replaced = source.type_.name != "gcs";
@@ -152,9 +159,10 @@ fn checked(plan: &Plan<'_>, host: &dyn Host, given: &Probe) -> Result<String, St
         format!("generation={}", request.generation()),
         format!("image={}", plan.config.images.gobackup),
     ];
-    Ok(hash_lines(
-        own.into_iter().chain(credentials(&plan.rendered, &found)),
-    ))
+    let path = &plan.config.storage_path;
+    let path = (!path.is_empty()).then(|| format!("path={path}"));
+    let own = own.into_iter().chain(path);
+    Ok(hash_lines(own.chain(credentials(&plan.rendered, &found))))
 }
 
 /// The hashes of the keys of Secrets that the storage names.

@@ -30,8 +30,10 @@ pub(crate) struct Source {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) type_: &'static Type,
-    /// The keys of gobackup, neither checked nor translated.
+    /// The keys of gobackup, neither checked nor translated. The path of a storage is that of the parent's archives.
     pub(crate) config: BTreeMap<String, Value>,
+    /// The path of the storage itself, which may be shared with other parents.
+    pub(crate) root: String,
     /// The owner of the database allows that a verification replaces its content.
     pub(crate) is_scratch: bool,
 }
@@ -47,6 +49,23 @@ impl Source {
             _ => format!("config.{key}"),
         };
         format!("{} {}: {field}", self.kind, self.name)
+    }
+
+    /// The storage with the path of a parent's archives, which lie below that of the storage itself.
+    ///
+    /// All that writes, reads and compares archives takes the path from here.
+    fn below<const N: usize>(mut self, parts: [&str; N]) -> Self {
+        let given = self.config.get("path").and_then(Value::as_str);
+        given.unwrap_or_default().clone_into(&mut self.root);
+        let parts = parts.into_iter().filter(|it| !it.is_empty());
+        let path = parts.fold(self.root.clone(), |path, part| match path.as_str() {
+            "" => part.to_owned(),
+            path => format!("{}/{part}", path.trim_end_matches('/')),
+        });
+        if path != self.root {
+            self.config.insert("path".to_owned(), json!(path));
+        }
+        self
     }
 }
 
@@ -166,8 +185,14 @@ pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
 /// Reads all referenced objects.
 ///
 /// A missing one does not end the reading, so that the host tracks every read and the message names
-/// all missing objects at once.
-pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Result<Related, Stop> {
+/// all missing objects at once. The archives of the parent lie below the path of each storage, in `own` and then in
+/// the path of the reference.
+pub(crate) fn read(
+    request: &Request,
+    host: &dyn Host,
+    parent: &Parent,
+    own: &str,
+) -> Result<Related, Stop> {
     let mut reader = Reader {
         host,
         namespace: request.namespace(),
@@ -188,7 +213,10 @@ pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Resul
     }
     let mut storages = Vec::new();
     for (reference, target) in parent.storages().iter().zip(storage_targets(parent)?) {
-        storages.extend(reader.storage(reference, target)?);
+        let source = reader.storage(reference, target)?;
+        storages.extend(
+            source.map(|it| it.below([own, reference.path.as_deref().unwrap_or_default()])),
+        );
     }
     reader.finish()?;
     Ok(Related {
@@ -200,18 +228,20 @@ pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Resul
 }
 
 /// The storage of a `Storage` that is itself the parent.
-pub(crate) fn own(name: &str, spec: &StorageSpec) -> Result<Source, Stop> {
+pub(crate) fn own(name: &str, spec: &StorageSpec, own: &str) -> Result<Source, Stop> {
     let Some(type_) = catalog::find(catalog::STORAGES, &spec.type_) else {
         let message = format!("type: {} is not known to gobackup", spec.type_);
         return Err(Stop::Invalid(message));
     };
-    Ok(Source {
+    let source = Source {
         kind: Target::Storage.kind(),
         name: name.to_owned(),
         type_,
         config: spec.config.clone(),
+        root: String::new(),
         is_scratch: false,
-    })
+    };
+    Ok(source.below([own]))
 }
 
 struct Reader<'a> {
@@ -327,6 +357,7 @@ impl Reader<'_> {
             name,
             type_: known,
             config,
+            root: String::new(),
             is_scratch: false,
         })
     }

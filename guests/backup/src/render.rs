@@ -72,6 +72,9 @@ pub(crate) struct LocalStorage {
     pub(crate) name: String,
     /// The key in the configuration.
     pub(crate) key: String,
+    /// The path of the storage itself, at which the run mounts a claim.
+    pub(crate) mount: String,
+    /// The directory of the archives, there or below.
     pub(crate) path: String,
 }
 

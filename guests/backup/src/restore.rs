@@ -204,7 +204,9 @@ fn origin(
         };
         check_image(field, image, listed).map_err(Stop::Invalid)?;
     }
-    let mut related = references::read(request, host, &parent)?;
+    let kind = spec.backup_ref.kind.as_str().to_ascii_lowercase();
+    let path = config.path_of(request.namespace(), &kind, name);
+    let mut related = references::read(request, host, &parent, &path)?;
     mount_archives(&mut parent, backup, name, &related.storages[0]);
     // After the last change of the parent. The stored backup may be one that the plugin refuses.
     validate::mounts(&parent)?;

@@ -81,7 +81,7 @@ pub(crate) fn check_local<'a>(
     }
     storages.try_for_each(|storage| {
         let path = format!("Storage {}: config.path", storage.name);
-        check_mount(&path, &storage.path, &pod::DIRECTORIES).map_err(Stop::invalid_reference)
+        check_mount(&path, &storage.mount, &pod::DIRECTORIES).map_err(Stop::invalid_reference)
     })
 }
 

@@ -16,6 +16,7 @@ mod inputs;
 mod monitoring;
 pub(crate) mod outcomes;
 mod parents;
+mod paths;
 mod probe;
 mod properties;
 mod readiness;

@@ -116,10 +116,10 @@ pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
 /// Checks the paths of storages of type local, where the run mounts a claim. An error lies in the storage.
 pub(crate) fn locals<'a>(storages: impl Iterator<Item = &'a LocalStorage>) -> Result<(), Stop> {
     let mut paths = taken_paths();
-    for LocalStorage { name, path, .. } in storages {
-        if !paths.insert(clean(path)) {
+    for LocalStorage { name, mount, .. } in storages {
+        if !paths.insert(clean(mount)) {
             return Err(Stop::invalid_reference(format!(
-                "Storage {name}: config.path: another storage or the run itself has the path {path}"
+                "Storage {name}: config.path: another storage or the run itself has the path {mount}"
             )));
         }
     }

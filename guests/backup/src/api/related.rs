@@ -162,7 +162,7 @@ pub(crate) struct Probed {
     /// UID of the Job.
     #[serde(rename = "jobUID")]
     pub(crate) job_uid: String,
-    /// SHA-256 of the generation of the Storage, the image and the hashes of its credentials, in hexadecimal digits.
+    /// SHA-256 of the generation of the Storage, the image, storagePath and the hashes of its credentials, in hexadecimal.
     pub(crate) config_hash: String,
     /// Time of the end.
     #[serde(skip_serializing_if = "Option::is_none")]

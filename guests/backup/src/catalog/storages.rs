@@ -5,7 +5,7 @@ use super::{Form, Key, Type, flag, number, secret, text};
 const PATH: Key = text(
     "path",
     "Directory, or prefix of the object keys, for the archives. For local it is required and is an \
-     absolute path in the container.",
+     absolute path in the container. A path in the Backup's storageRefs is below it.",
 );
 const KEEP: Key = number(
     "keep",

@@ -98,7 +98,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
     ]);
     mounts.extend(plan.claimed_locals().map(|local| VolumeMount {
         sub_path: Some(local.key.clone()),
-        ..mount("local", &local.path)
+        ..mount("local", &local.mount)
     }));
     mounts.extend(given_mounts(plan));
     mounts

@@ -77,6 +77,7 @@ pub(super) fn storage(
         rendered.local.push(LocalStorage {
             name: source.name.clone(),
             key: key.to_owned(),
+            mount: source.root.clone(),
             path: text(&config, "path").unwrap_or_default().to_owned(),
         });
     } else {
@@ -102,6 +103,7 @@ pub(super) fn notifier(
         name: given.name.clone(),
         type_,
         config: given.config.clone(),
+        root: String::new(),
         is_scratch: false,
     };
     let prefix = format!("NT{index}");

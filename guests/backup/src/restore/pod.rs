@@ -154,7 +154,7 @@ fn fetch(restoration: &Restoration<'_>) -> Container {
     mounts.extend(restoration.local.iter().map(|local| VolumeMount {
         sub_path: Some(local.key.clone()),
         read_only: Some(true),
-        ..block::mount("local", &local.path)
+        ..block::mount("local", &local.mount)
     }));
     mounts.extend(volumes::given_mounts(plan));
     container

@@ -149,7 +149,7 @@ impl<'a> Verification<'a> {
         parent.kind = self.kind;
         inside(file)?;
         let spec = spec(request, &parent, given, file);
-        let dumped = references::read(request, host, &parent)?.databases;
+        let dumped = references::read(request, host, &parent, "")?.databases;
         let chosen = chosen(&parent, &spec)?;
         let references = parent.databases().iter().map(|it| it.name.as_str());
         let is_listed = |name: &&str| given.databases.iter().any(|it| it.database == *name);

@@ -187,6 +187,47 @@ fn a_parent_names_what_to_store_and_where() {
 }
 
 #[test]
+fn a_path_of_a_storage_stays_below_it() {
+    let verdict = |path: &str| {
+        let parent = backup(json!({ "storageRefs": [{ "name": "s", "path": path }] }));
+        verdict(&parent, &around())
+    };
+    let longest = "a".repeat(253);
+    for path in ["shop", "shop/nightly", "a.b/C_1/x-2", "_", &longest] {
+        assert_eq!(verdict(path), "accepted", "{path}");
+    }
+    let refused = "rejected, spec.storageRefs[0].path: path must be relative: parts of letters, digits, '.', '_' and '-' \
+                   with single slashes between them, none of which begins with '.' or '-'; for example shop/nightly";
+    for path in [
+        "",
+        "/shop",
+        "shop/",
+        "shop//nightly",
+        ".",
+        "..",
+        "../other",
+        "shop/../../other",
+        "shop/..",
+        ".gobackup-state",
+        "-p",
+        "shop/-p",
+        "a b",
+        "a;b",
+        "$(id)",
+        "${HOME}",
+        "{name}",
+        "a\n",
+        "\u{e4}",
+    ] {
+        assert_eq!(verdict(path), refused, "{path}");
+    }
+    assert_eq!(
+        verdict(&"a".repeat(254)),
+        "rejected, spec.storageRefs[0].path: the value is longer than 253 characters"
+    );
+}
+
+#[test]
 fn settings_of_archives_are_those_of_gobackup() {
     let key = json!({ "name": "keys", "key": "id" });
     check(

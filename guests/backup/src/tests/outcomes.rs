@@ -557,7 +557,7 @@ fn the_stated_job_is_a_valid_job() {
     serde_json::from_value::<Job>(object.clone().into()).unwrap();
 }
 
-fn claim(name: &str) -> Value {
+pub(super) fn claim(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": name, "namespace": "default" },
@@ -736,15 +736,15 @@ fn parents_that_write_to_one_place_are_warned() {
     assert_eq!(
         warnings(&parent, &objects),
         [
-            "Storage s: Backup hourly writes to the same place, and their archives lie side by side; give each a \
-          path"
+            "Storage s: Backup hourly writes to the same place, and their archives lie side by side; set another \
+          path in storageRefs of each"
         ]
     );
     assert_eq!(
         warnings(&neighbour, &objects),
         [
-            "Storage same: Backup nightly writes to the same place, and their archives lie side by side; give each \
-          a path"
+            "Storage same: Backup nightly writes to the same place, and their archives lie side by side; set another \
+          path in storageRefs of each"
         ]
     );
     let mut cron = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
@@ -752,7 +752,7 @@ fn parents_that_write_to_one_place_are_warned() {
     assert_eq!(
         warnings(&cron, &objects)[1],
         "Storage s: Backup nightly writes to the same place, and they have one list of archives, and keep of one \
-         deletes archives of the other; give each a path",
+         deletes archives of the other; set another path in storageRefs of each",
     );
     for name in ["a", "b", "c"] {
         neighbour["metadata"]["name"] = json!(name);
@@ -763,9 +763,11 @@ fn parents_that_write_to_one_place_are_warned() {
         warnings(&parent, &objects),
         [
             "Storage s: Backup a, Backup b, Backup c and others write to the same place, and their archives lie side \
-          by side; give each a path"
+          by side; set another path in storageRefs of each"
         ]
     );
+    let apart = backup(json!({ "storageRefs": [{ "name": "s", "path": "nightly" }] }));
+    assert_eq!(warnings(&apart, &objects), Vec::<String>::new());
 }
 
 #[test]

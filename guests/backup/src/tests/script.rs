@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 19] = [
 ];
 
 /// A program in place of gobackup that stores an archive in each storage.
-const STORING: &str = r#"echo gobackup runs
+pub(super) const STORING: &str = r#"echo gobackup runs
 for key in $STORAGES; do
   echo '[{"file_key":"f.tar"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
 done
@@ -162,7 +162,7 @@ impl Run {
     }
 
     /// Runs the script of an answer with these values of Secrets, by the names of their variables.
-    fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
+    pub(super) fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
         // busybox has every program of the script.
         let path = match self.shell {
             Shell::Own => self.search_path(),
