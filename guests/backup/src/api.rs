@@ -21,7 +21,7 @@ use serde_json::json;
 
 use self::{
     related::Storage,
-    restore::{Restore, Verify},
+    restore::{Restore, Verify, deadline},
 };
 use crate::status::BackupStatus;
 
@@ -36,7 +36,9 @@ pub(crate) use blocks::{
     OldSchedule, Schedule, SecretKey,
 };
 pub(crate) use placement::RunWith;
-pub(crate) use volumes::{LocalVolume, RunUser, State, StateMode, Volume, Work};
+pub(crate) use volumes::{
+    LOCAL_SIZE, LocalVolume, RunUser, STATE_SIZE, State, StateMode, Volume, Work,
+};
 
 /// Specification of the runs.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -137,8 +139,9 @@ pub(crate) struct BackupSpec {
     /// Image of gobackup. Default: that of the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
     pub(crate) image: Option<String>,
-    /// Pull policy of the image. Default: IfNotPresent.
-    pub(crate) image_pull_policy: Option<ImagePullPolicy>,
+    /// Pull policy of the image.
+    #[serde(default)]
+    pub(crate) image_pull_policy: ImagePullPolicy,
     /// Secrets for pulling the image. Default: those of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
@@ -156,16 +159,20 @@ pub(crate) struct BackupSpec {
     pub(crate) run_with: Option<RunWith>,
     /// Verification of archives: a Job restores the newest one into scratch databases.
     pub(crate) verify: Option<Verify>,
-    /// Maximum duration of a run in seconds, retries included. Default: 21600 (6 hours).
-    #[schemars(range(min = 1))]
+    /// Maximum duration of a run in seconds, retries included: 6 hours by default.
+    #[schemars(range(min = 1), extend("default" = deadline()))]
     pub(crate) active_deadline_seconds: Option<i64>,
-    /// Maximum number of retries of a failed run. Default: 2.
-    #[schemars(range(min = 0, max = 100))]
+    /// Maximum number of retries of a failed run.
+    #[schemars(range(min = 0, max = 100), extend("default" = BACKOFF_LIMIT))]
     pub(crate) backoff_limit: Option<i32>,
     /// Time in seconds after which Kubernetes deletes a finished Job. Default: no deletion by time.
     #[schemars(range(min = 0))]
     pub(crate) ttl_seconds_after_finished: Option<i32>,
 }
+
+/// The number of retries of a failed run. The schema has the defaults of the spec too, but a parent of the first generation
+/// may have no spec.
+pub(crate) const BACKOFF_LIMIT: i32 = 2;
 
 /// Reference to a database or a storage.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]

@@ -23,18 +23,12 @@ use k8s_openapi::{
 use serde_json::json;
 
 use crate::{
-    api::Parent,
+    api::{BACKOFF_LIMIT, LOCAL_SIZE, Parent, STATE_SIZE, restore::deadline},
     names::{labels, local_claim_made},
     plan::{CONFIG_FILE, PLACES, Plan},
     pod,
     runs::{History, requested},
 };
-
-/// The default maximum duration of a run in seconds: 6 hours.
-const DEADLINE_SECONDS: i64 = 21600;
-
-/// The default maximum number of retries of a failed run.
-const BACKOFF_LIMIT: i32 = 2;
 
 /// The annotation on each Job that the plugin itself makes: the hash of its configuration.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
@@ -138,7 +132,7 @@ fn run_once(plan: &Plan<'_>, key: &str, name: &str) -> Child {
 pub(crate) fn job_spec(plan: &Plan<'_>) -> JobSpec {
     let spec = &plan.parent.spec;
     JobSpec {
-        active_deadline_seconds: Some(spec.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS)),
+        active_deadline_seconds: Some(spec.active_deadline_seconds.unwrap_or_else(deadline)),
         backoff_limit: Some(spec.backoff_limit.unwrap_or(BACKOFF_LIMIT)),
         ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
         template: pod::template(plan),
@@ -242,14 +236,18 @@ fn claims(plan: &Plan<'_>) -> impl Iterator<Item = Claim> {
     let made = plan.state_claim_made();
     let state = (plan.state_claim().as_ref() == Some(&made)).then(|| {
         let given = spec.state.clone().unwrap_or_default();
-        let size = given.size.unwrap_or_else(|| Quantity("64Mi".to_owned()));
+        let size = given
+            .size
+            .unwrap_or_else(|| Quantity(STATE_SIZE.to_owned()));
         let place = ("state", "state");
         Claim::of(plan, place, made, size, given.storage_class_name)
     });
     let made = local_claim_made(plan.request.name());
     let local = (plan.local_claim().as_ref() == Some(&made)).then(|| {
         let given = spec.local_volume.clone().unwrap_or_default();
-        let size = given.size.unwrap_or_else(|| Quantity("10Gi".to_owned()));
+        let size = given
+            .size
+            .unwrap_or_else(|| Quantity(LOCAL_SIZE.to_owned()));
         let place = ("local", "localVolume");
         Claim::of(plan, place, made, size, given.storage_class_name)
     });

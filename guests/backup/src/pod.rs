@@ -125,7 +125,7 @@ fn container(plan: &Plan<'_>) -> Container {
     Container {
         name: CONTAINER.to_owned(),
         image: Some(image.clone()),
-        image_pull_policy: Some(spec.image_pull_policy.unwrap_or_default().into()),
+        image_pull_policy: Some(spec.image_pull_policy.into()),
         command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
         args: Some(vec![script::script(plan)]),
         env: Some(env(plan)),

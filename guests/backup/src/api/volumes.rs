@@ -79,6 +79,12 @@ pub(crate) struct RunUser {
     pub(crate) supplemental_groups: Vec<i64>,
 }
 
+/// The size of the claim for the state, also of a parent without `state`.
+pub(crate) const STATE_SIZE: &str = "64Mi";
+
+/// The size of the claim for local archives, also of a parent without `localVolume`.
+pub(crate) const LOCAL_SIZE: &str = "10Gi";
+
 /// Volume for the state of gobackup, its list of stored archives.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -87,7 +93,8 @@ pub(crate) struct State {
     /// state back), Volume (always) or Ephemeral (never).
     #[serde(default)]
     pub(crate) mode: StateMode,
-    /// Size of the claim. Default: 64Mi. It grows with this field and never shrinks.
+    /// Size of the claim. It grows with this field and never shrinks.
+    #[schemars(extend("default" = STATE_SIZE))]
     pub(crate) size: Option<Quantity>,
     /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
     pub(crate) storage_class_name: Option<String>,
@@ -113,7 +120,8 @@ pub(crate) enum StateMode {
 pub(crate) struct LocalVolume {
     /// Name of an existing claim to use instead.
     pub(crate) claim_name: Option<String>,
-    /// Size of the claim. Default: 10Gi. It grows with this field and never shrinks.
+    /// Size of the claim. It grows with this field and never shrinks.
+    #[schemars(extend("default" = LOCAL_SIZE))]
     pub(crate) size: Option<Quantity>,
     /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
     pub(crate) storage_class_name: Option<String>,

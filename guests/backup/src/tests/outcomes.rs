@@ -770,6 +770,37 @@ fn parents_that_write_to_one_place_are_warned() {
     assert_eq!(warnings(&apart, &objects), Vec::<String>::new());
 }
 
+// A parent of the first generation may have no spec, and a block that is absent gets no defaults.
+#[test]
+fn constant_defaults_stand_in_the_schema_and_are_those_of_the_plugin() {
+    let mut parent = backup(json!({}));
+    let given = parent["spec"].as_object().unwrap().clone();
+    let mut objects = around();
+    objects[1] = local("/backups");
+    let plain = reconcile(&parent, &objects).unwrap();
+    parent["spec"]["state"] = json!({});
+    parent["spec"]["localVolume"] = json!({});
+    let admitted = schema("Backup")
+        .admit(parent.as_object().unwrap().clone())
+        .unwrap()
+        .object;
+    let defaults = admitted["spec"].as_object().unwrap().iter();
+    let defaults: Value = defaults
+        .filter(|(key, _)| !given.contains_key(*key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    assert_eq!(
+        defaults,
+        json!({
+            "activeDeadlineSeconds": 21600, "backoffLimit": 2, "expandEnv": false, "imagePullPolicy": "IfNotPresent",
+            "localVolume": { "size": "10Gi" }, "state": { "mode": "Auto", "size": "64Mi" }, "suspend": false,
+        })
+    );
+    let outcome = reconcile(&json!(admitted), &objects).unwrap();
+    assert_eq!(outcome.children(), plain.children());
+    assert_eq!(names(&outcome).len(), 4);
+}
+
 #[test]
 fn keep_has_no_effect_on_gcs_with_a_key() {
     let gcs = |config: Value| {
