@@ -64,7 +64,8 @@ const UNPACK: &str = r#"unpack() {
 }
 "#;
 
-/// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql` alike.
+/// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql_` alike, with options of the
+/// client after them.
 ///
 /// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing, and neither does a dump that
 /// creates its database, which a transaction cannot. pg_dump writes the data of large objects with a COMMIT of their own
@@ -106,6 +107,11 @@ postgresql() {
   esac
   fail "$name: the dump cannot be restored, and nothing was changed"
 }
+client() {
+  host=$3 port=$4 user=$5 base=$6
+  shift 7
+  mysql "$@" --host="$host" --port="$port" ${user:+--user="$user"} ${base:+"$base"}
+}
 mysql_() {
   dump "$1" "$2"
   export MYSQL_PWD="$7"
@@ -113,7 +119,7 @@ mysql_() {
     other=`TARGET="$6" LC_ALL=C awk "$foreign" "$file"` || fail "$1: the dump cannot be checked: the image needs awk"
     [ -z "$other" ] || fail "$1: the dump would change the database $other; make it without --databases in args"
   fi
-  mysql --host="$3" --port="$4" ${5:+--user="$5"} ${6:+"$6"} <"$file" ||
+  client "$@" <"$file" ||
     fail "$1: the dump cannot be restored; what came before the error was"
 }
 files() {
@@ -150,21 +156,20 @@ END
     fail "$1: the scratch database cannot be emptied; name an empty database that its user owns"
 }
 empty_mysql_() {
-  name=$1
   export MYSQL_PWD="$7"
-  set -- --batch --raw --skip-column-names --host="$3" --port="$4" ${5:+--user="$5"} "$6"
-  is_scratch=`mysql "$@" <<'END'
+  set -- "$@" --batch --raw --skip-column-names
+  is_scratch=`client "$@" <<'END'
 SELECT COUNT(*) = 0 OR SUM(table_name = 'gobackup_scratch') = 1 FROM information_schema.tables WHERE table_schema = DATABASE();
 END
 `
-  [ "$is_scratch" = 1 ] || fail "$name: the scratch database cannot be read, or has tables that no verification made; name an empty database"
-  mysql "$@" >/work/emptying <<'END' && mysql "$@" </work/emptying ||
+  [ "$is_scratch" = 1 ] || fail "$1: the scratch database cannot be read, or has tables that no verification made; name an empty database"
+  client "$@" >/work/emptying <<'END' && client "$@" </work/emptying ||
 CREATE TABLE IF NOT EXISTS gobackup_scratch (id INT);
 SELECT 'SET FOREIGN_KEY_CHECKS = 0;';
 SELECT CONCAT('DROP ', IF(table_type = 'VIEW', 'VIEW', 'TABLE'), ' IF EXISTS `', REPLACE(table_name, '`', '``'), '`;')
 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name <> 'gobackup_scratch';
 END
-    fail "$name: the scratch database cannot be emptied; give its user all privileges on it"
+    fail "$1: the scratch database cannot be emptied; give its user all privileges on it"
 }
 "#;
 
@@ -224,6 +229,33 @@ fn decryption(restoration: &Restoration<'_>) -> String {
     arguments.join(" ")
 }
 
+/// The starts of the options of MySQL and MariaDB about TLS and the key of the server, which mysqldump and mysql both have.
+const TLS: [&str; 6] = [
+    "--disable-ssl",
+    "--get-server-public-key",
+    "--server-public-key",
+    "--skip-ssl",
+    "--ssl",
+    "--tls",
+];
+
+/// The starts of those that have a value, which may be the next word.
+const VALUED: [&str; 3] = ["--server-public-key", "--ssl-", "--tls-"];
+
+/// The options of the client among the arguments of a dump: those without which it may refuse the server. Clients of MariaDB
+/// 11.4 and later verify its certificate unless they are told not to.
+fn tls(args: &str) -> impl Iterator<Item = &str> {
+    let mut takes_value = false;
+    args.split_whitespace().filter(move |word| {
+        let is_option = TLS.iter().any(|it| word.starts_with(it));
+        let is_value = takes_value && !word.starts_with('-');
+        takes_value = VALUED.iter().any(|it| word.starts_with(it))
+            && *word != "--ssl-verify-server-cert"
+            && !word.contains('=');
+        is_option || is_value
+    })
+}
+
 /// The step for one database.
 fn database(restoration: &Restoration<'_>, target: &Target) -> String {
     let source = &target.source;
@@ -250,15 +282,22 @@ fn database(restoration: &Restoration<'_>, target: &Target) -> String {
         restoration.model, source.type_.rendered, target.key
     );
     let all = source.config.get("all_databases") == Some(&Value::Bool(true));
+    let name = quoted(&format!("{} {}", source.kind, source.name));
     let database = if all {
         quoted("")
     } else {
         value("database", "")
     };
+    let options: String = match (is_mysql, source.config.get("args")) {
+        (true, Some(Value::String(args))) => {
+            tls(args).fold(String::new(), |all, it| all + " " + &quoted(it))
+        }
+        _ => String::new(),
+    };
     format!(
-        "{} {} {} {} {} {} {database} {}",
+        "{} {} {} {} {} {} {database} {}{options}",
         if is_mysql { "mysql_" } else { "postgresql" },
-        quoted(&format!("{} {}", source.kind, source.name)),
+        name,
         quoted(&directory),
         value("host", host),
         value("port", port),

@@ -230,6 +230,59 @@ fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
     }
 }
 
+// Clients of MariaDB 11.4 and later refuse a server whose certificate they cannot verify.
+#[test]
+fn options_about_tls_are_those_of_the_dump() {
+    for (args, passed) in [
+        ("--skip-ssl --single-transaction", "--skip-ssl "),
+        ("--ssl-ca /etc/ca.pem --routines", "--ssl-ca /etc/ca.pem "),
+        (
+            "--ssl-ca=/etc/ca.pem tables --ssl",
+            "--ssl-ca=/etc/ca.pem --ssl ",
+        ),
+        (
+            "--get-server-public-key --where=a --tls-version=TLSv1.3",
+            "--get-server-public-key --tls-version=TLSv1.3 ",
+        ),
+        (
+            "--ssl=$(id) --ssl-cipher='a'",
+            "--ssl=$(id) --ssl-cipher='a' ",
+        ),
+        ("--single-transaction --routines shop", ""),
+        (
+            "--ssl-verify-server-cert shop --ssl t --skip-ssl t",
+            "--ssl-verify-server-cert --ssl --skip-ssl ",
+        ),
+        // They may load code, so none of the arguments counts.
+        ("--skip-ssl --plugin-dir=/data", ""),
+    ] {
+        let config =
+            |name: &str| json!({ "database": name, "username": "u", "host": "h", "args": args });
+        let expected = format!("mysql {passed}--host=h --port=3306 --user=u check\n");
+        let restoring = containers(&[database("a", "mysql", config("check"))]);
+        let verified = verifying(
+            database("a", "mysql", config("shop")),
+            database("check", "mysql", config("check")),
+        );
+        for containers in [restoring, verified] {
+            let run = Run::new(Shell::Own, "");
+            archive(&run, &[("nightly/mysql/a/shop.sql", "")], PASSWORD);
+            run.program("rclone", COPYING);
+            run.program("mysql", "echo \"${0##*/} $*\" >&2\necho 1\n");
+            let secrets: [(&str, &[u8]); 2] =
+                [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
+            let ended = both(&run, &containers, &secrets);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let calls = ended.log.lines().filter(|it| it.starts_with("mysql "));
+            let other = calls
+                .map(|it| format!("{}\n", it.replace("--batch --raw --skip-column-names ", "")));
+            let other: Vec<String> = other.filter(|it| *it != expected).collect();
+            assert_eq!(other, Vec::<String>::new(), "{args}");
+            assert!(ended.log.contains(&expected), "{ended:?}");
+        }
+    }
+}
+
 // pg_dump writes BEGIN and COMMIT around the data of each large object, also within the one transaction of psql.
 #[test]
 fn a_failed_dump_with_large_objects_does_not_claim_that_nothing_was_changed() {
