@@ -30,20 +30,13 @@ mod pod;
 mod remote;
 mod report;
 mod script;
+mod target;
 mod verification;
 
 use remote::Remote;
 use report::Reporter;
+use target::{Target, target};
 pub(crate) use verification::Verification;
-
-/// A database into which a dump is restored.
-struct Target {
-    source: Source,
-    /// The position in the list of targets, which the variables of its credentials have in their names.
-    index: usize,
-    /// The key under which the archive has the dump.
-    key: String,
-}
 
 /// The desired state for one restoration.
 struct Restoration<'a> {
@@ -275,7 +268,7 @@ impl Origin {
     ) -> Result<Restoration<'a>, Stop> {
         let mut targets = Vec::new();
         for (index, (source, key)) in self.related.databases.iter().zip(self.keys).enumerate() {
-            targets.push(target(source, index, key)?);
+            targets.push(target(source, index, key, parent)?);
         }
         let source = &self.related.storages[0];
         let mut remote = remote::remote(source)?;
@@ -452,30 +445,5 @@ const fn keys(kind: Kind) -> [&'static str; 2] {
     match kind {
         Kind::Restore => ["config", "restore"],
         _ => ["verify-config", "verify"],
-    }
-}
-
-/// Checks that the plugin can restore a database.
-fn target(source: &Source, index: usize, key: String) -> Result<Target, Stop> {
-    let refused = |problem: &str| {
-        let (kind, name) = (source.kind, &source.name);
-        Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")))
-    };
-    let is_all = source.config.get("all_databases") == Some(&true.into());
-    match source.type_.name {
-        "postgresql" if is_all => refused(
-            "a dump of all databases of PostgreSQL has roles that exist; restore it by hand",
-        ),
-        "postgresql" | "mysql" if source.config.contains_key("socket") => refused(
-            "config.socket cannot be used to restore; name a Database with config.host in overrides",
-        ),
-        "postgresql" | "mysql" => Ok(Target {
-            source: source.clone(),
-            index,
-            key,
-        }),
-        other => refused(&format!(
-            "a dump of {other} cannot be restored; name it in no list of databases"
-        )),
     }
 }

@@ -8,7 +8,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Restoration, Target, remote::PLAIN};
+use super::{
+    Restoration,
+    remote::PLAIN,
+    target::{Target, is_file},
+};
 use crate::pod::script::{FAIL, REDACT, quoted};
 
 /// Takes line feeds off the end of the values of Secrets, as gobackup does.
@@ -65,7 +69,7 @@ const UNPACK: &str = r#"unpack() {
 "#;
 
 /// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql_` alike, with options of the
-/// client after them.
+/// client after them, or `sqlite NAME DIRECTORY FILE`.
 ///
 /// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing, and neither does a dump that
 /// creates its database, which a transaction cannot. pg_dump writes the data of large objects with a COMMIT of their own
@@ -121,6 +125,21 @@ mysql_() {
   fi
   client "$@" <"$file" ||
     fail "$1: the dump cannot be restored; what came before the error was"
+}
+sqlite() {
+  dump "$1" "$2"
+  new="$3.restored"
+  # gobackup takes the dump of a broken database for a good one. Only a whole one ends with its transaction.
+  case `tail -n 1 "$file"` in
+  COMMIT*) ;;
+  *) fail "$1: the dump is not complete, and nothing was changed" ;;
+  esac
+  rm -f "$new" && : >"$new" && { [ ! -f "$3" ] || chmod "`stat -c %a "$3"`" "$new"; } ||
+    fail "$1: $new cannot be written; set securityContext to the owner of its directory"
+  sqlite3 -batch -bail "$new" <"$file" >/dev/null && [ "`sqlite3 "$new" 'PRAGMA quick_check'`" = ok ] ||
+    fail "$1: the dump cannot be restored, and nothing was changed"
+  # SQLite would take them for changes of the new file.
+  rm -f "$3-wal" "$3-shm" "$3-journal" && mv -f "$new" "$3" || fail "$1: $3 cannot be replaced; $new has the content of the dump"
 }
 files() {
   [ -f "/work/unpacked/$1/archive.tar" ] || fail "the archive has no files"
@@ -194,7 +213,7 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
     let mut steps = "steps() {\n  unpack\n".to_owned();
     for target in &restoration.targets {
         let step = database(restoration, target);
-        if restoration.is_verification() {
+        if restoration.is_verification() && !is_file(&target.source) {
             line(&mut steps, &format!("empty_{step}"));
         }
         line(&mut steps, &step);
@@ -256,6 +275,9 @@ fn tls(args: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The file of a database that a verification makes.
+const VERIFIED: &str = "/work/verified.db";
+
 /// The step for one database.
 fn database(restoration: &Restoration<'_>, target: &Target) -> String {
     let source = &target.source;
@@ -283,6 +305,14 @@ fn database(restoration: &Restoration<'_>, target: &Target) -> String {
     );
     let all = source.config.get("all_databases") == Some(&Value::Bool(true));
     let name = quoted(&format!("{} {}", source.kind, source.name));
+    if is_file(source) {
+        let path = if restoration.is_verification() {
+            quoted(VERIFIED)
+        } else {
+            value("path", "")
+        };
+        return format!("sqlite {name} {} {path}", quoted(&directory));
+    }
     let database = if all {
         quoted("")
     } else {

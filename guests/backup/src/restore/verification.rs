@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{
     children::{self, FILE, RESTORED, SKIPPED, TIME},
     chosen, inside, keys, origin, report,
+    target::is_file,
 };
 use crate::{
     api::{
@@ -148,14 +149,20 @@ impl<'a> Verification<'a> {
         let mut parent = parent.clone();
         parent.kind = self.kind;
         inside(file)?;
-        let spec = spec(request, &parent, given, file);
+        let mut spec = spec(request, &parent, given, file);
         let dumped = references::read(request, host, &parent, "")?.databases;
+        let files = dumped.iter().filter(|it| is_file(it));
+        let files: Vec<String> = files.map(|it| it.name.clone()).collect();
+        spec.databases.get_or_insert_default().extend(files.clone());
         let chosen = chosen(&parent, &spec)?;
         let references = parent.databases().iter().map(|it| it.name.as_str());
-        let is_listed = |name: &&str| given.databases.iter().any(|it| it.database == *name);
+        let is_listed = |name: &&str| {
+            given.databases.iter().any(|it| it.database == *name)
+                || files.iter().any(|it| it == name)
+        };
         let (mut restored, skipped): (Vec<_>, Vec<_>) = references.partition(is_listed);
         let (effective, origin, _) = origin(request, host, &parent, &spec, config, chosen)?;
-        for source in &origin.related.databases {
+        for source in origin.related.databases.iter().filter(|it| !is_file(it)) {
             check_scratch(source, &dumped, request.namespace())?;
         }
         let restoration = origin.restoration(request, host, &spec, config, &effective)?;

@@ -212,7 +212,20 @@ fn targets() -> Vec<Value> {
         "cache",
         json!({ "type": "redis", "config": {} }),
     ));
+    objects.push(related(
+        "Database",
+        "lite",
+        json!({ "type": "sqlite", "config": { "path": "/data/lite.db" } }),
+    ));
     objects
+}
+
+/// A restoration into the file of SQLite, with a volume.
+fn into_file(mount: &str, read_only: bool) -> Value {
+    json!({
+        "overrides": [{ "database": "pg", "databaseRef": { "name": "lite" } }], "confirm": "lite",
+        "volumes": [{ "name": "v", "mountPath": mount, "readOnly": read_only, "configMap": { "name": "c" } }],
+    })
 }
 
 #[test]
@@ -243,6 +256,9 @@ fn every_bad_restore_has_a_verdict() {
         other("none"),
         other("scratch"),
         other("cache"),
+        into_file("/data", false),
+        into_file("/data", true),
+        into_file("/elsewhere", false),
         target("/data/sub", false),
         target("/data", true),
         target("/data/../etc", false),
@@ -270,7 +286,10 @@ fn every_bad_restore_has_a_verdict() {
         {"confirm":"","databases":[]}: Invalid, databases or archive: there is nothing to restore
         {"confirm":"none","overrides":[{"database":"pg","databaseRef":{"name":"none"}}]}: kept, False/ReferenceNotFound: Database not found: none
         {"confirm":"scratch","overrides":[{"database":"pg","databaseRef":{"name":"scratch"}}]}: accepted
-        {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: a dump of redis cannot be restored; name it in no list of databases
+        {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: config.type: a dump of redis cannot be restored, only one of postgresql, mysql or sqlite; list the others in spec.databases, and restore this one by hand
+        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
+        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount of spec.volumes with readOnly: false
+        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/elsewhere","name":"v","readOnly":false}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount of spec.volumes with readOnly: false
         {"archive":{"targetPath":"/data/sub"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
         {"archive":{"targetPath":"/data"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: Invalid, archive.targetPath: /data is not inside a mount of spec.volumes with readOnly: false
         {"archive":{"targetPath":"/data/../etc"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /data/../etc is not inside a mount of spec.volumes with readOnly: false

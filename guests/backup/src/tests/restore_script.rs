@@ -102,7 +102,13 @@ fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
     let mut parent = objects[3].clone();
     parent["spec"]["databaseRefs"] = json!([name(&dumped)]);
     let target = json!({ "database": dumped["metadata"]["name"], "databaseRef": name(&scratch) });
-    parent["spec"]["verify"] = json!({ "databases": [target] });
+    // A database that is a file needs no other one.
+    let is_file = dumped["spec"]["type"] == "sqlite";
+    parent["spec"]["verify"] = if is_file {
+        json!({})
+    } else {
+        json!({ "databases": [target] })
+    };
     parent["spec"]["encodeWith"] = json!({
         "type": "openssl", "args": "-pbkdf2", "passwordRef": { "name": "keys", "key": "key" },
     });

@@ -113,7 +113,7 @@ impl Run {
     }
 
     /// The user and group of new files; none unless the tests run as root.
-    fn owner() -> Option<u32> {
+    pub(super) fn owner() -> Option<u32> {
         static OWNER: LazyLock<Option<u32>> = LazyLock::new(|| {
             let probe = std::env::temp_dir().join(format!("innkeeper-backup-owner-{}", id()));
             fs::write(&probe, "").unwrap();

@@ -376,6 +376,29 @@ fn a_verification_tells_what_it_does_not_restore() {
 }
 
 #[test]
+fn a_database_that_is_a_file_is_verified_without_a_scratch_database() {
+    let mut parent = verifying(json!({}));
+    parent["spec"]["databaseRefs"] = json!([{ "name": "lite" }, { "name": "pg" }]);
+    let mut objects = objects();
+    objects.push(related(
+        "Database",
+        "lite",
+        json!({ "type": "sqlite", "config": { "path": "/data/lite.db" } }),
+    ));
+    let first = pass(&parent, &objects, &archives(&[("2.tar", 19)]), None);
+    let made = Value::from(first.child("verify").unwrap().object.clone());
+    assert_eq!(
+        made["metadata"]["annotations"]["gobackup.io/restored"],
+        "lite,pg"
+    );
+    assert_eq!(made["metadata"]["annotations"]["gobackup.io/skipped"], "");
+    let script = &made["spec"]["template"]["spec"]["containers"][0]["args"][0];
+    let (_, steps) = script.as_str().unwrap().split_once("steps() {").unwrap();
+    assert!(steps.contains("  sqlite 'Database lite' 'nightly/sqlite/lite' '/work/verified.db'\n"));
+    assert!(!steps.contains("empty_sqlite"));
+}
+
+#[test]
 fn a_verification_that_cannot_begin_leaves_the_runs_alone() {
     let stored = archives(&[("2.tar", 19)]);
     let verdict = |parent: &Value, objects: &[Value]| {
@@ -428,7 +451,7 @@ fn a_verification_that_cannot_begin_leaves_the_runs_alone() {
         runs true, verification false, False/ReferenceNotFound: Database not found: scratch
         runs true, verification false, False/InvalidReference: Database scratch: a verification replaces the content of this database; if it may, set the annotation gobackup.io/scratch to true
         runs true, verification false, False/SecretNotFound: Secret not found: none
-        runs true, verification false, False/InvalidReference: Database scratch: a dump of redis cannot be restored; name it in no list of databases
+        runs true, verification false, False/InvalidReference: Database scratch: config.type: a dump of redis cannot be restored, only one of postgresql, mysql or sqlite; remove it from spec.verify.databases, and restore this one by hand
         runs true, verification false, False/InvalidReference: Database scratch: all_databases would replace a whole server; set config.database
         Invalid, verify.databases[0]: other is in no databaseRefs
         Invalid, verify.databases[0]: pg is in databaseRefs, and a verification replaces its content; name another database

@@ -1,5 +1,7 @@
 //! Restorations and verifications with real servers and the real rclone, which only a full run installs.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
 use super::{
     servers::{Engine, Server},
     *,
@@ -281,4 +283,98 @@ fn a_verification_restores_a_plain_dump_of_each_server_each_time() {
         }
         assert_eq!(server.query("shop", "SELECT count(*) FROM t"), "4\n");
     }
+}
+
+/// The output of SQLite for a file.
+fn sqlite(path: &str, command: &str) -> String {
+    let output = Command::new("sqlite3")
+        .args([path, command])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The `Database` with the file `/data/lite.db`.
+fn lite() -> Value {
+    let config = json!({ "path": "/data/lite.db" });
+    related(
+        "Database",
+        "lite",
+        json!({ "type": "sqlite", "config": config }),
+    )
+}
+
+/// Dumps with the file of SQLite that they are of, and true for the one that can be restored.
+fn lite_dumps(run: &Run) -> [(String, bool); 4] {
+    let source = run.path("source.db");
+    let values = VALUES.map(|it| format!("('{it}')")).join(", ");
+    sqlite(
+        &source,
+        &format!("CREATE TABLE t (v TEXT); CREATE INDEX i ON t (v); INSERT INTO t VALUES {values}"),
+    );
+    let dump = sqlite(&source, ".dump");
+    let (cut, _) = dump.split_at(dump.len() / 2);
+    [
+        (cut.to_owned(), false),
+        // SQLite ends the dump of a broken file so, and gobackup takes it for a good one.
+        (dump.replace("COMMIT;", "ROLLBACK; -- due to errors"), false),
+        (dump.replace("CREATE TABLE t", "CREATE TABLE t t"), false),
+        (dump, true),
+    ]
+}
+
+#[test]
+fn a_restore_replaces_the_file_of_sqlite_by_a_whole_dump_alone() {
+    if !is_full() {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    run.directory("volumes/data");
+    let file = run.mount("/data/lite.db");
+    let containers = containers(&[lite()]);
+    sqlite(&file, "CREATE TABLE old (v)");
+    std::os::unix::fs::chown(&file, Run::owner(), Run::owner()).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    for (dump, is_good) in lite_dumps(&run) {
+        let journal = run.file("volumes/data/lite.db-journal", "stale");
+        let before = fs::read(&file).unwrap();
+        let ended = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
+        if is_good {
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert!(!journal.exists());
+        } else {
+            assert_eq!(ended.code, Some(1), "{ended:?}");
+            assert!(
+                ended.message.contains("Database lite: the dump"),
+                "{ended:?}"
+            );
+            assert!(ended.message.contains("nothing was changed"), "{ended:?}");
+            assert_eq!(fs::read(&file).unwrap(), before);
+            assert!(journal.exists());
+        }
+    }
+    assert_eq!(sqlite(&file, ROWS), sqlite(&run.path("source.db"), ROWS));
+    assert_eq!(sqlite(&file, ".tables").trim(), "t");
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+}
+
+#[test]
+fn a_verification_replays_the_dump_of_sqlite_into_a_file_of_its_own() {
+    if !is_full() {
+        return;
+    }
+    let run = Run::new(Shell::Own, "");
+    let containers = verifying(lite(), lite());
+    for (dump, is_good) in lite_dumps(&run) {
+        let ended = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
+        assert_eq!(ended.code, Some(i32::from(!is_good)), "{ended:?}");
+    }
+    let [verified, source] =
+        ["work/verified.db", "source.db"].map(|it| sqlite(&run.path(it), ROWS));
+    assert_eq!(verified, source);
+    assert!(!Path::new(&run.mount("/data/lite.db")).exists());
 }
