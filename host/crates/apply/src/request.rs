@@ -138,7 +138,7 @@ impl<'a> Address<'a> {
         // The API server takes this version for one that no existing object can have.
         let bound = [("resourceVersion", "1")];
         let params = PatchParams::apply(manager);
-        let patch = Patch::Apply(Bound::new(body, &bound));
+        let patch = Patch::Apply(BoundObject::new(body, &bound));
         let http = self.collection().patch(self.name, &params, &patch);
         self.request(Verb::Create, "create", http)
     }
@@ -155,7 +155,7 @@ impl<'a> Address<'a> {
         let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         WriteRequest {
             verb: Verb::Update,
-            ..self.forced(manager, &Bound::new(body, &bound))
+            ..self.forced(manager, &BoundObject::new(body, &bound))
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Address<'a> {
         let version = version.to_string();
         let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         let params = PatchParams::apply(manager).force();
-        let patch = Patch::Apply(Bound::new(body, &bound));
+        let patch = Patch::Apply(BoundObject::new(body, &bound));
         let collection = self.collection();
         let http = collection.patch_subresource("status", self.name, &params, &patch);
         self.request(Verb::Status, "apply the status of", http)
@@ -236,19 +236,19 @@ impl<'a> Address<'a> {
 }
 
 /// An object that is written bound to what was observed, so that its body is not copied for two fields.
-struct Bound<'a> {
+struct BoundObject<'a> {
     body: &'a Map<String, Value>,
     /// The fields of the metadata that bind it, which replace those of the body.
     bound: &'a [(&'static str, &'a str)],
 }
 
-impl<'a> Bound<'a> {
+impl<'a> BoundObject<'a> {
     const fn new(body: &'a Map<String, Value>, bound: &'a [(&'static str, &'a str)]) -> Self {
         Self { body, bound }
     }
 }
 
-impl Serialize for Bound<'_> {
+impl Serialize for BoundObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let others = self.body.iter().filter(|(name, _)| *name != "metadata");
         let mut object = serializer.serialize_map(None)?;
