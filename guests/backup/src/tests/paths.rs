@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{
     outcomes::claim,
     restore::{ran, restore, storages},
-    script::{Run, STORING, Shell},
+    script::{Shell, check_size_on_shelf},
     *,
 };
 
@@ -230,12 +230,7 @@ fn the_size_of_a_local_archive_is_that_of_the_file_below_the_path() {
     let config = json!({ "path": "/data" });
     objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
     let outcome = pass(&with_path("shelf"), &objects, "");
-    let run = Run::new(Shell::Own, STORING);
-    run.directory("volumes/data/shelf");
-    run.file("volumes/data/shelf/f.tar", "twelve bytes");
-    let ended = run.end(&outcome, &[]);
-    let message: Value = serde_json::from_str(&ended.message).unwrap();
-    assert_eq!(message["bytes"], 12, "{ended:?}");
+    check_size_on_shelf(Shell::Own, &outcome);
 }
 
 // The credentials of a storage may be those of a part of the bucket alone.

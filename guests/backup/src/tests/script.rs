@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 19] = [
 ];
 
 /// A program in place of gobackup that stores an archive in each storage.
-pub(super) const STORING: &str = r#"echo gobackup runs
+const STORING: &str = r#"echo gobackup runs
 for key in $STORAGES; do
   echo '[{"file_key":"f.tar"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
 done
@@ -162,7 +162,7 @@ impl Run {
     }
 
     /// Runs the script of an answer with these values of Secrets, by the names of their variables.
-    pub(super) fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
+    fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
         // busybox has every program of the script.
         let path = match self.shell {
             Shell::Own => self.search_path(),
@@ -329,13 +329,18 @@ fn a_run_tells_the_size_of_a_local_archive() {
     objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
     let outcome = reconcile(&backup(json!({})), &objects).unwrap();
     for shell in Shell::all() {
-        let run = Run::new(shell, STORING);
-        run.directory("volumes/data/shelf");
-        run.file("volumes/data/shelf/f.tar", "twelve bytes");
-        let ended = run.end(&outcome, &[]);
-        let message: Value = serde_json::from_str(&ended.message).unwrap();
-        assert_eq!(message["bytes"], 12, "{ended:?}");
+        check_size_on_shelf(shell, &outcome);
     }
+}
+
+/// Checks that a run tells the size of the archive that it finds in `/data/shelf`.
+pub(super) fn check_size_on_shelf(shell: Shell, outcome: &Outcome) {
+    let run = Run::new(shell, STORING);
+    run.directory("volumes/data/shelf");
+    run.file("volumes/data/shelf/f.tar", "twelve bytes");
+    let ended = run.end(outcome, &[]);
+    let message: Value = serde_json::from_str(&ended.message).unwrap();
+    assert_eq!(message["bytes"], 12, "{ended:?}");
 }
 
 #[test]
