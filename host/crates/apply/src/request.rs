@@ -155,16 +155,12 @@ impl<'a> Address<'a> {
         let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         WriteRequest {
             verb: Verb::Update,
-            ..self.forced(manager, &BoundObject::new(body, &bound))
+            ..self.apply(manager, &BoundObject::new(body, &bound))
         }
     }
 
     /// Applies, whether the object exists or not.
-    pub(super) fn apply(self, manager: &str, body: &Map<String, Value>) -> WriteRequest<'a> {
-        self.forced(manager, body)
-    }
-
-    fn forced(self, manager: &str, body: &impl Serialize) -> WriteRequest<'a> {
+    pub(super) fn apply(self, manager: &str, body: &impl Serialize) -> WriteRequest<'a> {
         let params = PatchParams::apply(manager).force();
         let patch = Patch::Apply(body);
         let http = self.collection().patch(self.name, &params, &patch);
