@@ -64,7 +64,7 @@ fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_
     existing.check_runs_and_cleans_up();
 }
 
-/// Nothing else could stop it: its directory would be gone, and nobody was told its number.
+/// The user could not stop it: its directory is gone by then, and the command that stops it is printed only at the end.
 #[test]
 fn ctrl_c_during_the_start_of_a_control_plane_to_keep_stops_it() {
     let directory = tempfile::tempdir().unwrap();

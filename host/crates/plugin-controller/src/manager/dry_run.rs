@@ -204,7 +204,7 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
     let message = format!(
         "revision {revision} {why}: {changes}; set spec.rollout.approve to {revision} to activate it"
     );
-    // Whoever approves reads a plan for the parents as they are, not as they were when the revision came.
+    // An administrator approves the plan for the present parents, not for those at the time when the revision came.
     let retry = Retry::At(REPEAT_AFTER);
     Some(StageFailure::new(Stage::Serving, reason, message, retry))
 }
