@@ -5,7 +5,6 @@ pub mod config;
 pub mod dev;
 pub mod documents;
 pub mod fleet;
-mod own_file;
 pub mod record;
 pub mod survey;
 

@@ -3,13 +3,13 @@
 use std::{fs, io, path::PathBuf, time::Duration};
 
 use http::Method;
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, runtime};
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams, file, runtime};
 use innkeeper_reconcile::RECORDINGS_BYTES_MAX;
 use innkeeper_sandbox::Recording;
 use innkeeper_server::admin::{RecordingOrder, RecordingTarget, client::AdminClient};
 use serde_json::Value;
 
-use crate::{config::RecordArgs, own_file::write_new};
+use crate::config::RecordArgs;
 
 /// The time for the host to answer beyond the time of the order. Chosen, not measured: the host ends the order by its own
 /// clock, and only its last recordings are on their way then.
@@ -104,7 +104,7 @@ fn keep(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<Pat
     let numbers = std::iter::successors(Some(1_u32), |number| number.checked_add(1));
     for number in numbers {
         let path = args.to.join(format!("{name}-{number}.json"));
-        match write_new(&path, &text) {
+        match file::create_for_owner(&path, &text) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             written => {
                 written.or_fail(Exit::Failure, failed(&path))?;

@@ -3,11 +3,11 @@
 //! A plan reads through one client in every case. The client of a recording keeps the answers of the API server, and the
 //! client of a dump gives them again.
 
-use std::{collections::BTreeMap, fs, future::pending, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, future::pending, path::Path, sync::Arc};
 
 use http::{Method, Request, Response, StatusCode, header::ACCEPT};
 use innkeeper_cluster::hash_values;
-use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, Namespaces, OrFail as _};
+use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, Namespaces, OrFail as _, file};
 use innkeeper_model::HashKey;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -15,8 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::watch;
 use tower::service_fn;
-
-use crate::own_file::write_new;
 
 /// The format of the file.
 const FORMAT: &str = "innkeeper dump v1";
@@ -101,11 +99,7 @@ impl Recorder {
             answers,
         };
         let text = serde_json::to_vec(&dump).or_fail(Exit::Failure, failed())?;
-        let exit = |error: &io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Exit::Usage,
-            _ => Exit::Failure,
-        };
-        write_new(path, &text).or_fail_by(exit, failed())
+        file::create_for_owner(path, &text).or_fail_by(file::exit, failed())
     }
 }
 
@@ -166,8 +160,10 @@ fn key<B>(request: &Request<B>) -> Option<String> {
     if request.method() != Method::GET || query.split('&').any(is_watch) {
         return None;
     }
-    let accept = request.headers().get(ACCEPT);
-    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let accept = request
+        .headers()
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
     let is_metadata = accept.is_some_and(|accept| accept.contains(METADATA));
     Some(if is_metadata {
         format!("{METADATA} {address}")

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams};
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, file};
 use innkeeper_guest_build::{
     self as guest_build, Component, Environment, Guest, Request, Toolchain,
 };
@@ -148,7 +148,7 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
-    plugin_file::keep(path, bytes)
+    file::replace(path, bytes)
 }
 
 fn text(output: ResultFormat, built: &[Value]) -> String {

@@ -1,10 +1,8 @@
 //! Plugin files of the commands that need no cluster: read, compiled and described in this process.
 
 use std::{
-    fs::{self, Permissions},
-    io::{self, Write as _},
+    fs,
     num::NonZeroU32,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -104,18 +102,4 @@ pub(crate) fn built(project: &Path) -> Result<PathBuf, Failure> {
     let directory = directory.display();
     let message = format!("found {found} in {directory}: {remedy}");
     Err(Failure::new(Exit::Usage, message))
-}
-
-/// Writes a file atomically: through a temporary file in the same directory.
-pub(crate) fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new()
-        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, runtime};
+use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, file, runtime};
 use innkeeper_model::Digest;
 use innkeeper_sandbox::artifact;
 use innkeeper_source::{Expectation, Package, PublicKey, Reference, RegistryArtifact};
@@ -98,7 +98,7 @@ fn check(
     if let Some(path) = path {
         let path = path(artifact.reference());
         let message = format!("failed to write {}", path.display());
-        plugin_file::keep(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
+        file::replace(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
         found.push(("file", path.display().to_string().into()));
     }
     write(streams, args.output, &found)

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod failure;
+pub mod file;
 mod log;
 mod of_plugin;
 mod parent_name;

@@ -2,9 +2,9 @@
 //!
 //! Parts of the input are removed: children, read objects, and fields of all objects. The names of objects stay.
 
-use std::{io::Write as _, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams, file};
 use innkeeper_sandbox::{Described, Recording};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -223,21 +223,11 @@ fn is_identity(at: &str, name: &str) -> bool {
 
 /// Writes a new file that only its owner can read.
 fn keep(path: &Path, text: &str) -> Result<(), Failure> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
     let message = format!(
         "failed to write {}, which must be a new file",
         path.display()
     );
-    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or_else(|| Path::new(".")))
-        .or_fail(Exit::Usage, &message)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.flush());
-    written.or_fail(Exit::Failure, &message)?;
-    file.persist_noclobber(path)
-        .map_err(|error| error.error)
-        .or_fail(Exit::Usage, message)?;
-    Ok(())
+    file::create_for_owner(path, text.as_bytes()).or_fail_by(file::exit, message)
 }
 
 #[cfg(test)]

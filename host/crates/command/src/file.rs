@@ -1,0 +1,94 @@
+//! Files that commands write, whole or not at all: through a temporary file in the same directory.
+
+use std::{
+    fs::Permissions,
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::Exit;
+
+/// Writes a new file with data of a cluster, which only its owner can read.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::AlreadyExists`] if there is a file; it stays unchanged.
+pub fn create_for_owner(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Temporary files have this mode, too; it is stated because data of others depends on it.
+    temporary(path, bytes, 0o600)?.persist_noclobber(path)?;
+    Ok(())
+}
+
+/// Returns the end of a command that cannot create the file that its user named.
+pub fn exit(error: &io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Exit::Usage,
+        _ => Exit::Failure,
+    }
+}
+
+/// Writes a file that its user shares with others, in place of one that may be there.
+///
+/// # Errors
+///
+/// Those of the file system. A file that is there stays unchanged.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The default mode of a new file, from which the umask is subtracted.
+    temporary(path, bytes, 0o666)?.persist(path)?;
+    Ok(())
+}
+
+fn temporary(path: &Path, bytes: &[u8], mode: u32) -> io::Result<NamedTempFile> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let mut file = Builder::new()
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_is_created_for_its_owner_alone_and_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        create_for_owner(&path, b"first").unwrap();
+        assert_eq!(mode(&path), 0o600);
+        let taken = create_for_owner(&path, b"second").unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        // No file may have such a name: the write fails after all bytes are written.
+        create_for_owner(&directory.path().join("a".repeat(256)), b"third").unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        replace(&path, b"first").unwrap();
+        replace(&path, b"second").unwrap();
+        // The umask is that of the process; no test may change it for the others.
+        assert_eq!(mode(&path) & 0o600, 0o600);
+        // A directory is in the place of the file.
+        let taken = directory.path().join("directory");
+        fs::create_dir(&taken).unwrap();
+        replace(&taken, b"third").unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}
