@@ -195,8 +195,12 @@ impl DevSession<'_> {
                 break rows;
             }
             if self.once && Instant::now() >= self.deadline {
-                let missing = rows.iter().filter(|row| !row.is_ready());
-                let missing: Vec<String> = missing.map(ToString::to_string).chain(unread).collect();
+                let missing: Vec<String> = rows
+                    .iter()
+                    .filter(|row| !row.is_ready())
+                    .map(ToString::to_string)
+                    .chain(unread)
+                    .collect();
                 return Err(self.not_ready(missing.join("; ")));
             }
             self.pause(reload.as_mut(), status, show).await?;

@@ -62,8 +62,10 @@ mod tests {
             directory: directory.path().join("man"),
         };
         with_output(|streams| man(&args, streams));
-        let pages = fs::read_dir(&args.directory).unwrap();
-        let pages: Vec<_> = pages.map(|page| page.unwrap().file_name()).collect();
+        let pages: Vec<_> = fs::read_dir(&args.directory)
+            .unwrap()
+            .map(|page| page.unwrap().file_name())
+            .collect();
         let commands = Cli::command();
         for command in commands.get_subcommands().filter(|it| !it.is_hide_set()) {
             let page = format!("innkeeper-{}.1", command.get_name());

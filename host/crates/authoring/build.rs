@@ -79,8 +79,9 @@ fn stand_alone(root: &Path, sdk: &Path) -> String {
     manifest.remove("lints");
     manifest.remove("dev-dependencies");
     for section in ["package", "dependencies"] {
-        let given = workspace["workspace"][section].as_table_like();
-        let given = given.expect("the workspace has the section");
+        let given = workspace["workspace"][section]
+            .as_table_like()
+            .expect("the workspace has the section");
         let section = manifest[section].as_table_like_mut();
         for (key, item) in section.expect("the SDK has the section").iter_mut() {
             if let Some(inherited) = inherited(item, given.get(key.get())) {
@@ -107,8 +108,8 @@ fn inherited(item: &Item, given: Option<&Item>) -> Option<Item> {
     let table: &mut dyn TableLike = value.as_table_like_mut()?;
     let features = table
         .entry("features")
-        .or_insert_with(|| Item::Value(Value::Array(toml_edit::Array::new())));
-    let features = features.as_array_mut()?;
+        .or_insert_with(|| Item::Value(Value::Array(toml_edit::Array::new())))
+        .as_array_mut()?;
     features.extend(more.iter().cloned());
     Some(value)
 }

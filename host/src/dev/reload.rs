@@ -193,8 +193,9 @@ impl Reload {
             show.clear();
             let step = show.step("building the plugin")?;
             let project = Arc::clone(&self.project);
-            let built = spawn_blocking(move || project.build()).await;
-            let built = built.or_fail(Exit::Failure, "the build ended")??;
+            let built = spawn_blocking(move || project.build())
+                .await
+                .or_fail(Exit::Failure, "the build ended")??;
             show.done(step)?;
             built
         };

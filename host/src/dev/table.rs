@@ -149,14 +149,17 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
 pub(super) fn unread(status: &StatusRegistry) -> Vec<String> {
     let active = status.active();
     let reconcilers = active.iter().flat_map(|serving| &serving.reconcilers);
-    let waiting = reconcilers.map(|reconciler| reconciler.registration().waiting());
-    let waiting = waiting.filter(|waiting| !waiting.is_empty());
+    let waiting = reconcilers
+        .map(|reconciler| reconciler.registration().waiting())
+        .filter(|waiting| !waiting.is_empty());
     waiting.map(|waiting| named(&waiting)).collect()
 }
 
 fn named(waiting: &[Waiting]) -> String {
-    let each = waiting.iter();
-    let each: Vec<String> = each.map(|it| format!("{} {}", it.kind, it.why)).collect();
+    let each: Vec<String> = waiting
+        .iter()
+        .map(|it| format!("{} {}", it.kind, it.why))
+        .collect();
     each.join("; ")
 }
 

@@ -99,8 +99,10 @@ pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<us
     // The reads of a plan are known after it alone: calls of the plugin read, too.
     let planning = plan_with(args, &[], given, Arc::clone(&shared), true);
     let (FleetPlan { forecast, .. }, _) = host.run(Box::pin(planning)).await?;
-    let key = shared.hash_key.get();
-    let key = key.ok_or_else(|| Failure::new(Exit::Failure, "the host has no hash key"))?;
+    let key = shared
+        .hash_key
+        .get()
+        .ok_or_else(|| Failure::new(Exit::Failure, "the host has no hash key"))?;
     let namespaces = args.namespaces.clone();
     recorder.write(to, args.host_namespace.clone(), namespaces, &key)?;
     Ok(forecast.parents + forecast.faults_known + forecast.skipped)
@@ -264,8 +266,10 @@ impl Fleet {
         parents.sort();
         let share = parents.len().div_ceil(threads.get()).max(1);
         let candidate = self.reconciler.candidate(self.serving.clone());
-        let against = self.against.clone();
-        let against = against.map(|against| self.reconciler.candidate(against));
+        let against = self
+            .against
+            .clone()
+            .map(|against| self.reconciler.candidate(against));
         let fleet = Arc::new((self, candidate, against));
         let (number, began) = (parents.len(), Instant::now());
         let mut tasks = JoinSet::new();

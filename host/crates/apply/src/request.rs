@@ -268,8 +268,11 @@ impl Serialize for BoundMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(metadata, bound) = self;
         let is_bound = |name: &str| bound.iter().any(|(field, _)| *field == name);
-        let others = metadata.iter().copied().flatten();
-        let others = others.filter(|(name, _)| !is_bound(name));
+        let others = metadata
+            .iter()
+            .copied()
+            .flatten()
+            .filter(|(name, _)| !is_bound(name));
         let mut object = serializer.serialize_map(None)?;
         for (name, value) in others {
             object.serialize_entry(name, value)?;

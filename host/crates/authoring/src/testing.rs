@@ -125,8 +125,8 @@ fn properties(
         found.iter().all(|it| it.property != finding.property)
     };
     for parent in cases {
-        let finding = properties::finding_of(plugin, parent, cost)?;
-        let finding = finding.filter(|finding| is_new(&found, finding));
+        let finding =
+            properties::finding_of(plugin, parent, cost)?.filter(|finding| is_new(&found, finding));
         found.extend(finding);
     }
     for parent in &plugin.manifest.parents {

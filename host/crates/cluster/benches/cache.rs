@@ -318,9 +318,10 @@ fn report(
 
 fn resident_bytes() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    let kib: u64 = kib
+    let kib: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|line| line.trim().strip_suffix(" kB"))
         .ok_or_else(|| anyhow::anyhow!("no VmRSS"))?
         .trim()
         .parse()?;

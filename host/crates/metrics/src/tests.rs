@@ -236,10 +236,12 @@ fn reference() -> BTreeMap<String, Reference> {
             metric.kind.clone_from(&current.1);
             let labels = line
                 .split_once('{')
-                .and_then(|(_, rest)| rest.rsplit_once('}'));
-            let labels = labels.map_or("", |(labels, _)| labels).split(',');
-            let names = labels.filter_map(|label| label.split_once('='));
-            let names = names.map(|(name, _)| name.to_owned());
+                .and_then(|(_, rest)| rest.rsplit_once('}'))
+                .map_or("", |(labels, _)| labels)
+                .split(',');
+            let names = labels
+                .filter_map(|label| label.split_once('='))
+                .map(|(name, _)| name.to_owned());
             metric.labels.extend(names.filter(|name| name != "le"));
         }
     }

@@ -400,8 +400,7 @@ impl<'a> Node<'a> {
                 let items = items.iter().enumerate();
                 items
                     .map(|(index, item)| {
-                        let path = self.path.as_ref();
-                        let path = path.map(|path| format!("{path}[{index}]"));
+                        let path = self.path.as_ref().map(|path| format!("{path}[{index}]"));
                         Self::new(path, self.name, item)
                     })
                     .collect()

@@ -307,8 +307,9 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         scope: Scope::Cluster,
     });
     let documents = documents_of(&pond, None, &WITHOUT_CRDS);
-    let expected = ["seas", "seas/finalizers", "seas/status", "storageclasses"];
-    let expected: BTreeSet<String> = expected.map(str::to_owned).into();
+    let expected: BTreeSet<String> = ["seas", "seas/finalizers", "seas/status", "storageclasses"]
+        .map(str::to_owned)
+        .into();
     assert_eq!(resources(&documents, "ClusterRole"), expected);
     // Events about cluster-scoped objects are in this namespace.
     let events = "default/innkeeper-events".to_owned();

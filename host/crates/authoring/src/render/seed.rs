@@ -13,8 +13,10 @@ pub(super) fn of_pass(seed: u64) -> [u8; 32] {
 
 /// A generated value of a Secret.
 pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
-    let token = entry.token.iter().map(|token| format!(" {token}"));
-    let token: String = token.collect();
+    let token = entry
+        .token
+        .as_ref()
+        .map_or_else(String::new, |token| format!(" {token}"));
     let purpose = format!("generate {}/{}{token}", secret.identity(), entry.key);
     plan::generate(entry, &mut stream(seed, &purpose))
 }

@@ -26,8 +26,8 @@ fn owns(owned: &Value, stated: &Value, observed: &Value) -> bool {
 fn names_are_found_in_any_order() {
     let owned = Owned::parse(
         r#"{"f:b": {"f:x": {}}, ".": {}, "f:a\u0062": {}, "k:{}": {}, "é": {}, "f:": {}}"#,
-    );
-    let owned = owned.unwrap();
+    )
+    .unwrap();
     for name in ["b", "ab", ""] {
         assert!(owned.field(name).is_some(), "{name}");
     }

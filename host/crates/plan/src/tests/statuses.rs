@@ -372,8 +372,11 @@ fn outlook(before: &[Value], stated: &[Condition], outlook: Outlook, synced: &Co
             .join(" ")
     };
     let conditions = conditions_of(write);
-    let found = conditions.as_array().unwrap().iter();
-    let found = found.filter(|one| one["type"] == "Reconciling" || one["type"] == "Stalled");
+    let found = conditions
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["type"] == "Reconciling" || one["type"] == "Stalled");
     found.map(line).collect::<Vec<_>>().join(", ")
 }
 

@@ -36,8 +36,11 @@ impl DefinitionCheck {
     pub(super) async fn usable(&self) -> Result<(), StageFailure> {
         let mut found = self.found.subscribe();
         // Never fails: the sender lives as long as this.
-        let found = found.wait_for(Option::is_some).await;
-        let found = found.ok().and_then(|found| found.clone());
+        let found = found
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|found| found.clone());
         let retry = Retry::At(RECHECK_INTERVAL);
         let failed = |problem| StageFailure::new(Stage::Fetched, "CrdOutdated", problem, retry);
         found.unwrap_or(Ok(())).map_err(failed)

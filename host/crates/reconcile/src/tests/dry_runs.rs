@@ -192,8 +192,10 @@ async fn a_dry_run_for_many_parents_has_a_result_for_each() {
     dry_run_candidate(&reconciler, &candidate).await;
     let mut parents = reconciler.registration().parents();
     parents.insert(7, parent("gone"));
-    let told = reconciler.dry_run(&candidate, parents.clone(), Instant::now());
-    let mut told: Vec<_> = told.collect().await;
+    let mut told: Vec<_> = reconciler
+        .dry_run(&candidate, parents.clone(), Instant::now())
+        .collect()
+        .await;
     told.sort_by(|(one, _), (other, _)| one.cmp(other));
     parents.sort();
     let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();

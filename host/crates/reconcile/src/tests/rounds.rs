@@ -16,8 +16,9 @@ async fn listed(guest: Guest) -> (World, Arc<Reconciler>) {
 
 /// Waits for a trigger of the parent of this namespace, and returns its cause; no other parent may be triggered.
 async fn triggered(reconciler: &Reconciler, namespace: &str) -> Cause {
-    let triggers = timeout(PATIENCE, reconciler.registration().triggers(99)).await;
-    let triggers = triggers.expect("should trigger in time");
+    let triggers = timeout(PATIENCE, reconciler.registration().triggers(99))
+        .await
+        .expect("should trigger in time");
     let named: Vec<ObjectId> = triggers.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(named, [parent(namespace)], "{triggers:?}");
     triggers[0].1.cause

@@ -215,8 +215,12 @@ async fn changed_labels_of_a_namespace_trigger_only_the_parents_in_it() {
     ] {
         world.label_namespace(namespace, labels);
         let due = reconciler.registration().triggers(99);
-        let due = timeout(PATIENCE, due).await.unwrap();
-        let due: Vec<ObjectId> = due.into_iter().map(|(parent, _)| parent).collect();
+        let due: Vec<ObjectId> = timeout(PATIENCE, due)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|(parent, _)| parent)
+            .collect();
         assert_eq!(due, [parent(namespace)]);
         reconciler
             .pass(&parent(namespace), Attempt::default())

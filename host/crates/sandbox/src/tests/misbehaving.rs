@@ -79,8 +79,8 @@ fn f16_spins_in_describe_beside_a_call() {
     };
     let plugin = plugin_of(&engine, guest());
     let spinning = guest().doing_on_describe(SPIN).build();
-    let spinning = artifact::compile(&engine, &spinning, &artifact::Limits::default(), None);
-    let spinning = spinning.unwrap();
+    let spinning =
+        artifact::compile(&engine, &spinning, &artifact::Limits::default(), None).unwrap();
     let (ended, calls) = std::thread::scope(|scope| {
         let described = scope.spawn(|| Described::load(&engine, &spinning, &limits).err());
         let mut calls = 0;

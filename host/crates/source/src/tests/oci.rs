@@ -151,8 +151,10 @@ async fn a_list_of_tags_is_read_with_care() {
     ] {
         let registry = Registry::start(SignIn::Not).await;
         registry.instead(TAGS, reply);
-        let error = fetcher(local()).tags(&registry.artifact(":1")).await;
-        let error = error.unwrap_err();
+        let error = fetcher(local())
+            .tags(&registry.artifact(":1"))
+            .await
+            .unwrap_err();
         assert!(error.to_string().starts_with("failed to list the tags of"));
         assert!(error.source.to_string().contains(part), "{}", error.source);
     }

@@ -135,8 +135,7 @@ fn a_grant_for_some_namespaces_reaches_no_other() {
         (Some("other"), Ok(vec![seen("b", false)])),
         (Some("third"), not_granted),
     ] {
-        let found = world.pods(&mut Made::default(), namespace, "");
-        let found = found.map(|pods| {
+        let found = world.pods(&mut Made::default(), namespace, "").map(|pods| {
             let shown = |pod: &Value| (name_of(pod), !pod["spec"].is_null());
             pods.iter().map(shown).collect::<Vec<_>>()
         });
