@@ -99,8 +99,8 @@ fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
 }
 
 /// Compares two runs of the script, which share one build of the program and the plugins: the archives, layouts, chart,
-/// texts and checksums that it makes of them. A second build takes a quarter of an hour; in its place, `check_program`
-/// looks for paths of this machine, which make the programs of two machines differ.
+/// texts and checksums that it makes of them. A second build would take three quarters of an hour, and its training would
+/// count a little differently; in its place, `check_program` looks for paths of this machine.
 #[test]
 fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     if !is_full() {
@@ -235,6 +235,7 @@ fn check_files(directory: &Path) {
     ] {
         check_program(&image.root().join(path));
     }
+    check_counts(&image.root().join("usr/bin/innkeeper"));
 }
 
 /// Checks that a program has no path of this machine: of the checkout, of cargo's home and of the toolchain.
@@ -251,6 +252,18 @@ fn check_program(program: &Path) {
         let around = found.map(|at| String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]));
         assert_eq!(around, None, "{path} in {}", program.display());
     }
+}
+
+/// Counts under other names than those of the program have no effect: then no part of it is known to run often.
+#[track_caller]
+fn check_counts(program: &Path) {
+    let sizes = Command::new("size").arg("-A").arg(program).output();
+    let sizes = String::from_utf8(sizes.unwrap().stdout).unwrap();
+    let mut lines = sizes.lines().map(str::split_whitespace);
+    let hot = lines.find_map(|mut words| (words.next() == Some(".text.hot")).then(|| words.next()));
+    let bytes: u32 = hot.flatten().unwrap_or("0").parse().unwrap();
+    // Measured: some megabytes with counts that fit, and below 200 bytes with others.
+    assert!(bytes > 1 << 20, "{sizes}");
 }
 
 /// Fetches what was published with other clients.
