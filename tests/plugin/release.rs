@@ -99,7 +99,7 @@ fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
 }
 
 /// Compares two runs of the script, which share one build of the program and the plugins: the archives, layouts, chart,
-/// texts and checksums that it makes of them. A second build would take three quarters of an hour, and its training would
+/// texts and checksums that it makes of them. A second build would take half an hour, and its training would
 /// count a little differently; in its place, `check_program` looks for paths of this machine.
 #[test]
 fn two_runs_of_one_build_are_alike_and_can_be_verified() {
