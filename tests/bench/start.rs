@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually, manifest};
+use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually};
 
 /// The promise, without the time of the lists.
 const FIRST_PASS_MAX: Duration = Duration::from_millis(300);
@@ -73,10 +73,7 @@ fn apply_parents(plane: &ControlPlane, options: &HostOptions) -> Result<()> {
     });
     let namespace = plane.namespace("start")?;
     for guest in GUESTS {
-        for mut object in manifest::load(&format!("examples/{guest}/01-article.yaml"))? {
-            object["metadata"]["namespace"] = namespace.clone().into();
-            plane.user().apply(&object)?;
-        }
+        plane.apply_example(guest, &namespace)?;
     }
     ensure!(host.stop()?.success(), "{}", host.log()?);
     Ok(())

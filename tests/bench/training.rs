@@ -8,7 +8,7 @@ use std::{env, fs, path::Path};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, eventually,
-    manifest::{self, at, condition_status},
+    manifest::{at, condition_status},
     user::Kind,
 };
 use serde_json::{Value, json};
@@ -70,10 +70,7 @@ fn main() -> Result<()> {
 fn apply_parents(plane: &ControlPlane) -> Result<()> {
     let namespace = plane.namespace("training")?;
     for guest in GUESTS {
-        for mut object in manifest::load(&format!("examples/{guest}/01-article.yaml"))? {
-            object["metadata"]["namespace"] = namespace.clone().into();
-            plane.user().apply(&object)?;
-        }
+        plane.apply_example(guest, &namespace)?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     audit::Audit,
+    manifest,
     process::{Running, Usage, bound, path_from_env, spawn_bound},
     user::User,
     wait::eventually,
@@ -104,6 +105,15 @@ impl ControlPlane {
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
         }))?;
         Ok(name)
+    }
+
+    /// Applies the first example of a shipped plugin in a namespace.
+    pub fn apply_example(&self, guest: &str, namespace: &str) -> Result<()> {
+        for mut object in manifest::load(&format!("examples/{guest}/01-article.yaml"))? {
+            object["metadata"]["namespace"] = namespace.into();
+            self.user.apply(&object)?;
+        }
+        Ok(())
     }
 
     /// Runs a verb of `controlplane ctl`, for example `pause apiserver`; returns its output.
