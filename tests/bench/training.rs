@@ -8,10 +8,10 @@ use std::{env, fs, path::Path};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, eventually,
-    manifest::{at, condition_status},
+    manifest::{at, is_ready},
     user::Kind,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
 /// The parents in the examples.
@@ -83,7 +83,7 @@ fn follow_edits(plane: &ControlPlane, first: usize) -> Result<()> {
             let find = Kind::cluster(api_version, kind);
             let parents = eventually("all parents are ready", || {
                 let parents = user.list(find, "")?;
-                match parents.iter().find(|parent| !is_done(parent)) {
+                match parents.iter().find(|parent| !is_ready(parent)) {
                     Some(parent) => Err(anyhow!("{parent}")),
                     None => Ok(parents),
                 }
@@ -102,12 +102,4 @@ fn follow_edits(plane: &ControlPlane, first: usize) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns true if the parent is ready, as it is stated now.
-fn is_done(parent: &Value) -> bool {
-    let conditions = at(parent, "/status/conditions").as_array();
-    let synced = conditions.and_then(|all| all.iter().find(|one| one["type"] == "Synced"));
-    condition_status(parent, "Ready") == "True"
-        && synced.is_some_and(|it| it["observedGeneration"] == parent["metadata"]["generation"])
 }

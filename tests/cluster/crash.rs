@@ -6,13 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_tests::{Host, HostOptions, Write, manifest, process::is_full};
+use innkeeper_tests::{
+    Host, HostOptions, Write,
+    manifest::{self, is_ready},
+    process::is_full,
+};
 use rustix::process::Signal;
 
 use crate::{
     relay::{Moment, Relay},
     stage::{Stage, lines},
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 /// Far more than any of the parents needs, which is two kills for each write.

@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, fs};
 
 use innkeeper_tests::{
     eventually,
-    manifest::{condition, condition_status, root},
+    manifest::{condition, condition_status, is_ready, root},
     user::Kind,
 };
 use serde_json::{Value, json};
 
-use crate::suite::{GUESTS, Site, is_ready, reason};
+use crate::suite::{GUESTS, Site, reason};
 
 /// The kinds that are reconciled; the examples' other objects are referenced by these.
 const PARENTS: [&str; 7] = [

@@ -15,7 +15,7 @@ use innkeeper_tests::{
     admin::{self, ask_secure},
     eventually, eventually_for,
     helm::{self, IMAGE, NAMESPACE, RELEASE},
-    manifest::{self, condition, root},
+    manifest::{self, condition, is_ready, root},
     pod::{Image, Pod},
     process::{is_full, path_from_env},
     registry::{Client, Registry},
@@ -29,7 +29,7 @@ use crate::{
     callers::token,
     plugins::PLUGIN,
     stage::Stage,
-    suite::{GUESTS, Target, is_ready},
+    suite::{GUESTS, Target},
 };
 
 mod variants;

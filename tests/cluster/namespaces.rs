@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use innkeeper_tests::{
     Host, HostOptions, Request, eventually, helm,
-    manifest::{self, condition},
+    manifest::{self, condition, is_ready},
     process::path_from_env,
     user::Kind,
 };
@@ -15,7 +15,7 @@ use crate::{
     plugins::{PLUGIN, cache_grants},
     sharing::{plugin, wait_serving},
     stage::{Stage, is_synced, lines},
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 const HOST_NAMESPACE: &str = "innkeeper-system";

@@ -8,14 +8,15 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_tests::{Host, admin, eventually, process::path_from_env, user::Kind};
+use innkeeper_tests::{
+    Host, admin, eventually, manifest::is_ready, process::path_from_env, user::Kind,
+};
 use serde_json::{Value, json};
 
 use crate::{
     moody::{MoodyFixture, NAME, good, mood},
     plugins::{HEALTHY, PluginSite},
     stage::{Stage, lines},
-    suite::is_ready,
 };
 
 const SUCCESS: i32 = 0;

@@ -3,7 +3,7 @@
 
 use innkeeper_tests::{
     Host,
-    manifest::{self, condition},
+    manifest::{self, condition, is_ready},
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     etcd::let_wait,
     plugins::{PluginSite, cache_grants},
     stage::Stage,
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 /// Starts a host with a Plugin of this guest, and applies an article, which becomes Ready.

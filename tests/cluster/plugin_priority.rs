@@ -3,7 +3,11 @@
 
 use std::{thread::sleep, time::Duration};
 
-use innkeeper_tests::{Host, manifest::condition, process::path_from_env};
+use innkeeper_tests::{
+    Host,
+    manifest::{condition, is_ready},
+    process::path_from_env,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -11,7 +15,7 @@ use crate::{
     moody,
     plugins::{HEALTHY, PLUGIN, PluginSite, cache_grants},
     stage::{Stage, lines},
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");

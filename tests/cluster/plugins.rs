@@ -4,14 +4,17 @@
 use std::{fs, path::Path, time::Duration};
 
 use innkeeper_tests::{
-    Host, astray, eventually, harmless, manifest::condition, process::path_from_env, user::Kind,
+    Host, astray, eventually, harmless,
+    manifest::{condition, is_ready},
+    process::path_from_env,
+    user::Kind,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
     stage::{Stage, is_synced, lines},
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 pub(crate) const PLUGIN: Kind<'static> = Kind {

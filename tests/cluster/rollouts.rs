@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use innkeeper_tests::process::path_from_env;
+use innkeeper_tests::{manifest::is_ready, process::path_from_env};
 use serde_json::{Value, json};
 
-use crate::suite::{Site, Target, is_ready};
+use crate::suite::{Site, Target};
 
 /// Waits as users do; `kubectl` ignores conditions of older generations.
 fn kubectl_wait(site: &Site, (api_version, kind, name): Target<'_>) {

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use innkeeper_tests::{Host, eventually, manifest::condition, process::path_from_env, user::Kind};
+use innkeeper_tests::{
+    Host, eventually,
+    manifest::{condition, is_ready},
+    process::path_from_env,
+    user::Kind,
+};
 use serde_json::{Value, json};
 
 use crate::{
     plugins::{PLUGIN, cache_grants},
     stage::{Stage, lines, wait_logged},
-    suite::{Target, is_ready},
+    suite::Target,
 };
 
 const HOST_NAMESPACE: &str = "innkeeper-system";

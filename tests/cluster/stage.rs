@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, eventually, eventually_for, host,
-    manifest::{self, condition, condition_status},
+    manifest::{self, condition, condition_status, is_condition_current},
     user::Kind,
 };
 use serde_json::{Value, json};
@@ -300,10 +300,6 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
 /// generation.
 pub(crate) fn is_synced(parent: &Value, status: &str, reason: &str) -> bool {
     let start = format!("{status}/{reason}:");
-    let conditions = parent["status"]["conditions"].as_array();
     condition(parent, "Synced").is_some_and(|text| text.starts_with(&start))
-        && conditions.into_iter().flatten().any(|condition| {
-            condition["type"] == "Synced"
-                && condition["observedGeneration"] == parent["metadata"]["generation"]
-        })
+        && is_condition_current(parent, "Synced")
 }

@@ -2,12 +2,12 @@
 
 use std::{thread, time::Duration};
 
-use innkeeper_tests::{Host, HostOptions, process::is_full};
+use innkeeper_tests::{Host, HostOptions, manifest::is_ready, process::is_full};
 use serde_json::json;
 
 use crate::{
     stage::{Stage, is_applied, lines},
-    suite::{GUESTS, PARENT_CRDS, Target, is_ready},
+    suite::{GUESTS, PARENT_CRDS, Target},
 };
 
 const PARENTS: [Target<'static>; 4] = [

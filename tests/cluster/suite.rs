@@ -5,7 +5,7 @@ use std::{process::Command, sync::OnceLock, time::Duration};
 
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, eventually,
-    manifest::{self, condition, condition_status},
+    manifest::{self, condition, is_ready},
     process::path_from_env,
     user::Kind,
 };
@@ -259,18 +259,6 @@ impl Site {
 
 /// `apiVersion`, `kind`, name.
 pub(crate) type Target<'a> = (&'a str, &'a str, &'a str);
-
-/// Returns true if a parent is Synced and Ready, both for its current generation.
-pub(crate) fn is_ready(parent: &Value) -> bool {
-    let generation = &parent["metadata"]["generation"];
-    let conditions = parent["status"]["conditions"].as_array();
-    ["Synced", "Ready"].iter().all(|kind| {
-        condition_status(parent, kind) == "True"
-            && conditions.into_iter().flatten().any(|condition| {
-                condition["type"] == *kind && condition["observedGeneration"] == *generation
-            })
-    })
-}
 
 /// The identity of the parent for which a child is retained, without the proof of the host; empty if
 /// it is not retained.

@@ -58,3 +58,19 @@ pub fn condition_status(object: &Value, kind: &str) -> String {
     let text = condition(object, kind).unwrap_or_default();
     text.split('/').next().unwrap_or_default().to_owned()
 }
+
+/// Returns true if an object has a condition of this type that was observed at its current generation.
+pub fn is_condition_current(object: &Value, kind: &str) -> bool {
+    let conditions = at(object, "/status/conditions").as_array();
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == kind
+            && condition["observedGeneration"] == object["metadata"]["generation"]
+    })
+}
+
+/// Returns true if a parent is Synced and Ready, both for its current generation.
+pub fn is_ready(parent: &Value) -> bool {
+    ["Synced", "Ready"]
+        .iter()
+        .all(|kind| condition_status(parent, kind) == "True" && is_condition_current(parent, kind))
+}
