@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// The first pause of a watch whose pauses grow to ten seconds. Ten that do not grow take far less than 250 times as long, and
+/// ten that grow a thousand times as long.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn growing_pauses() -> Options {
+    Options {
+        retry_min: PAUSE,
+        retry_max: Duration::from_secs(10),
+        ..options()
+    }
+}
+
 #[tokio::test]
 async fn w1_lists_in_pages_and_selects_on_our_label() {
     let world = World::start(Options {
@@ -87,13 +99,7 @@ async fn f7_f20_a_line_that_is_cut_off_again_is_not_waited_for_a_third_time() {
 
 #[tokio::test]
 async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
-    const MIN: Duration = Duration::from_millis(20);
-    let world = World::start(Options {
-        retry_min: MIN,
-        retry_max: Duration::from_secs(10),
-        ..options()
-    })
-    .await;
+    let world = World::start(growing_pauses()).await;
     let [_, mut services, _] = world.synced().await;
     let begun = Instant::now();
     for version in 20..30 {
@@ -105,7 +111,7 @@ async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
         world.check(40).await;
         services = world.watch().await;
     }
-    assert!(begun.elapsed() < MIN * 250, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PAUSE * 250, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -124,12 +130,9 @@ async fn w6_f7_a_broken_watch_continues_from_the_last_seen_version() {
 
 #[tokio::test]
 async fn w4_a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
-    const MIN: Duration = Duration::from_millis(20);
     let world = World::start(Options {
-        retry_min: MIN,
-        retry_max: Duration::from_secs(10),
         watch_held: Duration::ZERO,
-        ..options()
+        ..growing_pauses()
     })
     .await;
     let [_, mut services, _] = world.synced().await;
@@ -139,8 +142,7 @@ async fn w4_a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
         world.check(25).await;
         services = world.watch().await;
     }
-    // Pauses that grow would add up to a thousand times the first one.
-    assert!(begun.elapsed() < MIN * 250, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PAUSE * 250, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
