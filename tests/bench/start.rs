@@ -73,7 +73,7 @@ fn apply_parents(plane: &ControlPlane, options: &HostOptions) -> Result<()> {
     });
     let namespace = plane.namespace("start")?;
     for guest in GUESTS {
-        plane.apply_example(guest, &namespace)?;
+        plane.apply_example(&namespace, &format!("examples/{guest}/01-article.yaml"))?;
     }
     ensure!(host.stop()?.success(), "{}", host.log()?);
     Ok(())

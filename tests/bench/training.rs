@@ -70,7 +70,7 @@ fn main() -> Result<()> {
 fn apply_parents(plane: &ControlPlane) -> Result<()> {
     let namespace = plane.namespace("training")?;
     for guest in GUESTS {
-        plane.apply_example(guest, &namespace)?;
+        plane.apply_example(&namespace, &format!("examples/{guest}/01-article.yaml"))?;
     }
     Ok(())
 }

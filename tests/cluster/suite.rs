@@ -105,15 +105,8 @@ impl Site {
 
     /// Applies every object of an example in this namespace.
     pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
-        let mut objects = manifest::load(path).expect("an example can be read");
-        for object in &mut objects {
-            object["metadata"]["namespace"] = self.namespace.clone().into();
-            self.plane
-                .user()
-                .apply(object)
-                .expect("an example can be applied");
-        }
-        objects
+        let applied = self.plane.apply_example(&self.namespace, path);
+        applied.expect("an example can be applied")
     }
 
     /// The command `innkeeper render` for a guest; later calls reuse its compiled code.

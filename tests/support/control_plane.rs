@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -101,19 +102,20 @@ impl ControlPlane {
     pub fn namespace(&self, prefix: &str) -> Result<String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{prefix}-{}", COUNTER.fetch_add(1, Ordering::Relaxed));
-        self.user.apply(&serde_json::json!({
+        self.user.apply(&json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
         }))?;
         Ok(name)
     }
 
-    /// Applies the first example of a shipped plugin in a namespace.
-    pub fn apply_example(&self, guest: &str, namespace: &str) -> Result<()> {
-        for mut object in manifest::load(&format!("examples/{guest}/01-article.yaml"))? {
+    /// Applies every object of an example in a namespace, and returns them.
+    pub fn apply_example(&self, namespace: &str, path: &str) -> Result<Vec<Value>> {
+        let mut objects = manifest::load(path)?;
+        for object in &mut objects {
             object["metadata"]["namespace"] = namespace.into();
-            self.user.apply(&object)?;
+            self.user.apply(object)?;
         }
-        Ok(())
+        Ok(objects)
     }
 
     /// Runs a verb of `controlplane ctl`, for example `pause apiserver`; returns its output.
