@@ -15,19 +15,8 @@ use crate::{
 };
 
 impl CacheState {
-    /// Triggers the parents that the changes of one watch concern; `first` marks changes from its first list.
+    /// Triggers the parents that changes concern; `first` marks those from the first list of a watch.
     pub(super) fn dispatch(&mut self, id: SlotId, changes: &[Change], first: bool) {
-        self.dispatch_from(id, changes, first, None);
-    }
-
-    /// Triggers the parents that changes concern, but not the one whose pass made them, unless it reads the object.
-    pub(super) fn dispatch_from(
-        &mut self,
-        id: SlotId,
-        changes: &[Change],
-        first: bool,
-        writer: Option<&Reader>,
-    ) {
         for change in changes {
             let (Some(slot), Some(last)) = (self.slots.get(&id), change.last()) else {
                 return;
@@ -37,10 +26,7 @@ impl CacheState {
                 if cause == Some(Cause::ParentGone) {
                     self.forget(&reader);
                 }
-                let is_own = writer == Some(&reader);
-                if let Some(cause) = cause
-                    && (!is_own || cause == Cause::RelatedChanged)
-                {
+                if let Some(cause) = cause {
                     let trigger = Trigger {
                         object: Some(object.clone()),
                         ..cause.into()

@@ -80,8 +80,9 @@ impl CacheState {
         }
         let changes = slot.store.put(written);
         let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
-        self.dispatch_from(read.slot, &changes, false, Some(reader));
-        // The event may have come before the answer; a later version is a change of others, which stays a trigger.
+        self.dispatch(read.slot, &changes, false);
+        // Also drops the trigger of an event that came before the answer. A later version is a change of others, which stays
+        // a trigger.
         if shown == Some(version)
             && let Some(held) = self.held_triggers(reader)
         {
