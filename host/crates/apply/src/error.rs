@@ -307,15 +307,17 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
     };
     let asked = retry_after(parts, &status);
     let kind = match parts.status {
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
+            retry_after: asked.unwrap_or(PAUSE_DEFAULT),
+        },
+        // Before the codes with a meaning of their own: a webhook that answers 404 does not say that the object is gone.
+        code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
         StatusCode::CONFLICT => conflict(verb, &status),
         StatusCode::NOT_FOUND => not_found(verb, &status),
         StatusCode::UNPROCESSABLE_ENTITY if names_another(verb, &status) => ErrorKind::Conflict,
         StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
         StatusCode::FORBIDDEN => forbidden(&status, &source.message),
         StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
-        StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
-            retry_after: asked.unwrap_or(PAUSE_DEFAULT),
-        },
         StatusCode::SERVICE_UNAVAILABLE => asked.map_or(ErrorKind::Unavailable, |retry_after| {
             ErrorKind::Throttled { retry_after }
         }),
@@ -329,7 +331,6 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         {
             ErrorKind::Rejected
         }
-        code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
         code if code.is_client_error() => ErrorKind::Rejected,
         _ => ErrorKind::Unavailable,
     };
@@ -424,7 +425,7 @@ fn forbidden(status: &Status, message: &str) -> ErrorKind {
     }
     // The authorizer and all admission plugins answer with the same code and reason; only the message differs.
     let authorizer = message.contains(" cannot ") && message.contains(" resource ");
-    if authorizer && !is_denial(message) {
+    if authorizer {
         ErrorKind::Forbidden
     } else {
         ErrorKind::Denied

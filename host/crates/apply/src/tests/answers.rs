@@ -34,15 +34,15 @@ fn details(message: &str, details: Value) -> Value {
 #[track_caller]
 fn check(verb: Verb, code: u16, body: Value, category: &str, retry: Retry) {
     let error = answer(verb, code, None, &body);
-    assert_eq!(error.category(), category, "{code} {body}");
-    assert_eq!(error.retry(), retry, "{code} {body}");
+    assert_eq!(error.category(), category, "{verb:?} {code} {body}");
+    assert_eq!(error.retry(), retry, "{verb:?} {code} {body}");
 }
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn every_answer_has_a_type_a10() {
-    use Retry::{Backoff, Never, OnChange};
-    use Verb::{Apply, Create, JsonPatch, Status, Update};
+    use Retry::{At, Backoff, Never, OnChange};
+    use Verb::{Apply, Create, Delete, JsonPatch, Status, Update};
     let modified =
         || status("the object has been modified; please apply your changes to the latest version");
     check(Create, 409, modified(), "Exists", Backoff);
@@ -116,12 +116,19 @@ fn every_answer_has_a_type_a10() {
     ] {
         check(Create, 403, status(denial), "Denied", Backoff);
     }
+    // Webhooks choose the code.
+    let denial = || status("admission webhook \"w\" denied the request: no");
+    for verb in [Create, Apply, Update, Status, JsonPatch, Delete] {
+        for code in [400, 401, 404, 409, 413, 422] {
+            check(verb, code, denial(), "Denied", Backoff);
+        }
+    }
     check(
-        Create,
-        400,
-        status("admission webhook \"w\" denied the request: no"),
-        "Denied",
-        Backoff,
+        Update,
+        429,
+        denial(),
+        "Throttled",
+        At(Duration::from_secs(1)),
     );
     check(
         Create,
