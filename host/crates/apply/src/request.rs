@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::{self, request},
 };
-use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 /// The type of a write, which decides the meaning of an answer.
@@ -231,55 +231,32 @@ impl<'a> Address<'a> {
     }
 }
 
-/// An object that is written bound to what was observed, so that its body is not copied for two fields.
+/// An object that is written bound to what was observed, so that only its metadata is copied.
 struct BoundObject<'a> {
     body: &'a Map<String, Value>,
-    /// The fields of the metadata that bind it, which replace those of the body.
-    bound: &'a [(&'static str, &'a str)],
+    /// The metadata of the body, with the fields that bind it.
+    metadata: Value,
 }
 
 impl<'a> BoundObject<'a> {
-    const fn new(body: &'a Map<String, Value>, bound: &'a [(&'static str, &'a str)]) -> Self {
-        Self { body, bound }
+    fn new(body: &'a Map<String, Value>, bound: &[(&str, &str)]) -> Self {
+        let metadata = body.get("metadata").and_then(Value::as_object);
+        let mut metadata = metadata.cloned().unwrap_or_default();
+        let bound = bound
+            .iter()
+            .map(|(field, value)| ((*field).to_owned(), (*value).into()));
+        metadata.extend(bound);
+        Self {
+            body,
+            metadata: metadata.into(),
+        }
     }
 }
 
 impl Serialize for BoundObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let others = self.body.iter().filter(|(name, _)| *name != "metadata");
-        let mut object = serializer.serialize_map(None)?;
-        for (name, value) in others {
-            object.serialize_entry(name, value)?;
-        }
-        let metadata = self.body.get("metadata").and_then(Value::as_object);
-        let metadata = BoundMetadata(metadata, self.bound);
-        object.serialize_entry("metadata", &metadata)?;
-        object.end()
-    }
-}
-
-/// The metadata of an object, with the fields that bind it.
-struct BoundMetadata<'a>(
-    Option<&'a Map<String, Value>>,
-    &'a [(&'static str, &'a str)],
-);
-
-impl Serialize for BoundMetadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(metadata, bound) = self;
-        let is_bound = |name: &str| bound.iter().any(|(field, _)| *field == name);
-        let others = metadata
-            .iter()
-            .copied()
-            .flatten()
-            .filter(|(name, _)| !is_bound(name));
-        let mut object = serializer.serialize_map(None)?;
-        for (name, value) in others {
-            object.serialize_entry(name, value)?;
-        }
-        for (name, value) in *bound {
-            object.serialize_entry(name, value)?;
-        }
-        object.end()
+        let fields = self.body.iter().map(|(name, value)| (&**name, value));
+        let others = fields.filter(|(name, _)| *name != "metadata");
+        serializer.collect_map(others.chain([("metadata", &self.metadata)]))
     }
 }
