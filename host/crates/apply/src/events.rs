@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Event, EventType, Object, PluginName, Rate, TokenBucket, Uid};
+use innkeeper_model::{Digest, Event, EventType, Object, PluginName, Rate, TokenBucket, Uid};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{
     Error, ErrorKind, MANAGER, Writer,
@@ -267,25 +266,19 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
 
 /// Returns a unique name that starts with the name of the parent.
 fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
-    let mut hash = Sha256::new();
-    for part in [
+    let when = now.as_nanosecond().to_be_bytes();
+    let texts = [
         key.plugin.as_str(),
         &key.parent.0,
         &key.reason,
         &key.message,
-    ] {
-        hash.update(part.as_bytes());
-        hash.update([0]);
-    }
-    hash.update(now.as_nanosecond().to_be_bytes());
-    let digest = hash.finalize();
-    let unique = digest
-        .iter()
-        .take(8)
-        .fold(0_u64, |unique, byte| unique << 8 | u64::from(*byte));
+    ];
+    let parts = texts.iter().flat_map(|text| [text.as_bytes(), b"\0"]);
+    let digest = Digest::of_parts(parts.chain([&when[..]])).to_hex();
+    let unique: String = digest.chars().take(16).collect();
     // The name of an object has at most 253 characters, and none of the API server's names has others than ASCII.
     let parent: String = parent.name.chars().take(230).collect();
-    format!("{}.{unique:016x}", parent.trim_end_matches(['.', '-']))
+    format!("{}.{unique}", parent.trim_end_matches(['.', '-']))
 }
 
 /// Returns a time as Kubernetes' `MicroTime`.
