@@ -44,7 +44,7 @@ pub use dry_run::{Candidate, Differences, Draft, DryRunOutcome, until_read};
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
 pub use next::{Attempt, Next, WaitingEdits};
-pub use pass_files::{PassFile, PassFiles};
+pub use pass_files::PassFiles;
 pub use reconciler::Reconciler;
 pub use recordings::{RECORDINGS_BYTES_MAX, Recordings, Wanted};
 pub use serving::Serving;

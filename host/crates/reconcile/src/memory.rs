@@ -9,7 +9,7 @@
 
 mod kept;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use innkeeper_cluster::Answer;
 use innkeeper_model::{Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadKey, Resource};
@@ -147,7 +147,7 @@ pub(super) struct Memory(Mutex<Passes>);
 #[derive(Default)]
 struct Passes {
     by_parent: BTreeMap<ObjectId, Remembered>,
-    /// True if the passes are not those that were kept last.
+    /// True if the passes are not those that were written last.
     changed: bool,
 }
 
@@ -209,17 +209,21 @@ impl Memory {
         self.0.lock().by_parent = by_parent;
     }
 
-    /// Returns all passes if they have changed since the last call.
-    pub(super) fn keep(&self) -> Option<Vec<KeptPass>> {
-        let mut passes = self.0.lock();
-        if !std::mem::take(&mut passes.changed) {
-            return None;
-        }
-        let all = passes.by_parent.iter();
-        Some(
+    /// Gives all passes to `write` if they have changed since it succeeded last.
+    pub(super) fn keep<E>(
+        &self,
+        write: impl FnOnce(Vec<KeptPass>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let kept: Vec<KeptPass> = {
+            let mut passes = self.0.lock();
+            if !mem::take(&mut passes.changed) {
+                return Ok(());
+            }
+            let all = passes.by_parent.iter();
             all.filter_map(|(parent, pass)| KeptPass::of(parent, pass))
-                .collect(),
-        )
+                .collect()
+        };
+        write(kept).inspect_err(|_| self.0.lock().changed = true)
     }
 }
 

@@ -91,22 +91,25 @@ impl PassFiles {
         passes.filter_map(|pass| pass.remembered(&kind)).collect()
     }
 
-    /// Returns the file with these passes, to be written.
-    pub(crate) fn file(
+    /// Writes the passes of a plugin for a kind of parents as a whole. Blocks.
+    pub(crate) fn write(
         &self,
         plugin: &PluginName,
         parent: &Gvk,
         serving: &Serving,
         passes: Vec<KeptPass>,
-    ) -> PassFile {
-        PassFile {
-            directory: self.directory.clone(),
-            path: self.path(plugin, parent),
-            contents: Contents {
-                belongs_to: self.belongs_to(plugin, parent, serving),
-                passes,
-            },
-        }
+    ) -> io::Result<()> {
+        let contents = Contents {
+            belongs_to: self.belongs_to(plugin, parent, serving),
+            passes,
+        };
+        let mut file = BufWriter::new(NamedTempFile::new_in(&self.directory)?);
+        serde_json::to_writer(&mut file, &contents)?;
+        file.flush()?;
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Not synced: after a crash of the machine the file may be damaged, and is ignored.
+        file.persist(self.path(plugin, parent))?;
+        Ok(())
     }
 
     fn path(&self, plugin: &PluginName, parent: &Gvk) -> PathBuf {
@@ -134,30 +137,10 @@ impl PassFiles {
     }
 }
 
-/// A file with the memory of passes that has to be written.
-pub struct PassFile {
-    directory: PathBuf,
-    path: PathBuf,
-    contents: Contents,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Contents {
     belongs_to: String,
     passes: Vec<KeptPass>,
-}
-
-impl PassFile {
-    /// Writes the file as a whole. Blocks.
-    pub fn write(&self) -> io::Result<()> {
-        let mut file = BufWriter::new(NamedTempFile::new_in(&self.directory)?);
-        serde_json::to_writer(&mut file, &self.contents)?;
-        file.flush()?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Not synced: after a crash of the machine the file may be damaged, and is ignored.
-        file.persist(&self.path)?;
-        Ok(())
-    }
 }
 
 /// Removes the files of plugins that are gone: those that were neither written nor read for a long time.

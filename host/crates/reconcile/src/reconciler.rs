@@ -1,6 +1,7 @@
 //! The reconciler of one plugin and kind of parent: its active revision, its passes, and the state that is shown of them.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,9 +28,7 @@ use super::{
     faults::{RecentFault, RecentFaults},
     interest::interest,
     next::{Attempt, Next},
-    pass,
-    pass_files::PassFile,
-    selection,
+    pass, selection,
     serving::Serving,
     shared::Shared,
     trace::Trace,
@@ -199,14 +198,15 @@ impl Reconciler {
         next
     }
 
-    /// Returns the memory of passes to be written, so that the next start of the host skips them; none if it has not
-    /// changed since the last call, or if the host keeps none.
-    pub fn pass_file(&self) -> Option<PassFile> {
+    /// Writes the memory of passes into the cache directory if it has changed since the last success. Blocks.
+    pub fn keep_passes(&self) -> io::Result<()> {
         let context = &self.context;
-        let files = context.shared.pass_files.as_ref()?;
+        let Some(files) = &context.shared.pass_files else {
+            return Ok(());
+        };
         let epoch = context.active.current();
-        let passes = epoch.memory.keep()?;
-        Some(files.file(&context.plugin, &self.parent, &epoch.serving, passes))
+        let write = |passes| files.write(&context.plugin, &self.parent, &epoch.serving, passes);
+        epoch.memory.keep(write)
     }
 
     /// Writes the events of passes that begin after this call, until [`end_events`](Self::end_events) is called and all

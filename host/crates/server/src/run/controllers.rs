@@ -95,14 +95,14 @@ async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
 async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
     let reconcilers = reconcilers.to_vec();
     let write = move || {
-        let mut files = reconcilers
-            .iter()
-            .filter_map(|reconciler| reconciler.pass_file());
-        files.try_for_each(|file| file.write())
+        for reconciler in reconcilers {
+            if let Err(error) = reconciler.keep_passes() {
+                warn!(%error, "failed to keep the memory of passes in the cache directory: until it succeeds, the next start calls the guests for all parents");
+            }
+        }
     };
-    if let Ok(Err(error)) = spawn_blocking(write).await {
-        warn!(%error, "failed to keep the memory of passes in the cache directory: the next start calls the guests for all parents");
-    }
+    // Fails only while the host ends.
+    drop(spawn_blocking(write).await);
 }
 
 /// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
