@@ -435,7 +435,9 @@ async fn install(
     loop {
         let error = match plugins::serve(shared, loaded, limits).await {
             Ok(served) => {
-                if !said.is_empty() {
+                if said.is_empty() {
+                    status.note_tried();
+                } else {
                     status.uncount_inactive();
                 }
                 return Some(served);
@@ -445,6 +447,7 @@ async fn install(
         if said.is_empty() {
             status.count_inactive();
         }
+            status.note_tried();
         let file = loaded.path.display();
         let delay = backoff.delay();
         let delay = match error.retry() {

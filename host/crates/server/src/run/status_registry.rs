@@ -43,8 +43,8 @@ pub struct StatusRegistry {
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugins from files that were tried and are not active.
     inactive: AtomicUsize,
-    /// The number of plugins from files; none before they are loaded.
-    given: OnceLock<usize>,
+    /// The number of plugins from files that are still to be tried; none before they are loaded.
+    untried: OnceLock<AtomicUsize>,
     /// True while the host waits for the lease with loaded plugins and running watches.
     stands_by: AtomicBool,
     /// The check of the definition of Plugin resources.
@@ -77,11 +77,11 @@ impl StatusRegistry {
 
     /// Returns true once every plugin from a file was tried, or while the host stands by.
     pub fn is_started(&self) -> bool {
-        let settled = self.active.read().len() + self.inactive_count();
-        self.stands_by() || self.given.get().is_some_and(|given| settled >= *given)
+        let untried = self.untried.get();
+        self.stands_by() || untried.is_some_and(|untried| untried.load(Ordering::Relaxed) == 0)
     }
 
-    /// The number of plugins that were tried and are not active.
+    /// The number of plugins from files that were tried and are not active.
     pub fn inactive_count(&self) -> usize {
         self.inactive.load(Ordering::Relaxed)
     }
@@ -98,9 +98,20 @@ impl StatusRegistry {
 
     /// Records that `loaded` of `given` plugins were loaded, and shows the shared context.
     pub(super) fn begin(&self, given: usize, loaded: usize, shared: &Arc<Shared>) {
-        self.inactive.store(given - loaded, Ordering::Relaxed);
-        self.given.get_or_init(|| given);
         self.shared.get_or_init(|| Arc::clone(shared));
+        self.expect_tries(given, loaded);
+    }
+
+    fn expect_tries(&self, given: usize, loaded: usize) {
+        self.inactive.store(given - loaded, Ordering::Relaxed);
+        self.untried.get_or_init(|| loaded.into());
+    }
+
+    /// Records the first outcome for a loaded plugin from a file.
+    pub(super) fn note_tried(&self) {
+        if let Some(untried) = self.untried.get() {
+            untried.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Adds an active plugin.
@@ -114,7 +125,7 @@ impl StatusRegistry {
         active.retain(|known| !Arc::ptr_eq(known, served));
     }
 
-    /// Counts a plugin that was tried and is not active.
+    /// Counts a plugin from a file that was tried and is not active.
     pub(super) fn count_inactive(&self) {
         self.inactive.fetch_add(1, Ordering::Relaxed);
     }
@@ -160,6 +171,23 @@ impl StatusRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_has_started_once_all_plugins_from_files_were_tried() {
+        let status = StatusRegistry::default();
+        assert!(!status.is_started());
+        // One file could not be loaded.
+        status.expect_tries(3, 2);
+        let of_resource = Served {
+            name: PluginName::new("other").unwrap(),
+            reconcilers: Vec::new(),
+        };
+        status.add(&Arc::new(of_resource));
+        status.note_tried();
+        assert!(!status.is_started());
+        status.note_tried();
+        assert!(status.is_started());
+    }
 
     /// O2: a scrape with a duplicate series is invalid.
     #[test]
