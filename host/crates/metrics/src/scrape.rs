@@ -80,8 +80,6 @@ pub struct WatchSample {
 pub struct PluginSample {
     /// The plugin's name.
     pub plugin: String,
-    /// True if the plugin serves.
-    pub serving: bool,
     /// The number of its selected parents in the cluster.
     pub parents: usize,
     /// The number of kinds that must be synced before its passes can run.
@@ -176,12 +174,7 @@ const WATCHES: [Row<WatchSample>; 5] = [
     ),
 ];
 
-const PLUGINS: [Row<PluginSample>; 3] = [
-    (
-        "innkeeper_plugin_serving",
-        "1 if the plugin serves, otherwise 0",
-        |plugin| Some(f64::from(u8::from(plugin.serving))),
-    ),
+const PLUGINS: [Row<PluginSample>; 2] = [
     (
         "innkeeper_plugin_parents",
         "Selected parents in the cluster",

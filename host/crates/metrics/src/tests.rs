@@ -28,7 +28,6 @@ impl SampleSource for Fixed {
             }],
             plugins: vec![PluginSample {
                 plugin: "web".to_owned(),
-                serving: false,
                 parents: 12,
                 waiting: 1,
                 limits: vec![("objectsPerNamespace", 0.85)],
@@ -182,7 +181,6 @@ fn what_others_know_is_read_when_somebody_asks() {
     ] {
         assert_line(&text, &format!("innkeeper_watch_{name}{watch} {value}"));
     }
-    assert_line(&text, "innkeeper_plugin_serving{plugin=\"web\"} 0");
     assert_line(&text, "innkeeper_plugin_parents{plugin=\"web\"} 12");
     assert_line(&text, "innkeeper_plugin_waiting{plugin=\"web\"} 1");
     let limit = "{plugin=\"web\",limit=\"objectsPerNamespace\"}";

@@ -335,7 +335,6 @@ fn plugin_sample(plugin: &Served) -> PluginSample {
     let limits = usage.unwrap_or_default().into_iter();
     PluginSample {
         plugin: plugin.name.to_string(),
-        serving: true,
         parents: reconcilers().map(|it| it.parent_count()).sum(),
         waiting: waiting.sum(),
         limits: limits.map(|it| (it.limit, it.share.ratio())).collect(),
