@@ -57,7 +57,11 @@ impl Manager {
         if let Err(next) = self.publish(object, state, (&before, &after)).await {
             return next;
         }
-        match state.due_next() {
+        let due = match declared {
+            Ok(_) => state.due_next(),
+            Err(_) => state.due_report(),
+        };
+        match due {
             Some(due) => {
                 let wait = due.saturating_duration_since(Instant::now());
                 Next::RequeueAfter(wait.max(REQUEUE_MIN))

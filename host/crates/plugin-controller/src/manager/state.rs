@@ -407,7 +407,6 @@ impl PluginState {
 
     /// Returns the time of the next pass if nothing changes before.
     pub(super) fn due_next(&self) -> Option<Instant> {
-        let now = Instant::now();
         // The end of work that runs triggers a pass.
         let running = self.loading.as_ref().and_then(Loading::stage);
         let attempt = self
@@ -421,18 +420,18 @@ impl PluginState {
             .chain(self.lost.values())
             .filter_map(|refused| refused.retry_at)
             .min();
+        let dues = [attempt, refused, self.unserved.due, self.due_report()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// Returns the time of the next pass of a Plugin without a valid declaration. Its passes take no step, so the time of a
+    /// step would stay in the past.
+    pub(super) fn due_report(&self) -> Option<Instant> {
+        let now = Instant::now();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
         let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
         // No event triggers a pass when the hash key is restored.
         let verify = self.is_unverified.then(|| now + REFRESH_PERIOD);
-        let dues = [
-            attempt,
-            refused,
-            refresh,
-            release,
-            verify,
-            self.unserved.due,
-        ];
-        dues.into_iter().flatten().min()
+        [refresh, release, verify].into_iter().flatten().min()
     }
 }

@@ -210,4 +210,6 @@ fn a_source_with_a_pull_interval_is_fetched_again() {
     let attempt = state.attempt.as_mut().unwrap();
     attempt.declared.pull_every = Some(Duration::ZERO);
     assert_eq!(state.next_step(&declared, None), NextStep::Load);
+    // No pass without a declaration loads.
+    assert_eq!(state.due_report(), None);
 }
