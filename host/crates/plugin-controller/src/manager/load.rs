@@ -432,8 +432,11 @@ pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFai
         return Ok(());
     }
     let message = resource::lines(&assessment).unwrap_or_default();
-    let (stage, retry) = (Stage::Granted, Retry::OnChange);
-    Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
+    Err(StageFailure {
+        // As a whole: users add these lines to the Plugin.
+        message,
+        ..StageFailure::new(Stage::Granted, NOT_GRANTED, "", Retry::OnChange)
+    })
 }
 
 #[cfg(test)]
@@ -474,6 +477,19 @@ mod tests {
             ),
             (json!([web]), Some(&web_only), None),
             (json!([web]), Some(&both), None),
+    #[test]
+    fn the_lines_of_many_missing_grants_are_not_cut() {
+        let children = (0..60).map(|number| {
+            json!({"apiVersion": "example.com/v1", "kind": format!("Part{number}"), "required": true})
+        });
+        let manifest = serde_json::from_value(json!({
+            "name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "parents": [], "crds": [],
+            "children": children.collect::<Vec<_>>(), "reads": [],
+        }));
+        let failure = granted(&declared(json!({})).terms, &manifest.unwrap()).unwrap_err();
+        assert!(failure.message.ends_with("kind: Part59\n"), "{failure:?}");
+    }
+
             (json!([web, of("example.com", "Shop")]), Some(&both), None),
         ] {
             let declared = declared(json!({"grants": {"parents": parents}}));
