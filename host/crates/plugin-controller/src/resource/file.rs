@@ -85,7 +85,7 @@ pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
 }
 
 /// Returns the entry of a kind with the flags that are true.
-fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
+pub(super) fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
     let mut entry = json!({"group": &*kind.group, "kind": &*kind.kind});
     for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
         entry[*flag] = true.into();
@@ -93,7 +93,8 @@ fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
     entry
 }
 
-fn read(grant: &ReadGrant) -> Value {
+/// Returns the entry of a grant to read.
+pub(super) fn read(grant: &ReadGrant) -> Value {
     let mut entry = entry(&grant.kind, &[("privileged", grant.privileged)]);
     entry["access"] = json!(grant.access.to_string());
     let place = match &grant.scope {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use innkeeper_model::{ReadKind, ReadScope, yaml};
 use innkeeper_policy::{
-    Assessment, Shortfall, is_built_in, is_privileged, is_privileged_to_read, is_secret,
+    Assessment, ReadGrant, Shortfall, is_built_in, is_privileged, is_privileged_to_read, is_secret,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::ReadPlace;
+use super::file;
 
 /// The maximum length: half of the 32,768 characters that the schema allows for the message of a condition, because
 /// the condition `Degraded` repeats it after a text of its own.
@@ -73,45 +73,35 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
 
 /// Returns the grant for a shortfall and its list in `spec.grants`; none if it is never granted.
 fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
-    let (list, kind, mut entry) = match shortfall {
+    let (list, kind) = match shortfall {
         Shortfall::Parent(kind) if is_secret(kind) => return None,
         Shortfall::Crd(kind) if is_built_in(kind) => return None,
         Shortfall::Depth(_) => return None,
-        Shortfall::Parent(kind) if is_built_in(kind) => {
-            let builtin = ("builtin".to_owned(), Value::Bool(true));
-            ("parents", kind.clone(), Map::from_iter([builtin]))
-        }
-        Shortfall::Parent(kind) => ("parents", kind.clone(), Map::new()),
-        Shortfall::Crd(kind) => ("crds", kind.clone(), Map::new()),
-        Shortfall::Child(kind) => ("children", kind.clone(), Map::new()),
-        Shortfall::Read { asked, .. } => ("reads", asked.kind.group_kind(), read(asked)),
+        Shortfall::Parent(kind) => ("parents", kind),
+        Shortfall::Crd(kind) => ("crds", kind),
+        Shortfall::Child(kind) => ("children", kind),
+        Shortfall::Read { asked, .. } => return Some(("reads", file::read(&granting(asked)))),
     };
-    entry.insert("group".to_owned(), json!(&*kind.group));
-    entry.insert("kind".to_owned(), json!(&*kind.kind));
-    let is_marked = match shortfall {
-        Shortfall::Read { .. } => is_privileged_to_read(&kind),
-        _ => is_privileged(&kind),
-    };
-    if is_marked {
-        entry.insert("privileged".to_owned(), Value::Bool(true));
-    }
-    Some((list, Value::Object(entry)))
+    let is_built_in = list == "parents" && is_built_in(kind);
+    let flags = [
+        ("builtin", is_built_in),
+        ("privileged", is_privileged(kind)),
+    ];
+    Some((list, file::entry(kind, &flags)))
 }
 
-/// Returns the fields of a read beside its kind.
-fn read(asked: &ReadKind) -> Map<String, Value> {
-    let scope = match &asked.scope {
-        ReadScope::Cluster => ReadPlace::Cluster,
+/// Returns the grant of a read that a plugin asks for.
+fn granting(asked: &ReadKind) -> ReadGrant {
+    let kind = asked.kind.group_kind();
+    ReadGrant {
+        access: asked.access,
         // A plugin cannot ask for listed namespaces: only a grant can list them.
-        ReadScope::ParentNamespace | ReadScope::Namespaces(_) => ReadPlace::ParentNamespace,
-    };
-    let mut entry = Map::from_iter([
-        ("access".to_owned(), json!(asked.access.to_string())),
-        ("scope".to_owned(), json!(scope)),
-    ]);
-    if !asked.label_selector.selects_all() {
-        let selector = asked.label_selector.to_string();
-        entry.insert("labelSelector".to_owned(), json!(selector));
+        scope: match asked.scope {
+            ReadScope::Cluster => ReadScope::Cluster,
+            ReadScope::ParentNamespace | ReadScope::Namespaces(_) => ReadScope::ParentNamespace,
+        },
+        label_selector: asked.label_selector.clone(),
+        privileged: is_privileged_to_read(&kind),
+        kind,
     }
-    entry
 }
