@@ -7,7 +7,7 @@ use criterion::{BatchSize, BenchmarkGroup, Criterion, measurement::WallTime};
 use innkeeper_cluster::fixture::ObjectCache;
 use innkeeper_model::{GroupKind, Gvk, ObjectId};
 use innkeeper_reconcile::Next;
-use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
+use innkeeper_reconcile::controller::queue::{Class, Queue};
 use serde_json::{Value, json};
 
 /// The number of queued keys and of cached objects; the size of cluster of the figures in host/docs/performance.md.
@@ -40,9 +40,7 @@ fn key(number: usize) -> ObjectId {
 
 /// Measures one trigger, pass and end; the triggered key is queued behind all the others.
 fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
-    let mut queue = Queue::new(QueueOptions::default(), |key: &ObjectId| {
-        key.namespace.clone()
-    });
+    let mut queue = Queue::new(0, |key: &ObjectId| key.namespace.clone());
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);
@@ -64,9 +62,7 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
     /// The default resync period of the host.
     const LATER: Duration = Duration::from_hours(10);
 
-    let mut queue = Queue::new(QueueOptions::default(), |key: &ObjectId| {
-        key.namespace.clone()
-    });
+    let mut queue = Queue::new(0, |key: &ObjectId| key.namespace.clone());
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{Attempt, Next, WaitingEdits};
-use queue::{Class, Queue, QueueOptions, Ticket};
+use queue::{Class, Queue, Ticket};
 use resync::Resync;
 
 /// An error that ends a controller before it is told to stop.
@@ -85,8 +85,8 @@ pub struct Bounds {
     pub passes_per_second_max: u32,
     /// The mean time between two resyncs; none for no resyncs.
     pub resync_period: Option<Duration>,
-    /// The back-off of the queue.
-    pub queue: QueueOptions,
+    /// The seed of the jitter; each queue needs its own.
+    pub seed: u64,
 }
 
 /// The observers of a controller.
@@ -116,14 +116,14 @@ pub async fn run<W: Work>(
         places,
         passes_per_second_max,
         resync_period,
-        queue,
+        seed,
     } = bounds;
     let LoopTelemetry { metrics, heartbeat } = telemetry;
     let now = work.now();
     let mut controller = PassLoop {
         work,
-        resync: resync_period.map(|period| Resync::new(period, queue.seed, now)),
-        queue: Queue::new(queue, |parent: &ObjectId| parent.namespace.clone()),
+        resync: resync_period.map(|period| Resync::new(period, seed, now)),
+        queue: Queue::new(seed, |parent: &ObjectId| parent.namespace.clone()),
         rate: Rate {
             burst: u64::from(passes_per_second_max),
             refill: Duration::from_secs(1),
@@ -224,7 +224,6 @@ impl<W: Work> PassLoop<W> {
         let now = self.now();
         let Some(Ticket {
             key,
-            failures,
             parked_since,
             waited,
         }) = self.queue.pop(now)
@@ -234,7 +233,6 @@ impl<W: Work> PassLoop<W> {
         self.edits.set(self.queue.has_edits());
         self.bucket.take(1, self.rate, now);
         let attempt = Attempt {
-            failures,
             parked: parked_since.map(|since| now.saturating_sub(since)),
             changed: self.changed.remove(&key),
             edits: self.edits.clone(),

@@ -13,8 +13,6 @@ use tokio::time::Instant;
 /// The facts about a parent's earlier passes that its next pass gets.
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
-    /// The number of failed passes in a row.
-    pub failures: u32,
     /// The time that passes have been parked; none if the last one was not.
     pub parked: Option<Duration>,
     /// The time of the first change that the pass is for; none if only a timer triggered it.

@@ -7,11 +7,11 @@
 //! use std::time::Duration;
 //!
 //! use innkeeper_reconcile::Next;
-//! use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
+//! use innkeeper_reconcile::controller::queue::{Class, Queue};
 //!
 //! let at = Duration::from_secs;
 //! let namespace = |key: &&str| key.split_once('/').map(|(namespace, _)| namespace.into());
-//! let mut queue = Queue::new(QueueOptions::default(), namespace);
+//! let mut queue = Queue::new(1, namespace);
 //!
 //! // Any number of triggers before a pass begins make one pass.
 //! queue.trigger("demo/a", Class::Child, at(0));
@@ -65,46 +65,29 @@ use crate::Next;
 pub struct Ticket<K> {
     /// The key.
     pub key: K,
-    /// The number of failed passes in a row.
-    pub failures: u32,
     /// The end of the first of the parked passes in a row; none if the last pass was not parked.
     pub parked_since: Option<Duration>,
     /// The time that the key was queued.
     pub waited: Duration,
 }
 
-/// The back-off of a queue.
-#[derive(Clone, Debug)]
-pub struct QueueOptions {
-    /// The first delay after a failure, which doubles with every further one; by default 200 ms.
-    ///
-    /// The default is chosen: each retry calls the guest, so it is far above the 5 ms of client-go's default limiter.
-    pub backoff_min: Duration,
-    /// The longest delay after a failure, jitter included; by default 5 min.
-    ///
-    /// The default is chosen, and equals the kubelet's longest delay between two starts of a container: the repair of a
-    /// cause outside of the cluster, which triggers nothing, is noticed after that time.
-    pub backoff_max: Duration,
-    /// The longest delay after a failure once a child or a related object has changed; by default 1 s.
-    ///
-    /// Not zero, because the writes of a failing pass change children: the pass would trigger itself without a pause.
-    /// A longer pause that the API server asked for still counts.
-    /// The default is chosen: at most one such pass per second.
-    pub backoff_changed: Duration,
-    /// The seed of the jitter.
-    pub seed: u64,
-}
+/// The first delay after a failure, which doubles with every further one.
+///
+/// Chosen: each retry calls the guest, so it is far above the 5 ms of client-go's default limiter.
+pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(200);
 
-impl Default for QueueOptions {
-    fn default() -> Self {
-        Self {
-            backoff_min: Duration::from_millis(200),
-            backoff_max: Duration::from_mins(5),
-            backoff_changed: Duration::from_secs(1),
-            seed: 0,
-        }
-    }
-}
+/// The longest delay after a failure, jitter included.
+///
+/// Chosen, and equal to the kubelet's longest delay between two starts of a container: the repair of a cause outside of the
+/// cluster, which triggers nothing, is noticed after that time.
+const BACKOFF_MAX: Duration = Duration::from_mins(5);
+
+/// The longest delay after a failure once a child or a related object has changed.
+///
+/// Not zero, because the writes of a failing pass change children: the pass would trigger itself without a pause. A longer
+/// pause that the API server asked for still counts.
+/// Chosen: at most one such pass per second.
+const BACKOFF_CHANGED: Duration = Duration::from_secs(1);
 
 #[expect(
     clippy::disallowed_types,
@@ -118,7 +101,8 @@ type Namespace = Option<Arc<str>>;
 /// The keys of one plugin.
 #[derive(Debug)]
 pub struct Queue<K> {
-    options: QueueOptions,
+    /// The seed of the jitter.
+    seed: u64,
     entries: Slab<QueueEntry<K>>,
     /// The index of a key's entry: a trigger and the end of a pass look a key up, and nothing else compares long keys.
     handles: Handles<K>,
@@ -140,7 +124,6 @@ pub struct Queue<K> {
 struct QueueEntry<K> {
     key: K,
     state: KeyState,
-    failures: u32,
     backoff: Option<Backoff>,
     parked_since: Option<Duration>,
 }
@@ -180,10 +163,10 @@ enum Wait {
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// Returns an empty queue; `namespace` returns the namespace of a key.
-    pub fn new(options: QueueOptions, namespace: fn(&K) -> Namespace) -> Self {
+    /// Returns an empty queue; `seed` is that of the jitter, and `namespace` returns the namespace of a key.
+    pub fn new(seed: u64, namespace: fn(&K) -> Namespace) -> Self {
         Self {
-            options,
+            seed,
             entries: Slab::new(),
             handles: Handles::default(),
             namespace,
@@ -204,7 +187,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         if class.ends_backoff()
             && let Some(entry) = self.entries.get_mut(handle)
         {
-            entry.failures = 0;
             entry.backoff = None;
         }
         let state = match self.leave(handle) {
@@ -246,7 +228,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let entry = self.entries.get(handle)?;
         Some(Ticket {
             key: entry.key.clone(),
-            failures: entry.failures,
             parked_since: entry.parked_since,
             waited: now.saturating_sub(since),
         })
@@ -263,15 +244,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let KeyState::Running { dirty } = entry.state else {
             return;
         };
-        match &next {
-            Next::Backoff | Next::BackoffAtLeast(_) if !dirty.is_some_and(Class::ends_backoff) => {
-                entry.failures = entry.failures.saturating_add(1);
-            }
-            Next::Again(_) | Next::Parked(_) | Next::Backoff | Next::BackoffAtLeast(_) => {}
-            Next::Settled | Next::RequeueAfter(_) | Next::UntilChanged | Next::Forget => {
-                entry.failures = 0;
-                entry.backoff = None;
-            }
+        if matches!(
+            next,
+            Next::Settled | Next::RequeueAfter(_) | Next::UntilChanged | Next::Forget
+        ) {
+            entry.backoff = None;
         }
         entry.parked_since = match &next {
             Next::Parked(_) => entry.parked_since.or(Some(now)),
@@ -366,7 +343,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             entries.insert(QueueEntry {
                 key: key.clone(),
                 state: KeyState::Idle,
-                failures: 0,
                 backoff: None,
                 parked_since: None,
             })
@@ -441,7 +417,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         changed: bool,
         now: Duration,
     ) -> KeyState {
-        let cut = now.saturating_add(self.options.backoff_changed);
+        let cut = now.saturating_add(BACKOFF_CHANGED);
         KeyState::Delayed {
             due: if changed {
                 due.min(cut.max(earliest))
@@ -455,16 +431,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Returns the next delay of a key that failed.
     fn backoff(&mut self, handle: usize) -> Duration {
-        let backoff_max = self.options.backoff_max;
-        let backoff_min = self.options.backoff_min;
-        let seed = self.options.seed ^ self.next_sequence();
+        let seed = self.seed ^ self.next_sequence();
         let Some(entry) = self.entries.get_mut(handle) else {
-            return backoff_max;
+            return BACKOFF_MAX;
         };
-        entry
-            .backoff
-            .get_or_insert_with(|| Backoff::with_jitter(backoff_min, backoff_max, seed))
-            .delay()
+        let begin = || Backoff::with_jitter(BACKOFF_MIN, BACKOFF_MAX, seed);
+        entry.backoff.get_or_insert_with(begin).delay()
     }
 
     fn next_sequence(&mut self) -> u64 {

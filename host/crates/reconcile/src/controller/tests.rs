@@ -114,7 +114,7 @@ fn bounds(places: usize) -> Bounds {
         places: Arc::new(Semaphore::new(places)),
         passes_per_second_max: 10_000,
         resync_period: None,
-        queue: QueueOptions::default(),
+        seed: 0,
     }
 }
 
@@ -189,7 +189,7 @@ async fn q7_retries_and_requeues_are_in_time() {
     })
     .await;
     let times: Vec<_> = fake.ran.lock().iter().map(|(_, at)| *at).collect();
-    assert!(times[1] - times[0] >= QueueOptions::default().backoff_min);
+    assert!(times[1] - times[0] >= queue::BACKOFF_MIN);
     let waited = times[2] - times[1];
     assert!(
         waited >= requeue && waited < requeue + Duration::from_secs(1),

@@ -46,7 +46,7 @@ pub(super) async fn run(
             places: Arc::clone(&places),
             passes_per_second_max: limits.passes_per_second_max,
             resync_period: Some(shared.resync_period),
-            queue: queue_options(),
+            seed: random_u64(),
         };
         let work = Arc::clone(reconciler);
         let telemetry = status.observe(reconciler, limits.concurrency_max);
@@ -70,14 +70,6 @@ pub(super) async fn run(
         ended = future::try_join(all_ended, events.map(Ok)) => ended.map(drop),
         never = tend_inventory(shared, served) => match never {},
         never = keep_passes(reconcilers) => match never {},
-    }
-}
-
-/// Returns the queue options with a random seed, so that each queue has its own jitter.
-pub(super) fn queue_options() -> controller::queue::QueueOptions {
-    controller::queue::QueueOptions {
-        seed: random_u64(),
-        ..controller::queue::QueueOptions::default()
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Shutdown, StatusRegistry, controllers, tasks::joined};
+use super::{Shutdown, StatusRegistry, controllers, random::random_u64, tasks::joined};
 use crate::args::SourceArgs;
 
 /// The subscriber name of the manager's watch on Plugins.
@@ -135,7 +135,7 @@ fn bounds() -> Bounds {
         passes_per_second_max: PASSES_PER_SECOND_MAX,
         // A pass over an active Plugin schedules its own next pass.
         resync_period: None,
-        queue: controllers::queue_options(),
+        seed: random_u64(),
     }
 }
 
