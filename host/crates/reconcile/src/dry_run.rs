@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::stream::{self, Stream, StreamExt as _};
 use innkeeper_cluster::{Recording, Registration, Waiting};
-use innkeeper_model::{Fault, FaultKind, Object, ObjectId, Outcome, PluginName, error_chain};
+use innkeeper_model::{Object, ObjectId, Outcome, PluginName, error_chain};
 use innkeeper_plan::{self as plan, ParentOutcome, Plan, Planned as PlannedChanges, StatusWrite};
 use innkeeper_policy::Checked as Accepted;
 use innkeeper_sandbox::{CallReport, LogLine};
@@ -59,18 +59,11 @@ impl Candidate {
 pub enum DryRunOutcome {
     /// The host would accept the answer and make these changes.
     Planned(Box<Draft>),
-    /// The guest would fail or break a limit, or the host would reject its answer.
+    /// The guest would fail, break a limit or return an error, or the host would reject its answer.
     Refused {
         /// The reason, as in the condition `Synced`.
-        reason: &'static str,
+        reason: String,
         /// The failure.
-        message: String,
-    },
-    /// The guest would return an error.
-    Fault {
-        /// The kind of the error.
-        kind: FaultKind,
-        /// The message of the guest.
         message: String,
     },
     /// The result is not known yet; the caller tries again later.
@@ -93,7 +86,7 @@ impl DryRunOutcome {
             Self::Planned(draft) => {
                 !draft.plan.operations.is_empty() || draft.status(plugin, now).is_some()
             }
-            Self::Refused { .. } | Self::Fault { .. } => true,
+            Self::Refused { .. } => true,
             Self::Parked { .. } | Self::Idle => false,
         }
     }
@@ -107,7 +100,7 @@ impl DryRunOutcome {
         known: Option<Self>,
         differences: Option<Differences>,
     ) -> Result<ParentOutcome, String> {
-        let fails = matches!(known, Some(Self::Refused { .. } | Self::Fault { .. }));
+        let fails = matches!(known, Some(Self::Refused { .. }));
         Ok(match self {
             Self::Planned(draft) => {
                 let known = match known {
@@ -119,23 +112,10 @@ impl DryRunOutcome {
                 ParentOutcome::Planned(planned)
             }
             Self::Refused { reason, message } => ParentOutcome::Fault {
-                reason: reason.to_owned(),
+                reason,
                 message,
                 known: fails,
             },
-            Self::Fault { kind, message } => {
-                let report = None;
-                let condition = plan::fault_condition(&Fault {
-                    kind,
-                    message,
-                    report,
-                });
-                ParentOutcome::Fault {
-                    reason: condition.reason,
-                    message: condition.message,
-                    known: fails,
-                }
-            }
             Self::Idle => ParentOutcome::Skipped,
             Self::Parked { waiting } => return Err(waiting),
         })
@@ -366,13 +346,16 @@ impl Pass<'_, Stopped> {
             Stop::HashKeyMissing => parked("the cluster's hash key is missing"),
             Stop::NotCalled => parked("the host failed to call the plugin"),
             Stop::Fault { fault, .. } => {
-                let fault = fault.into_inner();
-                DryRunOutcome::Fault {
-                    kind: fault.kind,
-                    message: fault.message,
+                let condition = plan::fault_condition(&fault.into_inner());
+                DryRunOutcome::Refused {
+                    reason: condition.reason,
+                    message: condition.message,
                 }
             }
-            Stop::Refused { reason, message } => DryRunOutcome::Refused { reason, message },
+            Stop::Refused { reason, message } => DryRunOutcome::Refused {
+                reason: reason.to_owned(),
+                message,
+            },
         }
     }
 }

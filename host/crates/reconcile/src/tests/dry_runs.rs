@@ -1,7 +1,6 @@
 //! Dry runs of candidates for live parents: they return the changes and write nothing.
 
 use futures::StreamExt as _;
-use innkeeper_model::FaultKind;
 use innkeeper_plan::Changes;
 use innkeeper_sandbox::testing::{Description, fault};
 use tokio::time::sleep;
@@ -116,8 +115,8 @@ async fn a_dry_run_returns_the_faults_of_a_candidate() {
         reason(dry_run(&reconciler, undeclared).await),
         "ChildForbidden"
     );
-    let expected = DryRunOutcome::Fault {
-        kind: FaultKind::Invalid,
+    let expected = DryRunOutcome::Refused {
+        reason: "Invalid".to_owned(),
         message: "no".to_owned(),
     };
     let invalid = guest().answering(fault(1, "no"));
