@@ -285,7 +285,7 @@ impl DevSession<'_> {
             let Some(reconciler) = reconciler.filter(|_| !self.granted.contains(name)) else {
                 continue;
             };
-            show.grants(name, &file_of_grants(&reconciler.grants()))?;
+            show.grants(name, &file_of_grants(&reconciler.serving().grants))?;
         }
         Ok(())
     }

@@ -63,18 +63,8 @@ impl Serving {
     /// Returns the kinds to watch before the first passes, for each kind of parents.
     pub fn interests(&self, plugin: &PluginName, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
         self.parents()
-            .map(|parent| self.interest(plugin, &parent.kind, once_made))
+            .map(|parent| interest(plugin, &parent.kind, self, [], once_made))
             .collect()
-    }
-
-    /// Returns the kinds to watch before the first pass for a kind of parents.
-    pub(super) fn interest(
-        &self,
-        plugin: &PluginName,
-        parent: &Gvk,
-        once_made: &BTreeSet<Gvk>,
-    ) -> Interest {
-        interest(plugin, parent, self, [], once_made)
     }
 }
 

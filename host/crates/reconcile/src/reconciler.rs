@@ -12,7 +12,6 @@ use std::{
 use futures::Stream;
 use innkeeper_cluster::{Cause, Registration};
 use innkeeper_model::{Gvk, Object, ObjectId, PluginName};
-use innkeeper_policy::Grants;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, error_span};
@@ -47,7 +46,7 @@ impl Reconciler {
     /// component is not used.
     pub fn new(name: PluginName, parent: Gvk, serving: Serving, shared: Arc<Shared>) -> Self {
         let once_made = shared.inventory.of(&name);
-        let interest = serving.interest(&name, &parent, &once_made);
+        let interest = interest(&name, &parent, &serving, [], &once_made);
         let files = shared.pass_files.as_ref();
         let remembered = files.map(|files| files.read(&name, &parent, &serving));
         let active = Active::new(serving);
@@ -129,11 +128,7 @@ impl Reconciler {
         self.trigger_all(Cause::Swapped);
     }
 
-    /// Triggers all parents, the one with the oldest last pass first, to repair changes that made no trigger.
-    pub fn resync(&self) {
-        self.trigger_all(Cause::Resync);
-    }
-
+    /// Triggers all parents, the one with the oldest last pass first.
     fn trigger_all(&self, cause: Cause) {
         let registration = self.registration();
         let parents = registration.parents();
@@ -225,7 +220,7 @@ impl Reconciler {
     pub fn candidate(&self, serving: Serving) -> Candidate {
         let context = &self.context;
         let once_made = context.shared.inventory.of(&context.plugin);
-        let interest = serving.interest(&context.plugin, &self.parent, &once_made);
+        let interest = interest(&context.plugin, &self.parent, &serving, [], &once_made);
         Candidate::new(serving, context.shared.cluster.register(interest))
     }
 
@@ -242,11 +237,6 @@ impl Reconciler {
         until: Instant,
     ) -> impl Stream<Item = (ObjectId, DryRunOutcome)> + 'a {
         dry_run::run_all(&self.context, candidate, parents, until)
-    }
-
-    /// Returns the grants of the active revision.
-    pub fn grants(&self) -> Arc<Grants> {
-        Arc::clone(&self.context.active.current().serving.grants)
     }
 
     /// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
@@ -316,8 +306,9 @@ impl Work for Reconciler {
         Self::pass(self, &parent, attempt).await
     }
 
+    /// Repairs changes that made no trigger.
     fn resync(&self) {
-        Self::resync(self);
+        self.trigger_all(Cause::Resync);
     }
 }
 
