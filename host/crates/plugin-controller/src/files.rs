@@ -71,13 +71,11 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         let (plugin, lacking) = (&plugin.manifest().name, list(&reduced));
         info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
     }
-    if let Some(cache) = &context.cache {
-        let needs = artifact::Needs {
-            kept: [plugin.digest().clone()].into(),
-            ..artifact::Needs::default()
-        };
-        cache.need(path.display().to_string(), needs);
-    }
+    let needs = artifact::Needs {
+        kept: [plugin.digest().clone()].into(),
+        ..artifact::Needs::default()
+    };
+    context.cache.need(path.display().to_string(), needs);
     Ok(Loaded {
         // A file has no other name than the one that its component gives itself.
         name: plugin.manifest().name.clone(),

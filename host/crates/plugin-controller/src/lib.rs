@@ -196,8 +196,8 @@ impl Error {
 pub struct LoaderContext {
     /// The engine.
     pub engine: Engine,
-    /// The cache of plugins; none: no cache.
-    pub cache: Option<artifact::Cache>,
+    /// The cache of plugins.
+    pub cache: artifact::Cache,
     /// Compiles plugins, and caches the results.
     pub compiler: artifact::Compiler,
     /// The limits of a file.

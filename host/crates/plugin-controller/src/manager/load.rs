@@ -83,13 +83,12 @@ impl Loader {
         let fetched = self.fetch(declared).await?;
         // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
         let spare = [fetched.digest.clone()].into();
-        self.state_needs(
-            fetched_for(&id_of(&declared.name)),
-            Needs {
-                spare,
-                ..Needs::default()
-            },
-        );
+        let needs = Needs {
+            spare,
+            ..Needs::default()
+        };
+        let owner = fetched_for(&id_of(&declared.name));
+        self.context.cache.need(owner, needs);
         begin(Stage::Compiled);
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
@@ -123,9 +122,7 @@ impl Loader {
     ) -> Result<VerifiedComponent, StageFailure> {
         let not_kept =
             |message| StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
-        let Some(cache) = self.context.cache.clone() else {
-            return Err(not_kept("there is no cache directory".to_owned()));
-        };
+        let cache = &self.context.cache;
         let identity = declared.identity.clone();
         let mut keys = declared.keys.iter().map(PublicKey::id);
         let signed_by = keys.find(|key| cache.signer(digest, &[identity.mark(key)]).is_some());
@@ -139,7 +136,8 @@ impl Loader {
         let terms = declared.terms.clone();
         let place = self.places.local().await;
         blocking(move || {
-            let bytes = cache
+            let bytes = context
+                .cache
                 .kept(&digest, &context.artifact_limits)
                 .ok_or_else(|| {
                     not_kept(format!(
@@ -162,19 +160,13 @@ impl Loader {
     /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
     /// any more.
     pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
-        self.state_needs(id.to_string(), needs);
+        self.context.cache.need(id.to_string(), needs);
     }
 
     /// Sets that a Plugin is gone.
     pub(super) fn need_nothing(&self, id: &ObjectId) {
         for owner in [id.to_string(), fetched_for(id)] {
-            self.state_needs(owner, Needs::default());
-        }
-    }
-
-    fn state_needs(&self, owner: String, needs: Needs) {
-        if let Some(cache) = &self.context.cache {
-            cache.need(owner, needs);
+            self.context.cache.need(owner, Needs::default());
         }
     }
 
@@ -334,12 +326,9 @@ fn check_identity(identity: &Identity, described: &Described) -> Result<(), Stag
 
 /// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
 fn keep(context: &LoaderContext, fetched: &Fetched, identity: &Identity) {
-    let Some(cache) = &context.cache else {
-        return;
-    };
     let digest = &fetched.digest;
     let mark = fetched.signed_by.as_ref().map(|key| identity.mark(key));
-    if let Err(error) = cache.keep(digest, &fetched.bytes, mark.as_ref()) {
+    if let Err(error) = context.cache.keep(digest, &fetched.bytes, mark.as_ref()) {
         warn!(%digest, error = %error_chain(&error), "failed to write a component to the cache directory");
     }
 }
@@ -477,6 +466,17 @@ mod tests {
             ),
             (json!([web]), Some(&web_only), None),
             (json!([web]), Some(&both), None),
+            (json!([web, of("example.com", "Shop")]), Some(&both), None),
+        ] {
+            let declared = declared(json!({"grants": {"parents": parents}}));
+            let refused = may_compile(&declared.terms, embedded).err();
+            let stage = refused.as_ref().map(|failure| failure.stage);
+            assert_eq!(stage, refused_at, "{parents} {embedded:?}");
+            let reason = refused.map(|failure| failure.reason);
+            assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
+        }
+    }
+
     #[test]
     fn the_lines_of_many_missing_grants_are_not_cut() {
         let children = (0..60).map(|number| {
@@ -488,17 +488,6 @@ mod tests {
         }));
         let failure = granted(&declared(json!({})).terms, &manifest.unwrap()).unwrap_err();
         assert!(failure.message.ends_with("kind: Part59\n"), "{failure:?}");
-    }
-
-            (json!([web, of("example.com", "Shop")]), Some(&both), None),
-        ] {
-            let declared = declared(json!({"grants": {"parents": parents}}));
-            let refused = may_compile(&declared.terms, embedded).err();
-            let stage = refused.as_ref().map(|failure| failure.stage);
-            assert_eq!(stage, refused_at, "{parents} {embedded:?}");
-            let reason = refused.map(|failure| failure.reason);
-            assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
-        }
     }
 
     #[test]

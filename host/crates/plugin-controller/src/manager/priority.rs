@@ -35,9 +35,7 @@ impl Manager {
         for plugin in plugins() {
             self.context.loader.need(&plugin.id(), needs_of(&plugin));
         }
-        if let Some(cache) = &self.context.loader.context.cache {
-            cache.know_all_needs();
-        }
+        self.context.loader.context.cache.know_all_needs();
         for plugin in plugins().filter(|plugin| !plugin.is_deleting()) {
             // The Plugin's own pass reports an invalid spec.
             let Ok(declared) = declared(&plugin) else {

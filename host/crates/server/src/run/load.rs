@@ -55,7 +55,7 @@ pub(super) async fn load_all(
         .with_bytes_max(settings.cache_bytes_max);
     let context = Arc::new(LoaderContext {
         engine,
-        cache: Some(cache.clone()),
+        cache: cache.clone(),
         compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
         artifact_limits: artifact::Limits::default(),
         limits: Limits::default(),
