@@ -44,25 +44,15 @@ use request::WriteRequest;
 /// The largest answer that is read: as large as the objects that the host reads.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The bounds of a writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The time limit of one write, the wait for a free slot included.
-    pub deadline: Duration,
-    /// The maximum number of concurrent writes; each holds a connection.
-    pub concurrency_max: usize,
-}
+/// The time limit of one write, the wait for a free slot included.
+///
+/// The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
+const DEADLINE: Duration = Duration::from_secs(35);
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            // The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
-            deadline: Duration::from_secs(35),
-            // A fair share of the 200 changing requests that an API server takes at a time by default.
-            concurrency_max: 16,
-        }
-    }
-}
+/// The maximum number of concurrent writes; each holds a connection.
+///
+/// A fair share of the 200 changing requests that an API server takes at a time by default.
+const CONCURRENCY_MAX: usize = 16;
 
 /// Writes to the API server.
 pub struct Writer {
@@ -75,17 +65,19 @@ pub struct Writer {
 impl Writer {
     /// Takes a client that must not retry by itself (`default_retry` off): a write that is repeated blindly is not
     /// bound to the observed version.
-    pub fn new(client: kube::Client, claim: Claim, settings: Settings) -> Self {
-        let Settings {
-            deadline,
-            concurrency_max,
-        } = settings;
+    pub fn new(client: kube::Client, claim: Claim) -> Self {
         Self {
             client,
             claim,
-            turns: Semaphore::new(concurrency_max.clamp(1, Semaphore::MAX_PERMITS)),
-            deadline,
+            turns: Semaphore::new(CONCURRENCY_MAX),
+            deadline: DEADLINE,
         }
+    }
+
+    /// Sets the time limit of one write; by default 35 s.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// Sends a write, if the process has its claim, and takes the answer apart.

@@ -20,7 +20,7 @@
 //! ```no_run
 //! use std::{sync::Arc, time::Duration};
 //!
-//! use innkeeper_apply::{Claim, Settings, Writer};
+//! use innkeeper_apply::{Claim, Writer};
 //! use innkeeper_cluster::LeaseReader;
 //! use innkeeper_reconcile::lease::{Election, ElectionParts, Times};
 //!
@@ -33,7 +33,7 @@
 //! let claim = Claim::awaited();
 //! let parts = ElectionParts {
 //!     reader: LeaseReader::new(client.clone(), times.renew_deadline / 2, "demo", "innkeeper"),
-//!     writer: Writer::new(client, Claim::unlimited(), Settings::default()),
+//!     writer: Writer::new(client, Claim::unlimited()),
 //!     namespace: "demo".to_owned(),
 //!     name: "innkeeper".to_owned(),
 //!     identity: "host-1".to_owned(),

@@ -13,7 +13,7 @@ mod throttling;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{Claim, Events, Settings, Writer};
+use innkeeper_apply::{Claim, Events, Writer};
 use innkeeper_cluster::{Cause, Cluster, Options};
 use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
@@ -57,11 +57,7 @@ impl World {
             let Err(error) = driver.run(|| {}).await;
             panic!("{error}");
         });
-        let writer = Arc::new(Writer::new(
-            client(),
-            Claim::unlimited(),
-            Settings::default(),
-        ));
+        let writer = Arc::new(Writer::new(client(), Claim::unlimited()));
         let inventory = Inventory::read(&cluster, Arc::clone(&writer), "host").await;
         let hash_key = HashKey::new(*b"the key of this cluster");
         cluster.set_hash_key(Some(hash_key.clone()));

@@ -44,7 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_apply::{self as apply, Claim, Events, Writer};
+use innkeeper_apply::{Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
@@ -201,8 +201,7 @@ async fn start(
         status.expect_heartbeat("watches"),
     );
     status.cluster.get_or_init(|| cluster.clone());
-    let settings = apply::Settings::default();
-    let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
+    let writer = Arc::new(Writer::new(clients.client()?, claim.clone()));
 
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
     let prepare = || prepare_cluster(&cluster, &writer, host_namespace);

@@ -7,10 +7,11 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
+    sync::Semaphore,
     task::JoinHandle,
 };
 
-use crate::{Claim, Settings, Writer};
+use crate::{Claim, Writer};
 
 /// The reaction to one request.
 #[derive(Clone, Debug)]
@@ -106,11 +107,10 @@ fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: 
     let mut config = kube::Config::new(url);
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
-    let settings = Settings {
-        deadline,
-        concurrency_max,
-    };
-    Writer::new(client, claim, settings)
+    Writer {
+        turns: Semaphore::new(concurrency_max),
+        ..Writer::new(client, claim).with_deadline(deadline)
+    }
 }
 
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header::USER_AGENT};
-use innkeeper_apply::{self as apply, Claim, Writer};
+use innkeeper_apply::{Claim, Writer};
 use innkeeper_cluster::LeaseReader;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_metrics::Metrics;
@@ -78,14 +78,7 @@ impl Clients {
         // Half, so that a renewal that hangs leaves time for a second one before the deadline.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
-        let writer = Writer::new(
-            client.clone(),
-            Claim::unlimited(),
-            apply::Settings {
-                deadline: request_timeout,
-                ..apply::Settings::default()
-            },
-        );
+        let writer = Writer::new(client.clone(), Claim::unlimited()).with_deadline(request_timeout);
         let parts = ElectionParts {
             reader: LeaseReader::new(client, request_timeout, namespace, &name),
             writer,

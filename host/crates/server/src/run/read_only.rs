@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{self as apply, Claim, Events, Writer};
+use innkeeper_apply::{Claim, Events, Writer};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
 use innkeeper_model::HashKey;
@@ -47,8 +47,7 @@ impl ReadOnlyHost {
         let mut tasks = Tasks::default();
         let heartbeat = status.expect_heartbeat("watches");
         let cluster = tasks.read(client.clone(), &scope, heartbeat);
-        let settings = apply::Settings::default();
-        let writer = Arc::new(Writer::new(client, Claim::awaited(), settings));
+        let writer = Arc::new(Writer::new(client, Claim::awaited()));
         timeout(ANSWERS_WITHIN, namespaces::wait_for_all(&cluster))
             .await
             .or_fail(
