@@ -340,10 +340,13 @@ fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, 
     if let Some(hash_key) = hash_key {
         key::set(shared, hash_key);
     } else {
-        let namespace = namespace.to_owned();
-        tasks
-            .background
-            .spawn(key::wait_until_restored(Arc::clone(shared), namespace));
+        let (shared, namespace) = (Arc::clone(shared), namespace.to_owned());
+        tasks.background.spawn(async move {
+            let hash_key = key::wait(&shared.cluster, &namespace).await;
+            info!("the hash key was restored");
+            key::set(&shared, hash_key);
+            Ok(())
+        });
     }
 }
 

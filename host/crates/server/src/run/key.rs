@@ -1,11 +1,11 @@
 //! The cluster's hash key: created once and kept in a Secret of the host's namespace.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use innkeeper_apply::{self as apply, Writer};
 use innkeeper_cluster::{self as cluster, Cluster};
-use innkeeper_command::{Failure, HASH_KEY_SECRET};
+use innkeeper_command::HASH_KEY_SECRET;
 use innkeeper_model::{Gvk, HashKey, error_chain};
 use innkeeper_reconcile::{INVENTORY, Shared};
 use serde::Deserialize;
@@ -17,9 +17,6 @@ const DATA_KEY: &str = "key";
 
 /// The length of the key in bytes: as long as the output of the hash.
 pub(super) const LENGTH: usize = 32;
-
-/// Interval of the attempts to read a missing key.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A failure to read or create the hash key.
 #[derive(Debug, thiserror::Error)]
@@ -97,22 +94,23 @@ pub(super) fn set(shared: &Shared, key: HashKey) {
     shared.hash_key.set(key);
 }
 
-/// Waits until the user has restored a lost key, then gives it to the passes and the cache.
-pub(super) async fn wait_until_restored(
-    shared: Arc<Shared>,
-    namespace: String,
-) -> Result<(), Failure> {
+/// Waits until there is a key: the active host creates it, or the user restores a lost one.
+pub(super) async fn wait(cluster: &Cluster, namespace: &str) -> HashKey {
+    /// Chosen: a host that stands by, or whose key is lost, has time.
+    const POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+    let mut has_failed = false;
     loop {
-        sleep(POLL_INTERVAL).await;
-        match read(&shared.cluster, &namespace).await {
-            Ok(Some(key)) => {
-                info!("the hash key was restored");
-                set(&shared, key);
-                return Ok(());
-            }
+        match read(cluster, namespace).await {
+            Ok(Some(key)) => return key,
             Ok(None) => {}
-            Err(error) => warn!(error = %error_chain(&error), "failed to read the hash key"),
+            Err(error) if has_failed => drop(error),
+            Err(error) => {
+                has_failed = true;
+                warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
+            }
         }
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -9,11 +9,10 @@ use futures::future::{OptionFuture, join, join_all};
 use innkeeper_apply::{Claim, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_command::Failure;
-use innkeeper_model::{PluginName, error_chain};
+use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{self as plugins, Loaded, manager::Warm};
 use innkeeper_reconcile::Inventory;
-use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{StatusRegistry, key, resources::PluginResources};
 
@@ -58,7 +57,9 @@ pub(super) async fn wait(
     status.stand_by(true);
     let each = join_all(warm.values().map(|registrations| idle(registrations)));
     let tend = async {
-        join(each, find_key(cluster, namespace)).await;
+        // Without the key, some kinds cannot be watched.
+        let find_key = async { cluster.set_hash_key(Some(key::wait(cluster, namespace).await)) };
+        join(each, find_key).await;
         pending::<Infallible>().await
     };
     let warmer = resources.map(|resources| resources.warm(Box::new(once_made), status));
@@ -87,22 +88,5 @@ async fn ignore(registration: &Registration) -> Infallible {
 
     loop {
         registration.triggers(TRIGGERS_MAX).await;
-    }
-}
-
-/// Waits until the active host has created the hash key; without it some kinds cannot be watched.
-async fn find_key(cluster: &Cluster, namespace: &str) {
-    let mut failed = false;
-    loop {
-        match key::read(cluster, namespace).await {
-            Ok(Some(key)) => return cluster.set_hash_key(Some(key)),
-            Ok(None) => {}
-            Err(error) if failed => drop(error),
-            Err(error) => {
-                failed = true;
-                warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
-            }
-        }
-        sleep(key::POLL_INTERVAL).await;
     }
 }
