@@ -8,7 +8,7 @@ use std::{
 
 use innkeeper_authoring::document::{self, Document};
 use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_model::{ObjectId, Scope};
+use innkeeper_model::{ObjectId, Resources as _, Scope};
 use innkeeper_server::run::StatusRegistry;
 use tokio::time::timeout;
 use tracing::debug;
@@ -87,7 +87,7 @@ pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Resu
         {
             debug!(%kind, "the kind is not served in time");
         }
-        let Some(resource) = shared.resources.resource(kind) else {
+        let Some(resource) = shared.cluster.resource(kind) else {
             let message = format!(
                 "the cluster does not serve {kind} of {path}: add the plugin that installs this kind"
             );

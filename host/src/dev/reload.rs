@@ -8,7 +8,7 @@ use std::{
 };
 
 use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_model::{GroupKind, Gvk, ObjectId, error_chain};
+use innkeeper_model::{GroupKind, Gvk, ObjectId, Resources as _, error_chain};
 use innkeeper_plugin_controller::{
     manager,
     resource::{self, CandidateCounts, CandidateStatus, Plugin, PluginStatus},
@@ -295,7 +295,7 @@ pub(super) async fn install(shared: &Shared) -> Result<(), Failure> {
 }
 
 async fn apply(shared: &Shared, kind: &Gvk, object: &Map<String, Value>) -> Result<(), Failure> {
-    let served = shared.resources.resource(kind).ok_or_else(|| {
+    let served = shared.cluster.resource(kind).ok_or_else(|| {
         let message = format!("the cluster does not serve {kind}");
         Failure::new(Exit::Failure, message)
     })?;

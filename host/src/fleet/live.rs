@@ -104,7 +104,7 @@ pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<us
         .get()
         .ok_or_else(|| Failure::new(Exit::Failure, "the host has no hash key"))?;
     let namespaces = args.namespaces.clone();
-    recorder.write(to, args.host_namespace.clone(), namespaces, &key)?;
+    recorder.write(to, args.host_namespace.clone(), namespaces, key)?;
     Ok(forecast.parents + forecast.faults_known + forecast.skipped)
 }
 

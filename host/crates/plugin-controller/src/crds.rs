@@ -36,7 +36,7 @@ pub(super) async fn install(
             kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
         };
         let granted = manifest.crds.iter().filter(is_granted);
-        let applied = granted.map(|crd| apply(shared, plugin, crd, &hash_key));
+        let applied = granted.map(|crd| apply(shared, plugin, crd, hash_key));
         if try_join_all(applied).await?.contains(&true) {
             shared.cluster.refresh_discovery();
         }

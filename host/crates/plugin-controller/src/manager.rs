@@ -322,7 +322,7 @@ impl Manager {
             }
         }
         let key = self.context.shared.hash_key.get();
-        Some(PluginState::of(plugin, key.as_ref()))
+        Some(PluginState::of(plugin, key))
     }
 
     /// Remembers if the Plugin gets a pass when a first pass ends.

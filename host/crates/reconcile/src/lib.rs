@@ -48,4 +48,4 @@ pub use pass_files::PassFiles;
 pub use reconciler::Reconciler;
 pub use recordings::{RECORDINGS_BYTES_MAX, Recordings, Wanted};
 pub use serving::Serving;
-pub use shared::{HashKeySlot, Shared};
+pub use shared::Shared;

@@ -1,6 +1,9 @@
 //! The parts that all reconcilers of the process share.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::Cluster;
@@ -9,7 +12,6 @@ use innkeeper_model::{HashKey, Object, Resource, Resources, Scope};
 use innkeeper_sandbox::Pool;
 use jiff::Timestamp;
 use opentelemetry_sdk::trace::SdkTracer;
-use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use super::{Inventory, NamespaceBudgets, PassFiles, Recordings};
@@ -22,8 +24,6 @@ pub struct Shared {
     pub writer: Arc<Writer>,
     /// The guest threads.
     pub pool: Pool,
-    /// The kinds that the cluster serves.
-    pub resources: Arc<dyn Resources>,
     /// The kinds that plugins have ever created.
     pub inventory: Inventory,
     /// The namespaces of the host, which plugins serve only by a grant: that of the inventory, and that of its Pod.
@@ -36,8 +36,8 @@ pub struct Shared {
     pub tracer: Option<SdkTracer>,
     /// The write limits of the plugins in each namespace.
     pub namespace_budgets: NamespaceBudgets,
-    /// The cluster's hash key.
-    pub hash_key: HashKeySlot,
+    /// The cluster's hash key; none while it is unknown.
+    pub hash_key: OnceLock<HashKey>,
     /// The recordings that observers have ordered.
     pub recordings: Recordings,
     /// Notified when a rollout analysis should be evaluated.
@@ -60,7 +60,7 @@ impl Shared {
     /// The parent was watched, so its kind was served. If discovery has lost the kind since, the plural is a guess and
     /// the scope is that of the parent: the API server then rejects the request, and the user gets its message.
     pub fn resource_of(&self, parent: &Object) -> Resource {
-        self.resources
+        self.cluster
             .resource(&parent.kind)
             .unwrap_or_else(|| Resource {
                 kind: parent.kind.clone(),
@@ -70,21 +70,5 @@ impl Shared {
                     None => Scope::Cluster,
                 },
             })
-    }
-}
-
-/// Holds the cluster's hash key once it is known.
-#[derive(Default)]
-pub struct HashKeySlot(RwLock<Option<HashKey>>);
-
-impl HashKeySlot {
-    /// Returns the key; none while it is unknown.
-    pub fn get(&self) -> Option<HashKey> {
-        self.0.read().clone()
-    }
-
-    /// Sets the key.
-    pub fn set(&self, key: HashKey) {
-        *self.0.write() = Some(key);
     }
 }

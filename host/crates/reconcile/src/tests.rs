@@ -61,10 +61,7 @@ impl World {
         let inventory = Inventory::read(&cluster, Arc::clone(&writer), "host").await;
         let hash_key = HashKey::new(*b"the key of this cluster");
         cluster.set_hash_key(Some(hash_key.clone()));
-        let slot = HashKeySlot::default();
-        slot.set(hash_key);
         let shared = Shared {
-            resources: Arc::new(cluster.clone()),
             cluster,
             writer,
             pool: Pool::start(NonZeroUsize::new(4).unwrap()).unwrap(),
@@ -74,7 +71,7 @@ impl World {
             events: Events::default(),
             tracer: None,
             namespace_budgets: NamespaceBudgets::default(),
-            hash_key: slot,
+            hash_key: hash_key.into(),
             recordings: Recordings::default(),
             analyses: tokio::sync::Notify::new(),
             remember_passes: true,

@@ -40,7 +40,7 @@ mod tasks;
 mod traces;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -50,7 +50,7 @@ use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
 use innkeeper_reconcile::{
-    HashKeySlot, Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
+    Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
 };
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
@@ -270,7 +270,6 @@ fn share(
     status: &StatusRegistry,
 ) -> Arc<Shared> {
     Arc::new(Shared {
-        resources: Arc::new(cluster.clone()),
         cluster,
         writer,
         pool,
@@ -280,7 +279,7 @@ fn share(
         events: Events::default(),
         tracer: status.tracer.get().cloned(),
         namespace_budgets: NamespaceBudgets::default(),
-        hash_key: HashKeySlot::default(),
+        hash_key: OnceLock::new(),
         recordings: Recordings::default(),
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.plugins.forget_passes,
@@ -448,8 +447,8 @@ async fn install(
         };
         if said.is_empty() {
             status.count_inactive();
-        }
             status.note_tried();
+        }
         let file = loaded.path.display();
         let delay = backoff.delay();
         let delay = match error.retry() {

@@ -144,7 +144,7 @@ impl Manager {
             (before.history.clone(), before.history_seal.clone())
         } else {
             let key = self.context.shared.hash_key.get();
-            let seal = key.and_then(|key| state.history.seal(&object.uid, &key));
+            let seal = key.and_then(|key| state.history.seal(&object.uid, key));
             (state.history.0.clone(), seal)
         };
         PluginStatus {

@@ -53,13 +53,13 @@ impl PluginState {
     pub(super) fn recover_history(
         &mut self,
         object: &Object,
-        key: Option<HashKey>,
+        key: Option<&HashKey>,
         now: Timestamp,
     ) {
         let Some(key) = key.filter(|_| self.is_unverified) else {
             return;
         };
-        self.verify_history(object, &key);
+        self.verify_history(object, key);
         if let Some(active) = &self.active {
             let generation = object.generation;
             let past = PastRevision::of(&active.plugin);

@@ -6,7 +6,7 @@ use innkeeper_apply::{self as apply, Execution, Session};
 use innkeeper_cluster as cluster;
 use innkeeper_model::{
     ANNOTATION_GENERATED, Generated, GroupKind, Gvk, Manifest, Object, ObjectId, Operation,
-    Outcome, error_chain,
+    Outcome, Resources as _, error_chain,
 };
 use innkeeper_plan::{self as plan, Plan};
 use serde_json::{Map, Value};
@@ -154,7 +154,7 @@ impl<'a> Pass<'a, Planned> {
                 .children
                 .iter()
                 .map(|child| child.kind.group_kind());
-            nested.extend(children.filter(|kind| self.context.shared.resources.has_parents(kind)));
+            nested.extend(children.filter(|kind| self.context.shared.cluster.has_parents(kind)));
         }
         nested
     }
@@ -179,7 +179,7 @@ impl<'a> Pass<'a, Planned> {
             plugin: &context.plugin,
             manager: &entered.manager,
             account: account.as_deref(),
-            resources: &*shared.resources,
+            resources: &shared.cluster,
             secrets: &secrets,
             random: &mut random,
         };

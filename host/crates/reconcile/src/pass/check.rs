@@ -58,7 +58,7 @@ impl Pass<'_, ()> {
             manifest: serving.plugin.manifest(),
             grants: &serving.grants,
             limits: &serving.limits,
-            resources: &*self.context.shared.resources,
+            resources: &self.context.shared.cluster,
             host_namespaces: &self.context.shared.host_namespaces,
             parent: self.id,
             depth,

@@ -61,7 +61,7 @@ impl<'a> Pass<'a, Observed> {
         let PassEntry::Pass(phase) = entry else {
             return Err(self.stop_observed(Stop::Paused));
         };
-        let Some(hash_key) = context.shared.hash_key.get() else {
+        let Some(hash_key) = context.shared.hash_key.get().cloned() else {
             return Err(self.stop_observed(Stop::HashKeyMissing));
         };
         let manager = serving.manager(&context.plugin);

@@ -89,7 +89,7 @@ impl Pass<'_, Planned> {
             parent: &observation.parent,
             phase: *phase,
             namespace_terminating: *namespace_terminating,
-            resources: &*self.context.shared.resources,
+            resources: &self.context.shared.cluster,
             grants: &serving.grants,
         }
     }

@@ -1,6 +1,6 @@
 //! Recall: the passes that need no call, because an earlier pass of the same revision answers for them.
 
-use innkeeper_model::{Object, Phase, ResourceVersion};
+use innkeeper_model::{Object, Phase, ResourceVersion, Resources as _};
 use tracing::debug;
 
 use super::{
@@ -50,7 +50,7 @@ impl<'a> Pass<'a, Entered> {
         inputs.children(&entered.observation.children);
         inputs.flag(entered.namespace_terminating);
         for child in &plugin.manifest().children {
-            let resource = self.context.shared.resources.resource(&child.kind);
+            let resource = self.context.shared.cluster.resource(&child.kind);
             inputs.served(&child.kind, resource.as_ref());
         }
         Some(inputs)

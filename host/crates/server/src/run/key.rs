@@ -91,7 +91,7 @@ async fn ensure_namespace(
 pub(super) fn set(shared: &Shared, key: HashKey) {
     // The cache first: a pass begins only with the key, and would miss the retained children in a cache without it.
     shared.cluster.set_hash_key(Some(key.clone()));
-    shared.hash_key.set(key);
+    shared.hash_key.get_or_init(|| key);
 }
 
 /// Waits until there is a key: the active host creates it, or the user restores a lost one.

@@ -1,12 +1,16 @@
 //! A host that only reads, for commands that plan: it has no claim to write, so the writer refuses every write.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use innkeeper_apply::{Claim, Events, Writer};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
 use innkeeper_model::HashKey;
-use innkeeper_reconcile::{HashKeySlot, Inventory, NamespaceBudgets, Recordings, Shared};
+use innkeeper_reconcile::{Inventory, NamespaceBudgets, Recordings, Shared};
 use innkeeper_sandbox::Pool;
 use jiff::Timestamp;
 use tokio::{sync::Notify, time::timeout};
@@ -66,7 +70,6 @@ impl ReadOnlyHost {
         let hash_key = hash_key(&cluster, &inventory).await?;
         let pool = Pool::start(threads).or_fail(Exit::Failure, SANDBOX)?;
         let shared = Arc::new(Shared {
-            resources: Arc::new(cluster.clone()),
             cluster,
             writer,
             pool: pool.for_dry_runs(),
@@ -76,7 +79,7 @@ impl ReadOnlyHost {
             events: Events::default(),
             tracer: None,
             namespace_budgets: NamespaceBudgets::default(),
-            hash_key: HashKeySlot::default(),
+            hash_key: OnceLock::new(),
             recordings: Recordings::default(),
             analyses: Notify::new(),
             remember_passes: false,
