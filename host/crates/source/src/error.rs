@@ -3,6 +3,9 @@
 use std::{error::Error as StdError, time::Duration};
 
 use innkeeper_model::{Blame, Digest, Retry};
+use reqwest::Url;
+
+use crate::transport::shown;
 
 /// A component was not fetched, verified, pushed or signed.
 ///
@@ -171,7 +174,8 @@ impl Failure {
         FailureKind::SourceInvalid.failure(message)
     }
 
-    pub(super) fn protocol(url: &str, problem: &str) -> Self {
+    pub(super) fn protocol(url: &Url, problem: &str) -> Self {
+        let url = shown(url.as_str());
         let message = format!("{url} does not answer as registries do: {problem}");
         FailureKind::ServerFailed.failure(message)
     }

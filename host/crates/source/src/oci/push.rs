@@ -15,7 +15,7 @@ use crate::{
     Expectation, Failure, FailureKind, Oci, SigningKey,
     error::optional,
     signature,
-    transport::{Call, Transport, shown},
+    transport::{Call, Transport},
 };
 
 /// The configuration of an artifact that is WebAssembly.
@@ -197,11 +197,8 @@ async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Fa
         .and_then(|value| value.to_str().ok())
         .and_then(|location| answer.url().join(location).ok());
     let Some(mut url) = location else {
-        let url = shown(answer.url().as_str());
-        return Err(Failure::protocol(
-            &url,
-            "it does not say where to upload to",
-        ));
+        let problem = "it does not say where to upload to";
+        return Err(Failure::protocol(answer.url(), problem));
     };
     url.query_pairs_mut()
         .append_pair("digest", &digest.to_string());

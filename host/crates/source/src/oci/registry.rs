@@ -127,15 +127,14 @@ impl<'a> Registry<'a> {
             let (text, _) = answer
                 .body_if_ok("the repository", MANIFEST_BYTES_MAX)
                 .await?;
-            let part: TagList = serde_json::from_slice(&text).map_err(|_| {
-                Failure::protocol(url.as_str(), "its list of tags is not one of JSON")
-            })?;
+            let part: TagList = serde_json::from_slice(&text)
+                .map_err(|_| Failure::protocol(&url, "its list of tags is not one of JSON"))?;
             tags.extend(part.tags.unwrap_or_default());
             let Some(next) = next else { return Ok(tags) };
             url = next;
         }
         let problem = format!("its list of tags has more than {TAG_PARTS_MAX} parts");
-        Err(Failure::protocol(url.as_str(), &problem))
+        Err(Failure::protocol(&url, &problem))
     }
 
     /// Returns the address of the next part of a list, which the registry gives as `<address>; rel="next"`.
@@ -152,7 +151,7 @@ impl<'a> Registry<'a> {
         match target.filter(|target| target.origin() == ours) {
             None => {
                 let problem = "the next part of its list of tags has no address there";
-                Err(Failure::protocol(answer.url().as_str(), problem))
+                Err(Failure::protocol(answer.url(), problem))
             }
             target => Ok(target),
         }
@@ -165,7 +164,7 @@ impl<'a> Registry<'a> {
         let read = answer.body_if_ok(what, blob.size).await;
         let (bytes, found) = read.map_err(|failure| match failure.kind {
             FailureKind::TooLarge => {
-                Failure::protocol(url.as_str(), "it sends more bytes than the manifest says")
+                Failure::protocol(&url, "it sends more bytes than the manifest says")
             }
             _ => failure,
         })?;

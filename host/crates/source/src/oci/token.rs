@@ -47,7 +47,7 @@ pub(super) async fn authorize(
         Some(SignIn::Token(call)) => call,
     };
     let answer = transport.send(*call).await?;
-    let asked = shown(answer.url().as_str());
+    let asked = answer.url().clone();
     let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
     header(&text, &asked).map(Some)
 }
@@ -102,7 +102,7 @@ fn bearer(
 }
 
 /// Returns the header with the token in the answer of a token server.
-pub(super) fn header(text: &[u8], asked: &str) -> Result<HeaderValue, Failure> {
+pub(super) fn header(text: &[u8], asked: &Url) -> Result<HeaderValue, Failure> {
     // An answer that cannot be parsed may still hold a token, so it is not shown.
     let answered: Value = serde_json::from_slice(text).unwrap_or_default();
     let token = ["token", "access_token"]

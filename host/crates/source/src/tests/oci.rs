@@ -165,6 +165,33 @@ async fn a_list_of_tags_is_read_with_care() {
 }
 
 #[tokio::test]
+async fn a_token_in_the_address_of_the_next_tags_is_not_shown() {
+    const NEXT: &str = "</v2/plugins/pond/tags/list?last=a&token=hunter2>; rel=\"next\"";
+    let tags = |next: &str| Reply::new(200, r#"{"tags": ["a"]}"#).header("link", next);
+    for (part, problem) in [
+        (tags(NEXT), "has more than 100 parts"),
+        (tags("next"), "has no address there"),
+        (Reply::new(200, "[]"), "is not one of JSON"),
+    ] {
+        let server = Server::start(move |asked| match asked.query.len() {
+            0 => tags(NEXT),
+            _ => part.clone(),
+        })
+        .await;
+        let oci = Oci {
+            reference: format!("{}/plugins/pond:1", server.host()).parse().unwrap(),
+            docker_config: None,
+            insecure: true,
+        };
+        let error = fetcher(local()).tags(&oci).await.unwrap_err();
+        let shown = format!("{} {error:?}", error_chain(&error));
+        assert!(shown.contains(problem), "{shown}");
+        assert!(shown.contains("/v2/plugins/pond/tags/list"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_are_bought_with_the_login_of_the_pull_secret() {
     let registry = Registry::start(SignIn::Token).await;
     put_layers(&registry, &[("application/wasm", PLUGIN)]);
