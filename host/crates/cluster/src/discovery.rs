@@ -146,10 +146,16 @@ impl DiscoveryReader {
         &mut self,
         wire: &Wire,
     ) -> Result<Option<ServedKinds>, DiscoveryError> {
-        let mut changed = false;
-        for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
+        let mut fetched = [None, None];
+        for ((path, known), fetched) in PATHS.into_iter().zip(&self.documents).zip(&mut fetched) {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
-            if let Some(document) = wire.discovery(path, tag).await? {
+            *fetched = wire.discovery(path, tag).await?;
+        }
+        // Both are stored after both requests. If a document was stored and the other request failed, the next refresh
+        // would get "not modified" for the stored one, and its change would be lost.
+        let mut changed = false;
+        for (known, document) in self.documents.iter_mut().zip(fetched) {
+            if let Some(document) = document {
                 changed = changed || known.as_ref().map(|(text, _)| text) != Some(&document.0);
                 *known = Some(document);
             }
