@@ -6,8 +6,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, HashKey, ListSelector, ObjectRef, Reach, ReadFailure, ReadKey, ReadKind, Reads,
-    Scope, Selector, SelectorExt, ZoneTime, parse_selector,
+    Access, Expression, Gvk, HashKey, ListSelector, ObjectRef, Reach, ReadFailure, ReadKey,
+    ReadKind, Reads, Scope, Selector, SelectorExt, ZoneTime, parse_selector,
 };
 use innkeeper_schema::Kinds;
 use serde::Deserialize as _;
@@ -145,19 +145,15 @@ impl OfflineReads {
         Ok(found.into_values().collect())
     }
 
-    /// Returns an object that is not given, with the labels of an equality-based selector.
+    /// Returns an object that is not given, with labels that match the selector.
     fn imagined(
         &self,
         kind: &Gvk,
         namespace: Option<Arc<str>>,
         name: &str,
-        labels: &str,
-    ) -> Arc<str> {
-        let labels: BTreeMap<&str, &str> = labels
-            .split(',')
-            .filter_map(|label| label.split_once('='))
-            .map(|(key, value)| (key.trim_end_matches('!'), value.trim_start_matches('=')))
-            .collect();
+        chosen: &Selector,
+    ) -> Option<Arc<str>> {
+        let labels = labels_for(chosen)?;
         let mut metadata = json!({"name": name, "uid": name, "labels": labels});
         let is_namespaced = self.kinds.resource_of(kind).scope == Scope::Namespaced;
         let namespace = namespace.or_else(|| self.own_namespace.clone());
@@ -166,7 +162,7 @@ impl OfflineReads {
         }
         let (api_version, kind) = (kind.api_version(), &*kind.kind);
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
-        object.to_string().into()
+        Some(object.to_string().into())
     }
 
     fn show(
@@ -197,7 +193,7 @@ impl Reads for OfflineReads {
         let all = Selector::default();
         let found = self.answer(kind, namespace.clone(), Some(name), &all)?;
         if found.is_empty() && self.world.exists {
-            return Ok(Some(self.imagined(kind, namespace.clone(), name, "")));
+            return Ok(self.imagined(kind, namespace.clone(), name, &all));
         }
         Ok(found.into_iter().next())
     }
@@ -211,7 +207,7 @@ impl Reads for OfflineReads {
         let (kind, namespace) = (&selector.kind, selector.namespace.clone());
         let mut found = self.answer(kind, namespace.clone(), None, &chosen)?;
         if found.is_empty() && self.world.exists {
-            found.push(self.imagined(kind, namespace, "example", text));
+            found.extend(self.imagined(kind, namespace, "example", &chosen));
         }
         if self.world.backwards {
             found.reverse();
@@ -225,9 +221,82 @@ impl Reads for OfflineReads {
     }
 }
 
+/// Returns labels that match a selector; none if no labels do.
+fn labels_for(selector: &Selector) -> Option<BTreeMap<String, String>> {
+    // The allowed values of each label that must exist; none: any value.
+    let mut wanted: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
+    let mut refused = BTreeSet::new();
+    for expression in selector.clone() {
+        let (key, values) = match expression {
+            Expression::NotEqual(key, value) => {
+                refused.insert((key, value));
+                continue;
+            }
+            Expression::NotIn(key, values) => {
+                refused.extend(values.into_iter().map(|value| (key.clone(), value)));
+                continue;
+            }
+            Expression::DoesNotExist(_) => continue,
+            Expression::Exists(key) => (key, None),
+            Expression::Equal(key, value) => (key, Some([value].into())),
+            Expression::In(key, values) => (key, Some(values)),
+        };
+        let allowed = wanted.entry(key).or_default();
+        *allowed = match (allowed.take(), values) {
+            (Some(one), Some(other)) => Some(&one & &other),
+            (one, other) => one.or(other),
+        };
+    }
+    let mut labels = BTreeMap::new();
+    for (key, values) in wanted {
+        let is_free = |value: &String| !refused.contains(&(key.clone(), value.clone()));
+        let value = match values {
+            Some(values) => values.into_iter().find(is_free)?,
+            None => (0..=refused.len())
+                .map(|number| format!("example-{number}"))
+                .find(is_free)?,
+        };
+        labels.insert(key, value);
+    }
+    selector.matches(&labels).then_some(labels)
+}
+
 fn labels(document: &Document) -> BTreeMap<String, String> {
     document
         .metadata_field("labels")
         .and_then(|labels| BTreeMap::deserialize(labels).ok())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_imagined_object_matches_the_selector_of_its_list() {
+        for text in [
+            "",
+            "app=web",
+            "app!=web",
+            "tier in (a,b)",
+            "tier in (a,b),tier in (b,c),tier!=c",
+            "tier in (a,b),tier notin (a)",
+            "app",
+            "app,app!=example-0,app notin (example-1)",
+            "!app",
+            "app=web,!old,x!=web",
+        ] {
+            let selector = parse_selector(text).unwrap();
+            let labels = labels_for(&selector).unwrap_or_else(|| panic!("{text} has labels"));
+            assert!(selector.matches(&labels), "{text}: {labels:?}");
+        }
+        for text in [
+            "app=a,app=b",
+            "app,!app",
+            "app=a,app!=a",
+            "app in (a),app notin (a,b)",
+        ] {
+            assert_eq!(labels_for(&parse_selector(text).unwrap()), None, "{text}");
+        }
+    }
 }

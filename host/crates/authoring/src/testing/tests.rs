@@ -1,7 +1,10 @@
 //! Properties of fake plugins, whose guests are Rust functions; `tests/plugin/testing.rs` has real ones.
 
 use expect_test::expect;
-use innkeeper_model::{Gvk, ObjectRef, Outcome, Phase, Reads as _, Report};
+use innkeeper_model::{
+    Gvk, ListSelector, ObjectRef, Outcome, Phase, Reads as _, Report, SelectorExt as _,
+    parse_selector,
+};
 use innkeeper_sandbox::{CallFault, Context, End, ObservedChild, Request};
 use serde_json::{Value, json};
 
@@ -77,6 +80,30 @@ fn a_good_reconciler_has_all_properties() {
             End::Answered(Outcome::Keep(Report::default()))
         }
         Phase::Reconcile => desired(vec![config("a", &size(request).to_string())]),
+    });
+    assert_eq!(found, []);
+}
+
+#[test]
+fn objects_that_are_not_given_match_the_selector_of_a_list() {
+    let found = findings(|request, reads, _| {
+        if request.phase == Phase::Finalize {
+            return finalized();
+        }
+        for text in ["app!=web", "tier in (a,b),app", "!app"] {
+            let objects = reads.list(&ListSelector {
+                kind: Gvk::new("", "v1", "Secret"),
+                namespace: None,
+                label_selector: Some(text.into()),
+            });
+            for object in objects.unwrap() {
+                let object: Value = serde_json::from_str(&object).unwrap();
+                let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap();
+                let is_match = parse_selector(text).unwrap().matches(&labels);
+                assert!(is_match, "{text}: {object}");
+            }
+        }
+        desired(vec![config("a", &size(request).to_string())])
     });
     assert_eq!(found, []);
 }
