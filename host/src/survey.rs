@@ -19,7 +19,7 @@ use innkeeper_server::admin::{FaultState, HostProgress, ParentState, client::Adm
 use serde::Serialize;
 
 pub(crate) use cluster::{client, lapse};
-pub(crate) use show::{plain, table};
+pub(crate) use show::table;
 
 use crate::config::StatusArgs;
 

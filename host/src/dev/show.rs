@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    io::{IsTerminal, Write, stdout},
+    io::{self, IsTerminal, Write, stdout},
     path::Path,
     time::{Duration, Instant},
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_command::{Exit, Failure, OrFail as _, plain};
 use innkeeper_model::yaml;
 use serde_json::{Map, Value, json};
 
@@ -179,7 +179,10 @@ impl Show {
 
     pub(super) fn say(&self, line: &str) -> Result<(), Failure> {
         match &self.terminal {
-            Some(terminal) => terminal.bars.println(line).or_fail(Exit::Failure, PRINT),
+            Some(terminal) => {
+                let printed = terminal.bars.println(plain(line));
+                printed.or_fail(Exit::Failure, PRINT)
+            }
             None => print(format_args!("{line}")),
         }
     }
@@ -218,8 +221,22 @@ impl Terminal {
 }
 
 fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-    let mut out = stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .or_fail(Exit::Failure, PRINT)
+    write_line(&mut stdout().lock(), &line.to_string()).or_fail(Exit::Failure, PRINT)
+}
+
+fn write_line(out: &mut impl Write, line: &str) -> io::Result<()> {
+    writeln!(out, "{}", plain(line))?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_escape_sequences() {
+        let mut out = Vec::new();
+        write_line(&mut out, "failed: \u{1b}[2Jgone\nnext").unwrap();
+        assert_eq!(out, b"failed: [2Jgone next\n");
+    }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use innkeeper_cluster::{Observed, ParentConditions, Waiting};
+use innkeeper_command::plain;
 use innkeeper_model::{Object, ObjectId};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_server::run::StatusRegistry;
@@ -58,7 +59,7 @@ impl Row {
         }
     }
 
-    /// Returns the cells of the row.
+    /// Returns the cells of the row, without control characters.
     pub(super) fn cells(&self) -> [String; 5] {
         let name = match &self.parent.namespace {
             Some(namespace) => {
@@ -73,6 +74,7 @@ impl Row {
             self.children.clone(),
             self.message.clone(),
         ]
+        .map(|cell| plain(&cell).into_owned())
     }
 }
 
@@ -228,6 +230,12 @@ mod tests {
             waits.to_string(),
             "Pond.example.com demo/a: Ready=False, Synced=True (Because: of this)"
         );
+    }
+
+    #[test]
+    fn cells_have_no_escape_sequences() {
+        let row = Row::unknown(parent(2, "True").id(), "\u{1b}]0;mine\u{7}waits\nfor it");
+        assert_eq!(row.cells()[4], "]0;mine waits for it");
     }
 
     #[test]

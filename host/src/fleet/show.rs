@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
+use innkeeper_command::plain;
 use innkeeper_model::ObjectId;
 use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
 
-use crate::{
-    config::PlanFormat,
-    survey::{plain, table},
-};
+use crate::{config::PlanFormat, survey::table};
 
 /// The number of deletes and of faults that people read; JSON has all.
 const NAMED_MAX: usize = 20;
@@ -155,13 +153,11 @@ fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
             } => vec![format!("fails: {reason}: {message}")],
             ParentOutcome::Skipped => vec!["has no pass".to_owned()],
         };
-        (parent, lines.iter().map(|line| safe(line)).collect())
+        (
+            parent,
+            lines.iter().map(|line| plain(line).into_owned()).collect(),
+        )
     })
-}
-
-/// Returns a line without control characters, which a terminal would execute; indents stay.
-fn safe(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }
 
 fn markdown(plan: &FleetPlan) -> String {

@@ -1,7 +1,8 @@
 //! A survey as tables for people.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::fmt::Write as _;
 
+use innkeeper_command::plain;
 use innkeeper_server::admin::{FaultState, ParentState};
 
 use super::{OfPlugin, PluginRow, Survey};
@@ -187,20 +188,6 @@ pub(crate) fn table<const N: usize>(
 
 fn shown(cell: &str) -> &str {
     if cell.is_empty() { NOTHING } else { cell }
-}
-
-/// Returns the text on one line and without control characters: guests and users of the cluster choose these texts, and
-/// a terminal would execute escape sequences.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        let words: Vec<&str> = text
-            .split(|c: char| c.is_control() || c == ' ')
-            .filter(|word| !word.is_empty())
-            .collect();
-        Cow::Owned(words.join(" "))
-    } else {
-        Cow::Borrowed(text)
-    }
 }
 
 fn line(out: &mut String, text: &str) {

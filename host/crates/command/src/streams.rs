@@ -9,6 +9,8 @@ use std::{
 use innkeeper_model::{Blame, error_chain};
 use innkeeper_sandbox as plugin;
 
+use super::plain;
+
 /// The standard streams; tests give others.
 pub struct Streams<'a> {
     /// The input that `-` names.
@@ -35,10 +37,12 @@ impl Streams<'_> {
         self.note(&text);
     }
 
-    /// Writes a line to the standard error.
-    pub fn note(&mut self, line: &str) {
-        // A closed standard error must not fail the command.
-        drop(writeln!(self.stderr, "{line}"));
+    /// Writes a text to the standard error, without control characters: errors hold texts of guests and servers.
+    pub fn note(&mut self, text: &str) {
+        for line in text.split('\n') {
+            // A closed standard error must not fail the command.
+            drop(writeln!(self.stderr, "{}", plain(line)));
+        }
     }
 }
 
@@ -135,4 +139,21 @@ macro_rules! exit_codes {
             $finding
         )
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_has_no_escape_sequences() {
+        let mut stderr = Vec::new();
+        let mut streams = Streams {
+            stdin: &mut io::empty(),
+            stdout: &mut io::sink(),
+            stderr: &mut stderr,
+        };
+        streams.note("error: \u{1b}[2Jgone\n  at line 3");
+        assert_eq!(stderr, b"error: [2Jgone\n  at line 3\n");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_command::{Exit, Failure, OrFail as _, Streams, plain};
 use innkeeper_sandbox::{
     self as plugin, CallOutput, Described, EngineSettings, LogLine, Metering, Plugin,
 };
@@ -42,13 +42,13 @@ pub(crate) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> 
 /// Notes the lines of the guest's log.
 pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
     for line in log {
-        streams.note(&format!("log: {}: {}", line.level, line.message));
+        streams.note(&format!("log: {}: {}", line.level, plain(&line.message)));
     }
 }
 
 /// Notes the guest's fault, if there is one.
 pub(crate) fn note_fault(said: &CallOutput, streams: &mut Streams<'_>) {
     if let Some(fault) = &said.fault {
-        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
+        streams.note(&format!("fault: {}: {}", fault.kind, plain(&fault.message)));
     }
 }

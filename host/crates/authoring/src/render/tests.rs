@@ -8,7 +8,7 @@ use innkeeper_model::{
     Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
     RemovalPolicy, Report, Scope, Selector,
 };
-use innkeeper_sandbox::{CallFault, CallSpeed, Context, Dropped, Timing};
+use innkeeper_sandbox::{CallFault, CallSpeed, Context, Dropped, LogLevel, Timing};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -260,6 +260,33 @@ fn a_parent_in_phase_finalize_is_being_deleted() {
         out.contains(r#""finalizers":["innkeeper.dev/pond"]"#),
         "{out}"
     );
+}
+
+#[test]
+fn texts_of_a_plugin_reach_the_terminal_without_escape_sequences() {
+    const TEXT: &str = "bad\u{1b}[2J\nerror: mine";
+
+    let guest = pond(|_, _, _| {
+        End::GuestFault(Fault {
+            kind: FaultKind::Invalid,
+            message: TEXT.to_owned(),
+            report: None,
+        })
+    });
+    let (_, _, err) = given(PARENT).render(&guest);
+    assert_eq!(err, "fault: invalid: bad [2J error: mine\n");
+    let mut stderr = Vec::new();
+    let mut streams = Streams {
+        stdin: &mut io::empty(),
+        stdout: &mut io::sink(),
+        stderr: &mut stderr,
+    };
+    let line = LogLine {
+        level: LogLevel::Info,
+        message: TEXT.to_owned(),
+    };
+    note_log(&[line], &mut streams);
+    assert_eq!(stderr, b"log: info: bad [2J error: mine\n");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use innkeeper_command::plain;
 use innkeeper_model::yaml;
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ fn text(results: &[TestResult], cost: Cost) -> String {
     for TestResult { name, problem } in results {
         match problem {
             None => writeln!(text, "ok      {name}"),
-            Some(problem) => writeln!(text, "FAILED  {name}\n  {}", problem.replace('\n', "\n  ")),
+            Some(problem) => writeln!(text, "FAILED  {name}\n  {}", lines(problem, "\n  ")),
         }
         .expect("a text takes all");
     }
@@ -73,13 +74,13 @@ fn junit(results: &[TestResult]) -> String {
         failed(results)
     );
     for TestResult { name, problem } in results {
-        let name = escaped(name);
+        let name = escaped(&plain(name));
         match problem {
             None => writeln!(text, "  <testcase name=\"{name}\"/>"),
             Some(problem) => writeln!(
                 text,
                 "  <testcase name=\"{name}\"><failure>{}</failure></testcase>",
-                escaped(problem)
+                escaped(&lines(problem, "\n"))
             ),
         }
         .expect("a text takes all");
@@ -87,10 +88,15 @@ fn junit(results: &[TestResult]) -> String {
     text + "</testsuite>\n"
 }
 
-/// Escapes a text for XML, which has no control characters.
+/// Returns the lines of a text without control characters, which guests choose, and XML does not have.
+fn lines(text: &str, separator: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(plain).collect();
+    lines.join(separator)
+}
+
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.chars()
-        .filter(|it| !it.is_control() || *it == '\n')
         .map(|it| match it {
             '&' => "&amp;".to_owned(),
             '<' => "&lt;".to_owned(),

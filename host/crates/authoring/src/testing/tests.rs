@@ -231,7 +231,7 @@ fn results_are_shown_as_text_json_and_junit() {
         },
         TestResult {
             name: "property total".to_owned(),
-            problem: Some("a < b\nc".to_owned()),
+            problem: Some("a < b\u{1b}[31m\nc".to_owned()),
         },
     ];
     let cost = Cost {
@@ -242,7 +242,7 @@ fn results_are_shown_as_text_json_and_junit() {
     expect![[r"
         ok      case a
         FAILED  property total
-          a < b
+          a < b [31m
           c
         1 passed, 1 failed; the largest pass took 5 fuel and 6 bytes of memory
     "]]
@@ -251,11 +251,11 @@ fn results_are_shown_as_text_json_and_junit() {
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuite name="innkeeper test" tests="2" failures="1">
           <testcase name="case a"/>
-          <testcase name="property total"><failure>a &lt; b
+          <testcase name="property total"><failure>a &lt; b [31m
         c</failure></testcase>
         </testsuite>
     "#]]
     .assert_eq(&show(crate::args::TestFormat::Junit));
     let json: Value = serde_json::from_str(&show(crate::args::TestFormat::Json)).unwrap();
-    assert_eq!(json["results"][1]["problem"], "a < b\nc");
+    assert_eq!(json["results"][1]["problem"], "a < b\u{1b}[31m\nc");
 }
