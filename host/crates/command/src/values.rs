@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
-use innkeeper_model::{Selector, error_chain, is_dns_label, parse_selector};
+use innkeeper_model::{Selector, error_chain, parse_selector, syntax::is_dns_label};
 use innkeeper_source::{Proxies, PublicKey, SigningKey};
 
 /// A text in PEM form.

@@ -21,6 +21,7 @@ mod operation;
 mod read;
 mod resource;
 mod selector;
+pub mod syntax;
 mod token_bucket;
 pub mod yaml;
 
@@ -42,7 +43,7 @@ pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
     ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR,
     ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE,
-    LABEL_PLUGIN, PluginName, is_dns_label,
+    LABEL_PLUGIN, PluginName,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
 pub use operation::{Operation, Ownership};

@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::syntax::is_dns_label;
+
 /// The prefix of the labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
@@ -48,16 +50,6 @@ pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 
 /// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
 pub const ANNOTATION_TRACE: &str = "innkeeper.dev/trace-id";
-
-/// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
-/// end.
-pub fn is_dns_label(text: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
 
 /// The name of a plugin: a DNS label of at most 40 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

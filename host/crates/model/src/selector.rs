@@ -2,6 +2,8 @@
 
 use kube_core::{Expression, Selector};
 
+use super::syntax::{is_label_key, is_label_value};
+
 /// A text that is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -34,12 +36,14 @@ pub fn is_valid_selector(selector: &Selector) -> bool {
     let mut expressions = selector.clone().into_iter();
     expressions.all(|expression| match expression {
         Expression::In(key, values) | Expression::NotIn(key, values) => {
-            is_key(&key) && !values.is_empty() && values.iter().all(|value| is_value(value))
+            is_label_key(&key)
+                && !values.is_empty()
+                && values.iter().all(|value| is_label_value(value))
         }
         Expression::Equal(key, value) | Expression::NotEqual(key, value) => {
-            is_key(&key) && is_value(&value)
+            is_label_key(&key) && is_label_value(&value)
         }
-        Expression::Exists(key) | Expression::DoesNotExist(key) => is_key(&key),
+        Expression::Exists(key) | Expression::DoesNotExist(key) => is_label_key(&key),
     })
 }
 
@@ -89,29 +93,6 @@ fn expression(text: &str) -> Option<Expression> {
     } else {
         Expression::Exists(trimmed(text))
     })
-}
-
-/// Returns true for a label key: an optional DNS prefix and a name.
-fn is_key(text: &str) -> bool {
-    let dns = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
-    let is_prefix = |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
-    match text.split_once('/') {
-        Some((prefix, name)) => is_prefix(prefix) && is_word(name),
-        None => is_word(text),
-    }
-}
-
-fn is_value(text: &str) -> bool {
-    text.is_empty() || is_word(text)
-}
-
-fn is_word(text: &str) -> bool {
-    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
-    text.len() <= 63
-        && edge(text.bytes().next())
-        && edge(text.bytes().last())
-        && text.bytes().all(inner)
 }
 
 #[cfg(test)]
@@ -168,6 +149,10 @@ mod tests {
             "a=-b",
             "/a",
             "A.B/c",
+            "-a./x",
+            "a..b/x",
+            "!a.-b/x",
+            "a-.b/x in (c)",
             "a=b=c",
             ",",
             "in (a)",

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use innkeeper_model::{
-    Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, RemovalPolicy, Scope, is_dns_label,
-    json_length,
+    Access, Child, DOMAIN_PREFIX, Generated, GroupKind, Object, RemovalPolicy, Scope, json_length,
+    syntax,
 };
 use serde_json::{Map, Value};
 
 use super::{
-    Grants, Rejection, Rules, depth, names,
+    Grants, Rejection, Rules, depth,
     pod_security::pod_violations,
     privilege::{directs_to_api_server, is_credential, is_secret, reach},
 };
@@ -45,12 +45,12 @@ const REFUSED_METADATA: [(&str, &str); 11] = [
 /// Checks a key; `index` is the child's place in the answer.
 pub(super) fn check_key(key: &str, index: usize) -> Result<(), Rejection> {
     let length = key.chars().count();
-    if (1..=names::SUBDOMAIN_CHARS_MAX).contains(&length) {
+    if (1..=syntax::SUBDOMAIN_CHARS_MAX).contains(&length) {
         return Ok(());
     }
     Err(Rejection::output(format!(
         "child number {index} has a key of {length} characters: give it 1 to {}",
-        names::SUBDOMAIN_CHARS_MAX
+        syntax::SUBDOMAIN_CHARS_MAX
     )))
 }
 
@@ -190,22 +190,22 @@ fn check_kind(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
 
 fn check_name(child: &Child) -> Result<(), Rejection> {
     if &*child.kind.group == "rbac.authorization.k8s.io" {
-        if names::is_path_segment(&child.name) {
+        if syntax::is_path_segment(&child.name) {
             return Ok(());
         }
         return Err(Rejection::output(format!(
             "\"{}\" is not a valid name: use at most {} printable characters other than / % ? #",
             child.name,
-            names::SUBDOMAIN_CHARS_MAX
+            syntax::SUBDOMAIN_CHARS_MAX
         )));
     }
-    if names::is_dns_subdomain(&child.name) {
+    if syntax::is_dns_subdomain(&child.name) {
         return Ok(());
     }
     Err(Rejection::output(format!(
         "\"{}\" is not a valid name: use at most {} lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
         child.name,
-        names::SUBDOMAIN_CHARS_MAX
+        syntax::SUBDOMAIN_CHARS_MAX
     )))
 }
 
@@ -250,7 +250,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
                 child.kind
             )));
         }
-        (Scope::Namespaced, None, Some(namespace)) if !is_dns_label(namespace) => {
+        (Scope::Namespaced, None, Some(namespace)) if !syntax::is_dns_label(namespace) => {
             return Err(Rejection::output(format!(
                 "\"{namespace}\" is not a valid namespace name"
             )));
@@ -351,7 +351,7 @@ fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
     }
     for (key, value) in texts(metadata, "labels")? {
         check_metadata_key("label", key)?;
-        if !names::is_label_value(value) {
+        if !syntax::is_label_value(value) {
             return Err(Rejection::output(format!(
                 "the label {key} has the value \"{value}\": use at most 63 letters, digits, dashes, dots and underscores, starting and ending with a letter or digit"
             )));
@@ -369,7 +369,7 @@ fn check_metadata_key(what: &str, key: &str) -> Result<(), Rejection> {
             "leave out the {what} {key}: keys below {DOMAIN_PREFIX} are reserved for the host"
         )));
     }
-    if !names::is_qualified_name(key) {
+    if !syntax::is_label_key(key) {
         return Err(Rejection::output(format!(
             "\"{key}\" is not a valid {what} key: use a name of at most 63 characters, optionally after a DNS subdomain and a slash"
         )));
@@ -450,7 +450,7 @@ fn check_generated(entry: &Generated) -> Result<(), Rejection> {
         alphabet,
         token,
     } = entry;
-    if !names::is_data_key(key) {
+    if !syntax::is_data_key(key) {
         return Err(Rejection::output(format!(
             "`generate` has the key \"{key}\": use at most 253 letters, digits, dashes, dots and underscores"
         )));

@@ -11,7 +11,6 @@ mod checked;
 mod child;
 mod depth;
 mod grants;
-mod names;
 mod order;
 mod pod_security;
 mod powers;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_model::{Condition, Event, Report, reason};
+use innkeeper_model::{Condition, Event, Report, reason, syntax};
 
-use super::{Rejection, names};
+use super::Rejection;
 
 /// The limits of a condition in Kubernetes' own schema (`metav1.Condition`).
 const REASON_CHARS_MAX: usize = 1024;
@@ -45,12 +45,12 @@ fn check_condition(condition: &Condition) -> Result<(), Rejection> {
             "the condition type Synced is reserved for the host: use another type",
         ));
     }
-    if !names::is_condition_type(kind) {
+    if !syntax::is_condition_type(kind) {
         return Err(Rejection::output(format!(
             "\"{kind}\" is not a valid condition type: use letters, digits, dashes, dots and underscores, at most 316 characters"
         )));
     }
-    if why.len() > REASON_CHARS_MAX || !names::is_reason(why) {
+    if why.len() > REASON_CHARS_MAX || !syntax::is_reason(why) {
         return Err(Rejection::output(format!(
             "the condition {kind} has the reason \"{why}\": use one word in CamelCase of at most {REASON_CHARS_MAX} characters"
         )));
@@ -64,7 +64,7 @@ fn check_condition(condition: &Condition) -> Result<(), Rejection> {
 }
 
 fn check_event(event: &Event) -> Result<(), Rejection> {
-    if event.reason.len() > EVENT_REASON_CHARS_MAX || !names::is_reason(&event.reason) {
+    if event.reason.len() > EVENT_REASON_CHARS_MAX || !syntax::is_reason(&event.reason) {
         return Err(Rejection::output(format!(
             "an event has the reason \"{}\": use one word in CamelCase of at most {EVENT_REASON_CHARS_MAX} characters",
             event.reason

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use innkeeper_model::{
-    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, is_dns_label,
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest,
+    syntax::{is_dns_label, is_dns_subdomain},
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
@@ -208,7 +209,7 @@ fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
     let (field, value) = match () {
         () if !camel_case => ("kind", &kind.kind),
         () if !is_dns_label(&kind.version) => ("version", &kind.version),
-        () if !kind.group.is_empty() && !is_dns_name(&kind.group) => ("group", &kind.group),
+        () if !kind.group.is_empty() && !is_dns_subdomain(&kind.group) => ("group", &kind.group),
         () => return Ok(()),
     };
     Err(Error::KindName {
@@ -217,10 +218,6 @@ fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
         field,
         value: value.to_string(),
     })
-}
-
-fn is_dns_name(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
 fn check_crds(manifest: &Manifest) -> Result<(), Error> {

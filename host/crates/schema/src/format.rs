@@ -10,6 +10,9 @@ use std::{
     sync::{LazyLock, OnceLock},
 };
 
+use innkeeper_model::syntax::{
+    SUBDOMAIN_CHARS_MAX, is_dns_label, is_dns_subdomain, is_label_key, is_label_value,
+};
 use jsonschema::ValidationOptions;
 use regex::Regex;
 
@@ -39,8 +42,9 @@ impl Pattern {
 type Check = fn(&str) -> bool;
 
 /// The formats that take more than a regular expression.
-const CHECKS: [(&str, Check); 11] = [
-    ("DNS subdomain (RFC 1123)", is_subdomain),
+const CHECKS: [(&str, Check); 14] = [
+    ("DNS label (RFC 1123)", is_dns_label),
+    ("DNS subdomain (RFC 1123)", is_dns_subdomain),
     ("annotation key", |text| is_label_key(&text.to_lowercase())),
     ("cidr", is_cidr),
     ("date", is_date),
@@ -48,8 +52,10 @@ const CHECKS: [(&str, Check); 11] = [
     ("hostname", is_hostname),
     ("ipv4", is_ipv4),
     ("ipv6", is_ipv6),
-    ("k8s-long-name", is_subdomain),
+    ("k8s-long-name", is_dns_subdomain),
+    ("k8s-short-name", is_dns_label),
     ("label key", is_label_key),
+    ("label value", is_label_value),
     ("prefix of a DNS subdomain (RFC 1123)", is_prefix),
 ];
 
@@ -79,23 +85,10 @@ fn has_form(format: &str, text: &str) -> bool {
     pattern.is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// A part between dots may have more than the 63 characters of a DNS label.
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && has_form("k8s-long-name", text)
-}
-
 /// A dash at the end is replaced when the name is made, and does not count.
 fn is_prefix(text: &str) -> bool {
     let bytes = text.strip_suffix('-').unwrap_or(text).len();
-    bytes <= 253 && has_form("prefix of a DNS subdomain (RFC 1123)", text)
-}
-
-fn is_label_key(text: &str) -> bool {
-    let is_name = |name: &str| !name.is_empty() && has_form("label value", name);
-    text.split_once('/').map_or_else(
-        || is_name(text),
-        |(prefix, name)| is_subdomain(prefix) && is_name(name),
-    )
+    bytes <= SUBDOMAIN_CHARS_MAX && has_form("prefix of a DNS subdomain (RFC 1123)", text)
 }
 
 fn is_hostname(text: &str) -> bool {

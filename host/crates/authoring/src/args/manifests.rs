@@ -5,7 +5,7 @@ use innkeeper_command::{
     Definitions, Exit, Failure, HOST_NAMESPACE, Namespaces, OfPlugin, PluginObject, examples,
     exit_codes, namespaces, plugin_object, values::dns_label,
 };
-use innkeeper_model::is_dns_label;
+use innkeeper_model::syntax::is_dns_label;
 
 use super::{Inspected, LoadArgs};
 

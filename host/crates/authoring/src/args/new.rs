@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use innkeeper_command::{examples, exit_codes};
-use innkeeper_model::is_dns_label;
+use innkeeper_model::syntax::{is_dns_label, is_dns_subdomain};
 use semver::VersionReq;
 
 /// Flags of `new`.
@@ -59,7 +59,7 @@ fn parent_kind(text: &str) -> Result<ParentKind, String> {
         return Err(FORM.to_owned());
     };
     let is_version = version.starts_with('v') && is_dns_label(version);
-    let is_group = group.contains('.') && group.split('.').all(is_dns_label);
+    let is_group = group.contains('.') && is_dns_subdomain(group);
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.chars().all(|it| it.is_ascii_alphanumeric());
     if is_group && is_version && is_kind {

@@ -1,19 +1,25 @@
 //! The syntax of names, as the API server checks it.
 
 /// The longest DNS subdomain, and so the longest name of most objects.
-pub(super) const SUBDOMAIN_CHARS_MAX: usize = 253;
+pub const SUBDOMAIN_CHARS_MAX: usize = 253;
 
-/// The longest DNS label, and so the longest name of a namespace.
+/// The longest DNS label, and so the longest name of a namespace; also the longest name in the key of a label.
 const LABEL_CHARS_MAX: usize = 63;
+
+/// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
+/// end.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= LABEL_CHARS_MAX && is_lower_word(text)
+}
 
 /// Returns true if the text is a DNS subdomain: words in the form of DNS labels, joined by dots. Only the total length is
 /// limited.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_CHARS_MAX && text.split('.').all(is_lower_word)
 }
 
 /// Returns true if the text can be one path segment of a URL: the only rule that the RBAC kinds have for names.
-pub(super) fn is_path_segment(text: &str) -> bool {
+pub fn is_path_segment(text: &str) -> bool {
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text != "."
         && text != ".."
@@ -22,7 +28,7 @@ pub(super) fn is_path_segment(text: &str) -> bool {
 }
 
 /// Returns true if the text is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
-pub(super) fn is_qualified_name(text: &str) -> bool {
+pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, text),
@@ -31,14 +37,14 @@ pub(super) fn is_qualified_name(text: &str) -> bool {
 }
 
 /// Returns true if the text is the value of a label.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= LABEL_CHARS_MAX && is_mixed_word(text))
 }
 
 /// Returns true if the text is the type of a condition: like the key of a label, but longer.
 ///
 /// 316 is the `maxLength` of `type` in Kubernetes' `metav1.Condition`.
-pub(super) fn is_condition_type(text: &str) -> bool {
+pub fn is_condition_type(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, text),
@@ -47,7 +53,7 @@ pub(super) fn is_condition_type(text: &str) -> bool {
 }
 
 /// Returns true if the text is the reason of a condition: one word that starts with a letter.
-pub(super) fn is_reason(text: &str) -> bool {
+pub fn is_reason(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b',' | b':');
     text.bytes().next().is_some_and(|c| c.is_ascii_alphabetic())
         && text.bytes().all(inner)
@@ -55,7 +61,7 @@ pub(super) fn is_reason(text: &str) -> bool {
 }
 
 /// Returns true if the text can be a key below `data` of a Secret or ConfigMap.
-pub(super) fn is_data_key(text: &str) -> bool {
+pub fn is_data_key(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text.bytes().all(inner)
@@ -76,13 +82,12 @@ fn is_mixed_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use innkeeper_model::is_dns_label;
-
     use super::*;
 
     #[test]
     fn names_have_the_forms_of_the_api_server() {
         let long_label = "x".repeat(63);
+        let (long_part, long_name) = (format!("{long_label}x.a"), "x".repeat(254));
         type Check = fn(&str) -> bool;
         let table: [(Check, Vec<&str>, Vec<&str>); 8] = [
             (
@@ -92,8 +97,8 @@ mod tests {
             ),
             (
                 is_dns_subdomain,
-                vec!["a.b-c"],
-                vec!["", "a..b", ".a", "a_b"],
+                vec!["a.b-c", long_part.as_str()],
+                vec!["", "a..b", "-a.b", "a-.b", ".a", "a_b", long_name.as_str()],
             ),
             (
                 is_path_segment,
@@ -101,9 +106,9 @@ mod tests {
                 vec!["", ".", "..", "a/b", "a%2f", "a b"],
             ),
             (
-                is_qualified_name,
+                is_label_key,
                 vec!["app", "a.b/App_1.x"],
-                vec!["", "/a", "a/", "a/b/c", "-a"],
+                vec!["", "/a", "a/", "a/b/c", "-a", "-a./x", "a..b/x", "A.b/x"],
             ),
             (is_label_value, vec!["", "Web_1"], vec!["-", "a b", "ä"]),
             (
