@@ -7,7 +7,7 @@ use innkeeper_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Context, fields, generate, ownership};
+use super::{Context, fields, generate, ownership, text::drop_null_fields};
 
 /// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
@@ -87,16 +87,14 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
 /// `apiVersion`, `kind`, name and namespace come from the child, and `stringData` of a Secret becomes `data`.
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
+    // The types of Kubernetes write `creationTimestamp: null`, also in templates.
+    drop_null_fields(&mut object);
     if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
         // The entry of our manager for `stringData` does not follow changes of `data`, so the check of ownership needs `data`.
         encode_string_data(&mut object);
     }
     object.insert("apiVersion".to_owned(), child.kind.api_version().into());
     object.insert("kind".to_owned(), (*child.kind.kind).into());
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        // The types of Kubernetes always write it, as null.
-        metadata.remove("creationTimestamp");
-    }
     let name = child.name.as_str().into();
     put(&mut object, &["metadata"], "name", name);
     if let Some(namespace) = &child.namespace {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     fields::{self, Owned},
-    text::drop_nulls,
+    text::drop_null_fields,
 };
 
 /// The guest's part of the status.
@@ -151,8 +151,7 @@ pub fn gives(parent: &Object, reason: &str) -> bool {
 
 fn guest_status(report: &Report) -> Map<String, Value> {
     let mut status = report.status.clone().unwrap_or_default();
-    status.retain(|_, value| !value.is_null());
-    status.values_mut().for_each(drop_nulls);
+    drop_null_fields(&mut status);
     status
 }
 

@@ -49,13 +49,6 @@ pub fn check_fault(fault: Fault) -> Result<Checked<Fault>, Rejection> {
 }
 
 fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>, Rejection> {
-    let max = rules.limits.children_max;
-    if children.len() > max {
-        return Err(Rejection::output(format!(
-            "the answer holds {} children, {max} are allowed",
-            children.len()
-        )));
-    }
     let mut keys = BTreeMap::new();
     for (index, child) in children.iter().enumerate() {
         child::check_key(&child.key, index)?;

@@ -61,7 +61,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     let child = place(child, rules)?;
     depth::check(&child, rules)?;
     check_size(&child, rules)?;
-    check_object(&child.object)?;
+    check_metadata(&child.object)?;
     check_generate(&child)?;
     let kind = child.kind.group_kind();
     let place = (child.namespace.as_deref(), &*child.name);
@@ -288,59 +288,16 @@ fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     )))
 }
 
-fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {
-    for (key, value) in object {
-        if key == "metadata" {
-            check_metadata(value)?;
-        }
-        let null = match value {
-            // Clients that serialize typed objects write `creationTimestamp: null`; it is harmless.
-            Value::Object(fields) if key == "metadata" => null_in(
-                fields
-                    .iter()
-                    .filter(|(name, value)| *name != "creationTimestamp" || !value.is_null()),
-            ),
-            value => find_null(value),
-        };
-        if let Some(mut path) = null {
-            path.push(key.clone());
-            path.reverse();
-            return Err(Rejection::output(format!(
-                "`{}` is null: leave the field out",
-                path.join(".")
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the path of the first null, with the last step first.
-fn find_null(value: &Value) -> Option<Vec<String>> {
-    match value {
-        Value::Null => Some(Vec::new()),
-        Value::Array(items) => null_in(items.iter().enumerate()),
-        Value::Object(fields) => null_in(fields),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
-}
-
-fn null_in<'a>(
-    fields: impl IntoIterator<Item = (impl ToString, &'a Value)>,
-) -> Option<Vec<String>> {
-    fields.into_iter().find_map(|(step, value)| {
-        let mut path = find_null(value)?;
-        path.push(step.to_string());
-        Some(path)
-    })
-}
-
-fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
-    let Value::Object(metadata) = metadata else {
-        return Err(Rejection::output("`metadata` is not an object"));
+fn check_metadata(object: &Map<String, Value>) -> Result<(), Rejection> {
+    let metadata = match object.get("metadata") {
+        None => return Ok(()),
+        Some(Value::Object(metadata)) => metadata,
+        Some(_) => return Err(Rejection::output("`metadata` is not an object")),
     };
     for (field, why) in REFUSED_METADATA {
         match metadata.get(field) {
             None => {}
+            // Clients that serialize typed objects write it; the plan leaves it out.
             Some(Value::Null) if field == "creationTimestamp" => {}
             Some(_) => {
                 return Err(Rejection::output(format!(

@@ -677,6 +677,26 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
 }
 
 #[test]
+fn leaves_out_the_null_that_the_types_of_kubernetes_write() {
+    let scene = scene();
+    let spec = |nulls: Value| {
+        let (mut template, mut claim) = (nulls.clone(), nulls);
+        template["labels"] = json!({"app": "web"});
+        claim["name"] = "data".into();
+        json!({"template": {"metadata": template}, "volumeClaimTemplates": [{"metadata": claim}]})
+    };
+    let stated = deployment("web").set("spec", spec(json!({"creationTimestamp": null})));
+    let answer = desired(vec![stated]);
+    let plan = scene.plan(&[], &answer);
+    let Operation::Create { body, .. } = &plan.operations[0] else {
+        panic!("{plan}");
+    };
+    assert_eq!(body["spec"], spec(json!({})));
+    let objects = applied(&scene, &answer).objects();
+    check_plan(&scene, &objects, &answer, expect![""]);
+}
+
+#[test]
 fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
     let mut server = Server::default();
     let scene = scene();
