@@ -1,6 +1,6 @@
 //! The error for an answer that breaks a rule.
 
-use innkeeper_model::{Blame, Retry, reason};
+use innkeeper_model::reason;
 
 /// The reason for rejecting an answer as a whole; the host writes no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,23 +40,8 @@ impl Rejection {
         self.reason
     }
 
-    /// Returns the same word as [`Rejection::reason`]; every error of a pass has a category.
-    pub const fn category(&self) -> &'static str {
-        self.reason
-    }
-
     /// Returns the defect, its place in the answer and the remedy.
     pub fn message(&self) -> &str {
         &self.message
-    }
-
-    /// Blames the guest, which produced the answer.
-    pub const fn blame(&self) -> Blame {
-        Blame::Guest
-    }
-
-    /// Retries only when an input changes, because the same input gives the same answer.
-    pub const fn retry(&self) -> Retry {
-        Retry::OnChange
     }
 }
