@@ -46,7 +46,7 @@ pub use names::{
     LABEL_PLUGIN, PluginName,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
-pub use operation::{Operation, Ownership};
+pub use operation::Operation;
 pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
 pub use resource::{HashKey, Resource, Resources};
 pub use selector::{InvalidSelector, is_valid_selector, parse_selector};

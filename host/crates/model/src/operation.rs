@@ -4,16 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::{Generated, Gvk, ObjectId, ResourceVersion, Uid};
-
-/// The link of a child to its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ownership {
-    /// A controller ownerReference: the garbage collector deletes the child with the parent.
-    Owned,
-    /// The annotation `innkeeper.dev/retained-for`: the child stays when the parent is deleted.
-    Retained,
-}
+use super::{Generated, Gvk, ObjectId, RemovalPolicy, ResourceVersion, Uid};
 
 /// One write.
 ///
@@ -69,8 +60,9 @@ pub enum Operation {
         resource_version: ResourceVersion,
         /// The JSON patch (RFC 6902), tests of UID and resourceVersion included.
         patch: Value,
-        /// The link to the parent after the write.
-        to: Ownership,
+        /// The link to the parent after the write: the ownerReference if the child is deleted with the parent, or else the
+        /// annotation.
+        to: RemovalPolicy,
     },
     /// Deletes a child that is no longer desired; the API server rejects it if UID or version are no longer as observed.
     Prune {
@@ -137,11 +129,11 @@ impl Operation {
             Self::Create { .. } => "create",
             Self::Update { .. } => "update",
             Self::Transfer {
-                to: Ownership::Owned,
+                to: RemovalPolicy::Delete,
                 ..
             } => "own",
             Self::Transfer {
-                to: Ownership::Retained,
+                to: RemovalPolicy::Retain,
                 ..
             } => "retain",
             Self::Prune { .. } => "prune",

@@ -7,14 +7,12 @@ use std::{
 
 use innkeeper_model::{
     ANNOTATION_ADOPT, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind,
-    LABEL_PLUGIN, Object, ObjectId, Operation, Ownership, RemovalPolicy,
+    LABEL_PLUGIN, Object, ObjectId, Operation, RemovalPolicy,
 };
 use innkeeper_policy::check_adoption;
 use serde_json::Value;
 
-use super::{
-    Context, Owner, Plan, PlannedChild, Progress, body::Body, order, owner, ownership, readiness,
-};
+use super::{Context, Plan, PlannedChild, Progress, body::Body, order, ownership, readiness};
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
@@ -92,7 +90,7 @@ fn step(
     let Some(object) = object else {
         return missing(context, child, id, satisfied);
     };
-    if owner(object, context.parent) == Owner::Foreign {
+    if !ownership::belongs_to(object, context.parent) {
         return match child.apply {
             ApplyPolicy::Hold => none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
@@ -160,26 +158,11 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
             rule: rejection.to_string(),
         });
     }
-    let to = ownership_of(child);
-    let patch = ownership::adoption(context, object, to);
-    transferred(child, id, object, patch, to)
+    let patch = ownership::adoption(context, object, child.removal);
+    transferred(child, id, object, patch)
 }
 
-/// Returns the desired link of a child to its parent.
-fn ownership_of(child: &Child) -> Ownership {
-    match child.removal {
-        RemovalPolicy::Delete => Ownership::Owned,
-        RemovalPolicy::Retain => Ownership::Retained,
-    }
-}
-
-fn transferred(
-    child: &Child,
-    id: &ObjectId,
-    object: &Object,
-    patch: Value,
-    to: Ownership,
-) -> ChildStep {
+fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value) -> ChildStep {
     let operation = Operation::Transfer {
         key: child.key.clone(),
         id: id.clone(),
@@ -187,7 +170,7 @@ fn transferred(
         uid: object.uid.clone(),
         resource_version: object.resource_version,
         patch,
-        to,
+        to: child.removal,
     };
     (Progress::Transferred, Some(operation))
 }
@@ -203,12 +186,11 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     } else {
         child
     };
-    let to = ownership_of(child);
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
     // would be bound.
-    if let Some(patch) = ownership::transfer(context, object, to) {
-        return transferred(child, id, object, patch, to);
+    if let Some(patch) = ownership::transfer(context, object, child.removal) {
+        return transferred(child, id, object, patch);
     }
     if child.apply != ApplyPolicy::Always {
         return none(Progress::Held);
@@ -270,7 +252,7 @@ fn spared(
     left_out(context, observed, children)
         .filter(|(id, _)| context.manifest.never_deletes(&id.kind))
         .filter_map(|(id, object)| {
-            let patch = ownership::transfer(context, object, Ownership::Retained)?;
+            let patch = ownership::transfer(context, object, RemovalPolicy::Retain)?;
             Some(Operation::Transfer {
                 key: object
                     .annotation(ANNOTATION_KEY)
@@ -281,7 +263,7 @@ fn spared(
                 uid: object.uid.clone(),
                 resource_version: object.resource_version,
                 patch,
-                to: Ownership::Retained,
+                to: RemovalPolicy::Retain,
             })
         })
         .collect()
@@ -304,7 +286,7 @@ fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
-    owner(object, context.parent) == Owner::Ours(Ownership::Owned)
+    ownership::is_controlled_by(object, context.parent)
         && labelled
         && !retained
         && !object.is_deleting()

@@ -50,7 +50,6 @@ pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};
 pub use forecast::{Changes, Forecast, ParentOutcome, Planned, Writes};
 pub use generate::{generate, is_rotated};
-pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
 pub use status::{
     GuestPart, Outlook, ReadyPart, StatusWrite, gives, has_spoken, report_status, status,

@@ -1,30 +1,22 @@
 //! The owner of an object, and the patches that change it.
 
-use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership};
+use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, RemovalPolicy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Context, ForeignOwner};
 
-/// The owner of an existing object, as seen from a parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Owner {
-    /// The object belongs to the parent.
-    Ours(Ownership),
-    /// The object has another owner or none, and the host must not touch it.
-    Foreign,
-}
-
-/// Decides if an existing object belongs to a parent; its name proves nothing.
+/// Decides if an existing object belongs to a parent, or else the host must not touch it; its name proves nothing.
 ///
 /// An object belongs to the parent if the parent's UID controls it, or if it has the host's proof that it is retained for a
 /// parent of this identity. Another controller may control a retained object: a StatefulSet does so with its claims.
-pub fn owner(existing: &Object, parent: &Object) -> Owner {
-    match &existing.controller {
-        Some(controller) if *controller == parent.uid => Owner::Ours(Ownership::Owned),
-        _ if is_retained_for(existing, parent) => Owner::Ours(Ownership::Retained),
-        _ => Owner::Foreign,
-    }
+pub(super) fn belongs_to(existing: &Object, parent: &Object) -> bool {
+    is_controlled_by(existing, parent) || is_retained_for(existing, parent)
+}
+
+/// Returns true if the parent's UID controls an object.
+pub(super) fn is_controlled_by(object: &Object, parent: &Object) -> bool {
+    object.controller.as_ref() == Some(&parent.uid)
 }
 
 fn is_retained_for(existing: &Object, parent: &Object) -> bool {
@@ -80,20 +72,20 @@ pub(super) fn owner_reference(parent: &Object) -> Value {
 /// Returns the JSON patch that changes the link of a child to its parent; `None` if the link is already as desired.
 ///
 /// The patch changes only the ownerReference and the annotation, and it tests the observed UID and resourceVersion.
-pub(super) fn transfer(context: &Context<'_>, object: &Object, to: Ownership) -> Option<Value> {
+pub(super) fn transfer(context: &Context<'_>, object: &Object, to: RemovalPolicy) -> Option<Value> {
     let parent = context.parent;
-    let owned = object.controller.as_ref() == Some(&parent.uid);
+    let owned = is_controlled_by(object, parent);
     let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
     let mut patch = Vec::new();
     patch.extend(bound_to(object));
     match to {
-        Ownership::Owned if owned && !marked => return None,
-        Ownership::Retained if !owned && is_retained_for(object, parent) => return None,
-        Ownership::Owned => {
+        RemovalPolicy::Delete if owned && !marked => return None,
+        RemovalPolicy::Retain if !owned && is_retained_for(object, parent) => return None,
+        RemovalPolicy::Delete => {
             patch.extend((!owned).then(|| add_owner(object, parent)));
             patch.extend(marked.then(|| json!({"op": "remove", "path": annotation_path()})));
         }
-        Ownership::Retained => {
+        RemovalPolicy::Retain => {
             patch.extend(owned.then(|| remove_owner(object, parent)).flatten());
             patch.extend(add_annotation(object, &context.mark(&object.id())));
         }
@@ -105,11 +97,11 @@ pub(super) fn transfer(context: &Context<'_>, object: &Object, to: Ownership) ->
 ///
 /// The patch also sets the label on which the child watches select. The apply of all other fields follows in a later
 /// pass, after the watch has shown the object.
-pub(super) fn adoption(context: &Context<'_>, object: &Object, to: Ownership) -> Value {
+pub(super) fn adoption(context: &Context<'_>, object: &Object, to: RemovalPolicy) -> Value {
     let mut patch = Vec::from(bound_to(object));
     match to {
-        Ownership::Owned => patch.push(add_owner(object, context.parent)),
-        Ownership::Retained => patch.extend(add_annotation(object, &context.mark(&object.id()))),
+        RemovalPolicy::Delete => patch.push(add_owner(object, context.parent)),
+        RemovalPolicy::Retain => patch.extend(add_annotation(object, &context.mark(&object.id()))),
     }
     let has_labels = metadata(object).contains_key("labels");
     patch.extend(

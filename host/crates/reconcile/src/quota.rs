@@ -12,8 +12,8 @@ use std::{
 
 use innkeeper_cluster::CacheSize;
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, GroupKind, Limits, Object, ObjectId, Operation, Ownership, PluginName,
-    json_length,
+    ANNOTATION_RETAINED_FOR, GroupKind, Limits, Object, ObjectId, Operation, PluginName,
+    RemovalPolicy, json_length,
 };
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
@@ -143,7 +143,7 @@ impl Quota<'_> {
             }
             Operation::Transfer { id, to, .. } => {
                 let was_retained = observed.get(id).is_some_and(|it| it.retained_for.is_some());
-                growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
+                growth.retained = usize::from(*to == RemovalPolicy::Retain && !was_retained);
             }
             Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Access, Generated, Gvk, LeaseRecord, Object, ObjectId, Operation, Ownership, PluginName,
+    Access, Generated, Gvk, LeaseRecord, Object, ObjectId, Operation, PluginName, RemovalPolicy,
     Resource, ResourceVersion, Resources, Scope, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
@@ -120,7 +120,7 @@ fn transfer(name: &str) -> Operation {
         uid: Uid("u1".into()),
         resource_version: ResourceVersion(7),
         patch: json!([{"op": "test", "path": "/metadata/uid", "value": "u1"}]),
-        to: Ownership::Owned,
+        to: RemovalPolicy::Delete,
     }
 }
 
