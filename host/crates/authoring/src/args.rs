@@ -14,7 +14,7 @@ pub use build::BuildArgs;
 pub use cache::CacheArgs;
 pub use inspect::{InspectArgs, Inspected};
 pub use manifests::{ManifestsArgs, PluginAccount};
-pub use new::{NewArgs, ParentKind, Sdk};
+pub use new::{NewArgs, Sdk};
 pub use recordings::{BisectArgs, BisectReference, ReplayArgs, ShrinkArgs};
 pub use registry::{FetchArgs, LoadArgs, PullArgs, PushArgs, RegistryArgs, SignArgs, VerifyArgs};
 pub use render::{OutputFormat, RenderArgs, RenderPhase};

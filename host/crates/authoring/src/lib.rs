@@ -21,7 +21,7 @@ pub mod testing;
 
 pub use args::{
     BisectArgs, BisectReference, BuildArgs, CacheArgs, FetchArgs, InspectArgs, Inspected, LoadArgs,
-    ManifestsArgs, NewArgs, OutputFormat, ParentKind, PluginAccount, PullArgs, PushArgs,
-    RegistryArgs, RenderArgs, RenderPhase, ReplayArgs, Sdk, ShrinkArgs, SignArgs, TestArgs,
-    TestFormat, VerifyArgs,
+    ManifestsArgs, NewArgs, OutputFormat, PluginAccount, PullArgs, PushArgs, RegistryArgs,
+    RenderArgs, RenderPhase, ReplayArgs, Sdk, ShrinkArgs, SignArgs, TestArgs, TestFormat,
+    VerifyArgs,
 };

@@ -13,10 +13,10 @@ use std::{
 
 use heck::ToUpperCamelCase as _;
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
-use innkeeper_model::{PluginName, yaml};
+use innkeeper_model::{Gvk, PluginName, yaml};
 use serde_json::{Value, json};
 
-use crate::args::{NewArgs, ParentKind, Sdk};
+use crate::args::{NewArgs, Sdk};
 use definition::Definition;
 
 // The files of the SDK with their paths, and the lock file of the build that made this program.
@@ -99,17 +99,13 @@ fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn usual_kind(name: &str) -> ParentKind {
-    ParentKind {
-        group: "example.com".to_owned(),
-        version: "v1".to_owned(),
-        kind: name.to_upper_camel_case(),
-    }
+fn usual_kind(name: &str) -> Gvk {
+    Gvk::new("example.com", "v1", name.to_upper_camel_case())
 }
 
 /// The parents of a project, as its files have them.
 struct ParentTypes {
-    kind: ParentKind,
+    kind: Gvk,
     /// The text of `src/types.rs`.
     types: String,
     /// The text of `src/definition.json`.
@@ -122,15 +118,10 @@ struct ParentTypes {
 
 impl ParentTypes {
     /// Returns parents whose definition comes from their Rust types.
-    fn own(kind: ParentKind) -> Self {
-        let ParentKind {
-            group,
-            version,
-            kind: name,
-        } = &kind;
+    fn own(kind: Gvk) -> Self {
         let example = json!({
-            "apiVersion": format!("{group}/{version}"),
-            "kind": name,
+            "apiVersion": kind.api_version(),
+            "kind": *kind.kind,
             "metadata": {"name": "example", "namespace": "default"},
             "spec": {"greeting": "hello"},
         });
@@ -186,7 +177,7 @@ fn sdk(given: Option<&Sdk>) -> Result<String, Failure> {
 
 /// The files of a project, without the SDK.
 fn files(name: &str, parents: &ParentTypes, sdk: &str) -> Result<Vec<(PathBuf, String)>, Failure> {
-    let ParentKind {
+    let Gvk {
         group,
         version,
         kind,

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use innkeeper_command::{examples, exit_codes};
-use innkeeper_model::syntax::{is_dns_label, is_dns_subdomain};
+use innkeeper_model::{
+    Gvk,
+    syntax::{is_dns_label, is_dns_subdomain},
+};
 use semver::VersionReq;
 
 /// Flags of `new`.
@@ -18,22 +21,11 @@ pub struct NewArgs {
     pub from_crd: Option<PathBuf>,
     /// Kind of the parents [default: example.com/v1/NAME in CamelCase; with --from-crd: the storage version of the only kind].
     #[arg(long, value_name = "GROUP/VERSION/KIND", value_parser = parent_kind)]
-    pub kind: Option<ParentKind>,
+    pub kind: Option<Gvk>,
     /// SDK of the project: a published version, a directory, or a commit of a repository [default: the one that this
     /// program carries, unpacked to .innkeeper/sdk].
     #[arg(long, value_name = "VERSION|PATH|git+URL#REV", value_parser = sdk)]
     pub sdk: Option<Sdk>,
-}
-
-/// A kind of parents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParentKind {
-    /// The API group.
-    pub group: String,
-    /// The version.
-    pub version: String,
-    /// The kind in CamelCase.
-    pub kind: String,
 }
 
 /// The origin of an SDK.
@@ -52,7 +44,7 @@ pub enum Sdk {
     },
 }
 
-fn parent_kind(text: &str) -> Result<ParentKind, String> {
+fn parent_kind(text: &str) -> Result<Gvk, String> {
     const FORM: &str = "write it as GROUP/VERSION/KIND, for example example.com/v1/Pond";
 
     let [group, version, kind] = text.split('/').collect::<Vec<_>>()[..] else {
@@ -63,12 +55,7 @@ fn parent_kind(text: &str) -> Result<ParentKind, String> {
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.chars().all(|it| it.is_ascii_alphanumeric());
     if is_group && is_version && is_kind {
-        let [group, version, kind] = [group, version, kind].map(str::to_owned);
-        Ok(ParentKind {
-            group,
-            version,
-            kind,
-        })
+        Ok(Gvk::new(group, version, kind))
     } else {
         Err(FORM.to_owned())
     }

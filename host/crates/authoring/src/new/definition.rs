@@ -3,21 +3,18 @@
 use std::{fs, path::Path};
 
 use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_model::yaml;
+use innkeeper_model::{Gvk, yaml};
 use innkeeper_schema::{Schema, schema_of};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    args::ParentKind,
-    generate::{Choices, generate},
-};
+use crate::generate::{Choices, generate};
 
 /// The number of tries to find a valid parent; each takes about a millisecond.
 const TRIES: u32 = 500;
 
 /// One version of a CustomResourceDefinition.
 pub(super) struct Definition {
-    pub(super) kind: ParentKind,
+    pub(super) kind: Gvk,
     pub(super) plural: String,
     pub(super) is_cluster_scoped: bool,
     /// The definition without the fields that a cluster adds.
@@ -29,7 +26,7 @@ pub(super) struct Definition {
 
 impl Definition {
     /// Reads the only definition of a file, or the one of this kind.
-    pub(super) fn read(file: &Path, kind: Option<&ParentKind>) -> Result<Self, Failure> {
+    pub(super) fn read(file: &Path, kind: Option<&Gvk>) -> Result<Self, Failure> {
         let path = file.display();
         let text =
             fs::read_to_string(file).or_fail(Exit::Usage, format!("failed to read {path}"))?;
@@ -56,13 +53,13 @@ impl Definition {
 
     fn of(
         object: &Value,
-        kind: Option<&ParentKind>,
+        kind: Option<&Gvk>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let spec = &object["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
         let version = match kind {
-            Some(kind) => kind.version.clone(),
+            Some(kind) => kind.version.to_string(),
             None => versions
                 .iter()
                 .find(|version| version["storage"] == true)
@@ -83,11 +80,7 @@ impl Definition {
             return Err(format!("version {version} has no spec").into());
         }
         Ok(Self {
-            kind: ParentKind {
-                group: text(&spec["group"]),
-                kind: text(&spec["names"]["kind"]),
-                version,
-            },
+            kind: Gvk::new(text(&spec["group"]), version, text(&spec["names"]["kind"])),
             plural: text(&spec["names"]["plural"]),
             is_cluster_scoped: spec["scope"] == "Cluster",
             object,
@@ -119,18 +112,13 @@ impl Definition {
     }
 
     fn parent(&self, mut choices: Choices) -> Value {
-        let ParentKind {
-            group,
-            version,
-            kind,
-        } = &self.kind;
         let mut metadata = json!({"name": "example"});
         if !self.is_cluster_scoped {
             metadata["namespace"] = json!("default");
         }
         json!({
-            "apiVersion": format!("{group}/{version}"),
-            "kind": kind,
+            "apiVersion": self.kind.api_version(),
+            "kind": *self.kind.kind,
             "metadata": metadata,
             "spec": generate(&self.schema["properties"]["spec"], &mut choices),
         })

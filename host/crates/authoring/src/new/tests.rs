@@ -228,11 +228,7 @@ fn files_without_one_usable_definition_are_refused() {
     let file = around.path().join("crd.yaml");
     let refused = |text: &str, kind: Option<&str>| {
         fs::write(&file, text).unwrap();
-        let kind = kind.map(|kind| ParentKind {
-            group: "example.com".to_owned(),
-            version: "v2".to_owned(),
-            kind: kind.to_owned(),
-        });
+        let kind = kind.map(|kind| Gvk::new("example.com", "v2", kind));
         let (ended, _) = new(&around.path().join("lakes"), |args| {
             args.from_crd = Some(file.clone());
             args.kind = kind;
