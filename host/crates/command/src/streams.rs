@@ -87,8 +87,7 @@ impl Exit {
     /// Returns the end of a command that could not start or describe a plugin.
     pub const fn of_plugin(error: &plugin::Error) -> Self {
         match error {
-            plugin::Error::UnknownContract { .. }
-            | plugin::Error::Link { .. }
+            plugin::Error::Link { .. }
             | plugin::Error::Describe { .. }
             | plugin::Error::Manifest { .. }
             | plugin::Error::Embedded { .. } => Self::Finding,

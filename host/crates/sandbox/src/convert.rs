@@ -110,10 +110,9 @@ pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Ad
     let mut linker = Linker::new(component.engine());
     match version {
         v0_1::VERSION => v0_1::V0_1::new(&mut linker, component)
-            .map(|adapter| -> Arc<dyn Adapter> { Arc::new(adapter) })
-            .map_err(Error::Link),
-        other => Err(Error::UnknownContract {
-            found: other.to_owned(),
-        }),
+            .map(|adapter| -> Arc<dyn Adapter> { Arc::new(adapter) }),
+        // Unreachable: artifacts of other versions are refused.
+        other => Err(wasmtime::format_err!("unsupported version {other}")),
     }
+    .map_err(Error::Link)
 }

@@ -82,14 +82,6 @@ pub enum Error {
     /// Remedy: None is needed while the host stops; otherwise report the log to the maintainers.
     #[error("a thread that runs plugins panicked, or the host is stopping")]
     PoolClosed,
-    /// The contract version has no adapter.
-    ///
-    /// Remedy: Build the plugin with an SDK for a version that the host supports, or update the host.
-    #[error("unsupported contract version innkeeper:plugin@{found}")]
-    UnknownContract {
-        /// The version.
-        found: String,
-    },
     /// The names of imports and exports fit, but their types do not.
     ///
     /// Remedy: Build the component again with an SDK for this version of the contract.
