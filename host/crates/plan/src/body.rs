@@ -157,7 +157,7 @@ pub fn encode_string_data(object: &mut Map<String, Value>) {
 }
 
 /// Sets a field below a path of objects, and creates missing objects of the path.
-pub(super) fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
+pub fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
     let mut object = object;
     for step in path {
         let field = object

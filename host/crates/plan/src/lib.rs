@@ -41,6 +41,7 @@ use std::{
 };
 
 pub use body::encode_string_data;
+pub use body::put;
 pub use body::stated;
 pub use conclude::{
     Conclusion, Effects, WriteFailure, conclude, fault_condition, synced, unfinalizable,

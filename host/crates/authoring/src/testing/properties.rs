@@ -11,7 +11,7 @@ use innkeeper_model::{
     ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ObjectId, Phase, RemovalPolicy,
     Report, reason,
 };
-use innkeeper_plan as plan;
+use innkeeper_plan::{self as plan, put};
 use innkeeper_sandbox::CallOutput;
 use serde_json::{Map, Value, json};
 
@@ -244,7 +244,8 @@ impl Checker<'_> {
         for child in edited.children.values_mut() {
             put(
                 &mut child.object,
-                &["metadata", "annotations", "example.com/note"],
+                &["metadata", "annotations"],
+                "example.com/note",
                 json!("x"),
             );
         }
@@ -395,14 +396,12 @@ fn document(child: &Child, parent: &Document) -> Document {
     let mut object = plan::stated(child);
     put(
         &mut object,
-        &["metadata", "annotations", ANNOTATION_KEY],
+        &["metadata", "annotations"],
+        ANNOTATION_KEY,
         child.key.as_str().into(),
     );
-    put(
-        &mut object,
-        &["metadata", "uid"],
-        child.id().to_string().into(),
-    );
+    let uid = child.id().to_string().into();
+    put(&mut object, &["metadata"], "uid", uid);
     match child.removal {
         RemovalPolicy::Delete => {
             let owner = json!([{
@@ -412,24 +411,22 @@ fn document(child: &Child, parent: &Document) -> Document {
                 "uid": parent.metadata("uid").unwrap_or(crate::render::UID),
                 "controller": true,
             }]);
-            put(&mut object, &["metadata", "ownerReferences"], owner);
+            put(&mut object, &["metadata"], "ownerReferences", owner);
         }
         RemovalPolicy::Retain => {
             let identity = parent.id().identity();
             put(
                 &mut object,
-                &["metadata", "annotations", ANNOTATION_RETAINED_FOR],
+                &["metadata", "annotations"],
+                ANNOTATION_RETAINED_FOR,
                 identity.into(),
             );
         }
     }
     for generated in &child.generate {
         // The text "generated" in the encoding of Secrets.
-        put(
-            &mut object,
-            &["data", &generated.key],
-            json!("Z2VuZXJhdGVk"),
-        );
+        let value = json!("Z2VuZXJhdGVk");
+        put(&mut object, &["data"], &generated.key, value);
     }
     Document {
         kind: child.kind.clone(),
@@ -463,22 +460,6 @@ fn set_status(parent: &mut Map<String, Value>, report: &Report) {
         parent.remove("status");
     } else {
         parent.insert("status".to_owned(), status.into());
-    }
-}
-
-/// Sets a value at a path of names.
-fn put(object: &mut Map<String, Value>, path: &[&str], value: Value) {
-    let [first, rest @ ..] = path else { return };
-    if rest.is_empty() {
-        object.insert((*first).to_owned(), value);
-        return;
-    }
-    let entry = object.entry(*first).or_insert_with(|| json!({}));
-    if !entry.is_object() {
-        *entry = json!({});
-    }
-    if let Value::Object(inner) = entry {
-        put(inner, rest, value);
     }
 }
 
