@@ -52,9 +52,7 @@ pub use fleet::{FleetPlan, ParentPlan};
 pub use forecast::{Changes, Forecast, ParentOutcome, Planned, Writes};
 pub use generate::{generate, is_rotated};
 pub use readiness::is_ready;
-pub use status::{
-    GuestPart, Outlook, ReadyPart, StatusWrite, gives, has_spoken, report_status, status,
-};
+pub use status::{Outlook, StatusWrite, gives, has_spoken, report_status, status};
 
 use innkeeper_model::{
     Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,

@@ -15,24 +15,6 @@ use super::{
     text::drop_null_fields,
 };
 
-/// The guest's part of the status.
-#[derive(Clone, Copy, Debug)]
-pub enum GuestPart<'a> {
-    /// The guest's status and conditions stay as they are.
-    Leave,
-    /// The guest states this report; the write removes fields that it stated earlier and states no longer.
-    State(&'a Report),
-}
-
-/// The host's part of the readiness, unless the guest states the condition `Ready` itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadyPart {
-    /// The condition stays as it is; it becomes `Unknown` if there is none yet.
-    Leave,
-    /// The host sets this condition.
-    Host(Condition),
-}
-
 /// The host's part of the conditions that tell deployment tools if a failed parent is tried again.
 ///
 /// A parent that never failed has none of them. They stay as `False` after a failure: two field managers may own them, so
@@ -62,20 +44,24 @@ pub struct StatusWrite {
 ///
 /// `parent` is the parent as observed at the start of the pass; `now` becomes the `lastTransitionTime` of conditions whose status
 /// changes.
+///
+/// With a report, the write also removes fields that the guest stated earlier and states no longer; without one, the guest's
+/// status and conditions stay as they are. `ready` counts unless the guest states the condition `Ready` itself; without it,
+/// the condition stays as it is, and becomes `Unknown` if there is none yet.
 pub fn status(
     plugin: &PluginName,
     parent: &Object,
-    guest: GuestPart<'_>,
+    report: Option<&Report>,
     synced: &Condition,
-    ready: ReadyPart,
+    ready: Option<Condition>,
     outlook: Outlook,
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let observed = ObservedStatus::new(parent, now);
     let mut conditions = vec![observed.condition(synced)];
-    let (manager, mut status, stated) = match guest {
-        GuestPart::Leave => (plugin.host_manager(), Map::new(), &[][..]),
-        GuestPart::State(report) => {
+    let (manager, mut status, stated) = match report {
+        None => (plugin.host_manager(), Map::new(), &[][..]),
+        Some(report) => {
             let manager = plugin.status_manager();
             (manager, guest_status(report), &report.conditions[..])
         }
@@ -92,8 +78,8 @@ pub fn status(
     }
     if !says(reason::READY) {
         conditions.push(match ready {
-            ReadyPart::Host(ready) => observed.condition(&ready),
-            ReadyPart::Leave => observed.ready_so_far(),
+            Some(ready) => observed.condition(&ready),
+            None => observed.ready_so_far(),
         });
     }
     status.insert("conditions".to_owned(), Value::Array(conditions));
@@ -122,9 +108,8 @@ pub fn report_status(
         reason: text("reason").to_owned(),
         message: text("message").to_owned(),
     };
-    let guest = GuestPart::State(report);
-    let (ready, outlook) = (ReadyPart::Leave, Outlook::Leave);
-    status(plugin, parent, guest, &synced, ready, outlook, now)
+    let (report, outlook) = (Some(report), Outlook::Leave);
+    status(plugin, parent, report, &synced, None, outlook, now)
 }
 
 /// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.

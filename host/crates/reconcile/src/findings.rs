@@ -8,7 +8,7 @@ use innkeeper_model::{
     ANNOTATION_PAUSED, Condition, ConditionStatus, Event, FaultKind, Object, Phase, PluginName,
     Report, Retry, reason,
 };
-use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, WriteFailure};
+use innkeeper_plan::{self as plan, Outlook, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
@@ -106,9 +106,11 @@ pub(crate) struct Conclusion<'a> {
 /// A status with the host's conditions.
 #[derive(Debug)]
 pub(crate) struct Status<'a> {
-    pub(crate) guest: GuestPart<'a>,
+    /// The guest's part; none: it stays as it is.
+    pub(crate) report: Option<&'a Report>,
     pub(crate) synced: Condition,
-    pub(crate) ready: ReadyPart,
+    /// The host's condition `Ready`; none: it stays as it is.
+    pub(crate) ready: Option<Condition>,
 }
 
 impl<'a> Findings<'a> {
@@ -289,7 +291,7 @@ impl<'a> Findings<'a> {
         // A paused parent keeps its last `Ready`, because it resumes. Here the last one would be taken for the present
         // state, also if the guest stated it.
         if let Some(status) = &mut conclusion.status {
-            status.ready = ReadyPart::Host(ready);
+            status.ready = Some(ready);
         }
         conclusion
     }
@@ -298,11 +300,11 @@ impl<'a> Findings<'a> {
         let Conclusion { status, next } = before;
         let host_only = |synced: Condition| {
             status.as_ref().map(|status| Status {
-                guest: GuestPart::Leave,
+                report: None,
                 synced,
                 // The `Ready` of the guest is part of its report, which is left out.
-                ready: match status.guest {
-                    GuestPart::State(report) if report.states_ready() => ReadyPart::Leave,
+                ready: match status.report {
+                    Some(report) if report.states_ready() => None,
                     _ => status.ready.clone(),
                 },
             })
@@ -356,9 +358,9 @@ impl<'a> Conclusion<'a> {
     const fn of_host(synced: Condition, next: Next) -> Self {
         Self {
             status: Some(Status {
-                guest: GuestPart::Leave,
+                report: None,
                 synced,
-                ready: ReadyPart::Leave,
+                ready: None,
             }),
             next,
         }
@@ -368,9 +370,9 @@ impl<'a> Conclusion<'a> {
     const fn of_report(report: &'a Report, synced: Condition, next: Next) -> Self {
         Self {
             status: Some(Status {
-                guest: GuestPart::State(report),
+                report: Some(report),
                 synced,
-                ready: ReadyPart::Leave,
+                ready: None,
             }),
             next,
         }
@@ -403,9 +405,9 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
     };
     Conclusion {
         status: Some(Status {
-            guest: GuestPart::State(report),
+            report: Some(report),
             synced,
-            ready: ReadyPart::Host(conclusion.ready.clone()),
+            ready: Some(conclusion.ready.clone()),
         }),
         next,
     }

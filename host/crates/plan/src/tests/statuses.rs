@@ -5,9 +5,7 @@ use innkeeper_model::{Condition, ConditionStatus, Report};
 use serde_json::{Value, json};
 
 use super::build::*;
-use crate::{
-    GuestPart, Outlook, ReadyPart, StatusWrite, has_spoken, report_status, status, synced,
-};
+use crate::{Outlook, StatusWrite, has_spoken, report_status, status, synced};
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 
@@ -28,8 +26,8 @@ fn applied() -> Condition {
     synced(ConditionStatus::True, "Applied", "")
 }
 
-fn ready() -> ReadyPart {
-    ReadyPart::Host(condition("Ready", ConditionStatus::True, "Ready"))
+fn ready() -> Condition {
+    condition("Ready", ConditionStatus::True, "Ready")
 }
 
 fn shown(kind: &str, status: &str, reason: &str) -> Value {
@@ -79,14 +77,14 @@ fn report(status: Value, conditions: Vec<Condition>) -> Report {
 
 fn due(
     parent: &Parent,
-    guest: GuestPart<'_>,
+    report: Option<&Report>,
     synced: &Condition,
-    ready: ReadyPart,
+    ready: Option<Condition>,
 ) -> Option<StatusWrite> {
     status(
         &manifest().name,
         &parent.object(),
-        guest,
+        report,
         synced,
         ready,
         Outlook::Usual,
@@ -109,7 +107,7 @@ fn conditions_of(write: Option<StatusWrite>) -> Value {
 fn nothing_is_written_in_a_steady_state_a9() {
     let report = report(json!({"nodes": 2.0, "gone": null}), vec![]);
     check(
-        due(&written(), GuestPart::State(&report), &applied(), ready()),
+        due(&written(), Some(&report), &applied(), Some(ready())),
         expect![""],
     );
     // Without the guest's part the conditions are those of the second manager, which states them once.
@@ -123,11 +121,8 @@ fn nothing_is_written_in_a_steady_state_a9() {
             json!({"f:conditions": owned_conditions(&["Synced", "Ready"])})
         ),
     ]));
-    for guest in [GuestPart::State(&report), GuestPart::Leave] {
-        check(
-            due(&twice, guest, &applied(), ReadyPart::Leave),
-            expect![""],
-        );
+    for report in [Some(&report), None] {
+        check(due(&twice, report, &applied(), None), expect![""]);
     }
 }
 
@@ -147,7 +142,7 @@ fn the_next_report_takes_over_the_conditions_that_the_host_stated_alone_a9() {
     ]));
     let report = report(json!({"nodes": 2}), vec![]);
     check(
-        due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, Some(&report), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
         "#]],
@@ -161,23 +156,13 @@ fn a_first_status_has_all_conditions_a9() {
         vec![condition("Scaled", ConditionStatus::True, "Yes")],
     );
     check(
-        due(
-            &parent("p1"),
-            GuestPart::State(&report),
-            &applied(),
-            ready(),
-        ),
+        due(&parent("p1"), Some(&report), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Yes","status":"True","type":"Scaled"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
         "#]],
     );
     check(
-        due(
-            &parent("p1"),
-            GuestPart::Leave,
-            &applied(),
-            ReadyPart::Leave,
-        ),
+        due(&parent("p1"), None, &applied(), None),
         expect![[r#"
         innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"the host has not accepted any answer of the plugin yet","observedGeneration":3,"reason":"NoAnswerYet","status":"Unknown","type":"Ready"}]}
     "#]],
@@ -188,19 +173,14 @@ fn a_first_status_has_all_conditions_a9() {
 fn the_time_of_a_condition_changes_with_its_status_only_a9() {
     let other_reason = synced(ConditionStatus::True, "Applied", "more");
     check(
-        due(
-            &written(),
-            GuestPart::Leave,
-            &other_reason,
-            ReadyPart::Leave,
-        ),
+        due(&written(), None, &other_reason, None),
         expect![[r#"
         innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"more","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
     "#]],
     );
     let failed = synced(ConditionStatus::False, "Invalid", "");
     check(
-        due(&written(), GuestPart::Leave, &failed, ReadyPart::Leave),
+        due(&written(), None, &failed, None),
         expect![[r#"
         innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Invalid","status":"False","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
     "#]],
@@ -210,7 +190,7 @@ fn the_time_of_a_condition_changes_with_its_status_only_a9() {
 #[test]
 fn another_generation_is_observed_a9() {
     let parent = written().with("/metadata", "generation", json!(4));
-    let writes = due(&parent, GuestPart::Leave, &applied(), ready());
+    let writes = due(&parent, None, &applied(), Some(ready()));
     let conditions = conditions_of(writes);
     assert_eq!(conditions[0]["observedGeneration"], 4);
     assert_eq!(conditions[0]["lastTransitionTime"], EARLIER);
@@ -220,21 +200,21 @@ fn another_generation_is_observed_a9() {
 fn fields_that_the_guest_no_longer_states_are_removed() {
     let other = report(json!({"leader": "a"}), vec![]);
     check(
-        due(&written(), GuestPart::State(&other), &applied(), ready()),
+        due(&written(), Some(&other), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"leader":"a"}
         "#]],
     );
     let nothing = Report::default();
     check(
-        due(&written(), GuestPart::State(&nothing), &applied(), ready()),
+        due(&written(), Some(&nothing), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
         "#]],
     );
     let empty = report(json!({}), vec![]);
     check(
-        due(&parent("p1"), GuestPart::State(&empty), &applied(), ready()),
+        due(&parent("p1"), Some(&empty), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
         "#]],
@@ -247,7 +227,7 @@ fn foreign_changes_of_own_fields_are_repaired() {
     parent.0["status"]["nodes"] = json!(7);
     let report = report(json!({"nodes": 2}), vec![]);
     check(
-        due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, Some(&report), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}],"nodes":2}
         "#]],
@@ -255,7 +235,7 @@ fn foreign_changes_of_own_fields_are_repaired() {
     let mut parent = written();
     parent.0["status"]["theirs"] = json!(false);
     check(
-        due(&parent, GuestPart::State(&report), &applied(), ready()),
+        due(&parent, Some(&report), &applied(), Some(ready())),
         expect![""],
     );
 }
@@ -267,7 +247,7 @@ fn the_guest_may_state_ready_itself() {
         vec![condition("Ready", ConditionStatus::False, "Mine")],
     );
     check(
-        due(&written(), GuestPart::State(&own), &applied(), ready()),
+        due(&written(), Some(&own), &applied(), Some(ready())),
         expect![[r#"
             innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}],"nodes":2}
         "#]],
@@ -276,7 +256,7 @@ fn the_guest_may_state_ready_itself() {
     let mut theirs = written();
     theirs.0["status"]["conditions"][1] = shown("Ready", "False", "Mine");
     check(
-        due(&theirs, GuestPart::Leave, &applied(), ReadyPart::Leave),
+        due(&theirs, None, &applied(), None),
         expect![[r#"
             innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}]}
         "#]],
@@ -287,7 +267,7 @@ fn the_guest_may_state_ready_itself() {
 fn entries_of_other_managers_and_operations_do_not_count() {
     let mut parent = written();
     parent.0["metadata"]["managedFields"][0]["operation"] = json!("Update");
-    let writes = due(&parent, GuestPart::Leave, &applied(), ready());
+    let writes = due(&parent, None, &applied(), Some(ready()));
     assert!(writes.is_some());
 }
 
@@ -338,7 +318,7 @@ fn readiness_without_passes_is_unknown() {
     let mut parent = written();
     parent.0["status"]["conditions"][1] = shown("Ready", "Unknown", "NotSelected");
     let retrying = synced(ConditionStatus::False, "Retrying", "");
-    let writes = due(&parent, GuestPart::Leave, &retrying, ReadyPart::Leave);
+    let writes = due(&parent, None, &retrying, None);
     assert_eq!(conditions_of(writes)[1]["reason"], "NoAnswerYet");
 }
 
@@ -363,8 +343,8 @@ fn outlook(before: &[Value], stated: &[Condition], outlook: Outlook, synced: &Co
         manifest().name,
         report(json!({"nodes": 3}), stated.to_vec()),
     );
-    let (parent, guest, ready) = (parent.object(), GuestPart::State(&report), ready());
-    let write = status(&name, &parent, guest, synced, ready, outlook, now());
+    let (parent, report, ready) = (parent.object(), Some(&report), Some(ready()));
+    let write = status(&name, &parent, report, synced, ready, outlook, now());
     let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
     let line = |one: &Value| {
         ["type", "status", "reason", "message"]

@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt};
 use innkeeper_apply::Target;
 use innkeeper_cluster::Registration;
 use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, error_chain, reason};
-use innkeeper_plan::{self as plan, GuestPart, Outlook, ReadyPart, StatusWrite};
+use innkeeper_plan::{self as plan, Outlook, StatusWrite};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -171,6 +171,5 @@ fn write(
     if has_own_reason || !plan::has_spoken(plugin, parent) {
         return None;
     }
-    let (guest, ready, outlook) = (GuestPart::Leave, ReadyPart::Leave, Outlook::Usual);
-    plan::status(plugin, parent, guest, synced, ready, outlook, now)
+    plan::status(plugin, parent, None, synced, None, Outlook::Usual, now)
 }

@@ -5,9 +5,10 @@ use std::{mem, ops::ControlFlow};
 use innkeeper_apply::{self as apply, ErrorKind, Execution, Target};
 use innkeeper_cluster::Cause;
 use innkeeper_model::{
-    ANNOTATION_TRACE, ConditionStatus, Event, EventType, Object, Outcome, Retry, error_chain,
+    ANNOTATION_TRACE, ConditionStatus, Event, EventType, Object, Outcome, Report, Retry,
+    error_chain,
 };
-use innkeeper_plan::{self as plan, GuestPart, Plan, StatusWrite};
+use innkeeper_plan::{self as plan, Plan, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -264,10 +265,10 @@ pub(super) async fn write(
     let (mut charged, mut written, mut refused) = (false, false, false);
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
     while let Some(status) = &conclusion.status {
-        let (guest, ready) = (status.guest, status.ready.clone());
+        let (report, ready) = (status.report, status.ready.clone());
         let (plugin, outlook) = (&context.plugin, conclusion.outlook());
         let synced = &status.synced;
-        let due = plan::status(plugin, parent, guest, synced, ready, outlook, now);
+        let due = plan::status(plugin, parent, report, synced, ready, outlook, now);
         let Some(due) = due else { break };
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
@@ -275,7 +276,7 @@ pub(super) async fn write(
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, &due, guest, trace).await {
+            None => match write_status(context, target, parent, &due, report, trace).await {
                 Ok(()) => {
                     written = true;
                     break;
@@ -309,7 +310,7 @@ async fn write_status(
     target: &mut Target,
     parent: &Object,
     write: &StatusWrite,
-    guest: GuestPart<'_>,
+    report: Option<&Report>,
     trace: &Trace<'_>,
 ) -> Result<(), StatusFinding> {
     let id = parent.id();
@@ -324,7 +325,7 @@ async fn write_status(
         }
         Err(error) => {
             context.note_failure(&id, &id, Some(target.resource_version()), &error);
-            if matches!(guest, GuestPart::State(_)) && error.is_rejection() {
+            if report.is_some() && error.is_rejection() {
                 let failure = error.failure();
                 warn!(error = %failure.message, "the API server rejected the guest's status");
                 return Err(StatusFinding::Rejected(failure));
