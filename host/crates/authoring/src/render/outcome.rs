@@ -3,7 +3,6 @@
 use innkeeper_model::ReadKey;
 use innkeeper_policy::{self as policy, Rules};
 use innkeeper_sandbox::{CallOutput, End, read_to_json};
-use serde::Serialize;
 use serde_json::Value;
 
 /// Checks the guest's answer with the policy of the host.
@@ -25,20 +24,8 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
 
 /// Encodes the outcome as one JSON object and a line feed.
 pub(super) fn json(said: &CallOutput, reads: &[ReadKey], fuel: Option<u64>) -> String {
-    let rendered = Rendered {
-        said,
-        reads: reads.iter().map(read_to_json).collect(),
-        fuel,
-    };
-    // By way of a value, whose keys are sorted. Infallible: all keys are texts.
-    let rendered = serde_json::to_value(rendered).unwrap_or_default();
-    format!("{rendered:#}\n")
-}
-
-#[derive(Serialize)]
-struct Rendered<'a> {
-    #[serde(flatten)]
-    said: &'a CallOutput,
-    reads: Vec<Value>,
-    fuel: Option<u64>,
+    let mut rendered = said.to_json();
+    rendered.insert("reads".to_owned(), reads.iter().map(read_to_json).collect());
+    rendered.insert("fuel".to_owned(), fuel.into());
+    format!("{:#}\n", Value::Object(rendered))
 }
