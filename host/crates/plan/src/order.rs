@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_model::Child;
+use innkeeper_model::{Child, ObjectId};
 
 /// Sorts children so that each comes after those that it waits for, and otherwise by kind, namespace and name.
 /// The order of the answer does not matter.
@@ -10,16 +10,8 @@ use innkeeper_model::Child;
 /// The policy check guarantees unique keys and no cycles.
 /// A cycle would not block this function: its children would come last.
 pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
-    let mut waiting: BTreeMap<_, &Child> = children
-        .iter()
-        .map(|child| {
-            let kind = child.kind.group_kind();
-            (
-                (kind, child.namespace.as_deref(), child.name.as_str()),
-                child,
-            )
-        })
-        .collect();
+    let mut waiting: BTreeMap<ObjectId, &Child> =
+        children.iter().map(|child| (child.id(), child)).collect();
     let mut placed = BTreeSet::new();
     let mut order = Vec::with_capacity(children.len());
     while !waiting.is_empty() {
@@ -28,8 +20,8 @@ pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
             .iter()
             .find(|(_, child)| free(child))
             .or_else(|| waiting.iter().next())
-            .map(|(identity, _)| identity.clone());
-        let Some(child) = next.and_then(|identity| waiting.remove(&identity)) else {
+            .map(|(id, _)| id.clone());
+        let Some(child) = next.and_then(|id| waiting.remove(&id)) else {
             break;
         };
         placed.insert(child.key.as_str());
