@@ -10,11 +10,10 @@ use innkeeper_cluster::{ParentConditions, Viewer, labels, lease_of};
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, OrFail as _};
 use innkeeper_model::{
     Expression, GroupKind, LABEL_LEASE, LABEL_PLUGIN, Lease, LeaseRecord, Object, ObjectId,
-    Selector, error_chain, reason,
+    Selector, error_chain, kind_of_crd, reason,
 };
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin, PluginStatus};
 use innkeeper_policy::{Grants, Selection};
-use innkeeper_schema::kind_of_crd;
 use innkeeper_server::{
     ConnectionArgs,
     admin::{FaultState, ParentState},

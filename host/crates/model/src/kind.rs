@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A kind without its version.
 ///
@@ -33,6 +34,13 @@ impl fmt::Display for GroupKind {
             group => write!(f, "{}.{group}", self.kind),
         }
     }
+}
+
+/// Returns the kind that a CustomResourceDefinition defines.
+pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
+    let spec = crd.get("spec")?;
+    let kind = spec.pointer("/names/kind")?.as_str()?;
+    Some(GroupKind::new(spec.get("group")?.as_str()?, kind))
 }
 
 /// A kind in one version. Its JSON form has the fields `apiVersion` and `kind`.

@@ -34,7 +34,7 @@ pub use blame::{Blame, Retry};
 pub use chain::{causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest, hex};
-pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
+pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order, kind_of_crd};
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{LABEL_LEASE, Lease, LeaseRecord};
 pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};

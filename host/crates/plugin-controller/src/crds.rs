@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use innkeeper_model::{GroupKind, Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope};
+use innkeeper_model::{
+    GroupKind, Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope, kind_of_crd,
+};
 use innkeeper_plan::crd;
 use innkeeper_reconcile::{Serving, Shared};
-use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::{debug, info};

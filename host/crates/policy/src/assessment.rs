@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use innkeeper_model::{Access, GroupKind, Manifest, ReadKind};
+use innkeeper_model::{Access, GroupKind, Manifest, ReadKind, kind_of_crd};
 
 use super::{
     Grants,
-    grants::crd_kind,
     privilege::{is_privileged, is_privileged_to_read, is_secret},
 };
 
@@ -64,7 +63,7 @@ impl Grants {
         } else {
             assessment.missing.extend(denied);
         }
-        for kind in manifest.crds.iter().filter_map(crd_kind) {
+        for kind in manifest.crds.iter().filter_map(kind_of_crd) {
             // Granting the parent grants its definition as well.
             if !parents.contains(&kind) && !self.allows_crd(&kind) {
                 assessment.reduced.push(Shortfall::Crd(kind));

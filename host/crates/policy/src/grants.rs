@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::{
     Access, Expression, GroupKind, Manifest, ParentKind, ReadKind, ReadScope, Scope, Selector,
+    kind_of_crd,
 };
 
 use super::{
@@ -134,7 +135,7 @@ impl Grants {
         let crds = manifest
             .crds
             .iter()
-            .filter_map(crd_kind)
+            .filter_map(kind_of_crd)
             .filter(|kind| !is_built_in(kind) && !parents.contains_key(kind))
             .map(|kind| {
                 let privileged = is_privileged(&kind);
@@ -318,12 +319,4 @@ impl Grants {
 /// Returns true if a grant, with or without `privileged: true`, covers the kind.
 fn suffices(kind: &GroupKind, privileged: bool) -> bool {
     privileged || !is_privileged(kind)
-}
-
-/// Returns the kind that a CustomResourceDefinition defines.
-pub(super) fn crd_kind(crd: &serde_json::Map<String, serde_json::Value>) -> Option<GroupKind> {
-    let spec = crd.get("spec")?;
-    let group = spec.get("group")?.as_str()?;
-    let kind = spec.get("names")?.get("kind")?.as_str()?;
-    Some(GroupKind::new(group, kind))
 }

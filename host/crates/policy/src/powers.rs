@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_model::{Access, GroupKind, Manifest, ReadScope, Scope};
+use innkeeper_model::{Access, GroupKind, Manifest, ReadScope, Scope, kind_of_crd};
 
-use super::{
-    Grants, PodSecurity, grants::crd_kind, is_built_in, is_privileged, is_secret, makes_pods,
-};
+use super::{Grants, PodSecurity, is_built_in, is_privileged, is_secret, makes_pods};
 
 /// Kinds that redirect or block network traffic.
 const TRAFFIC_KINDS: [(&str, &str); 5] = [
@@ -132,7 +130,7 @@ impl Grants {
 
     /// Adds the powers over kinds for the whole cluster.
     fn definitions(&self, manifest: &Manifest, powers: &mut Vec<String>) {
-        let defined: BTreeSet<GroupKind> = manifest.crds.iter().filter_map(crd_kind).collect();
+        let defined: BTreeSet<GroupKind> = manifest.crds.iter().filter_map(kind_of_crd).collect();
         if let Some(kinds) = list(&defined, &|kind| self.allows_crd(kind)) {
             powers.push(format!(
                 "can define and change kinds for the whole cluster: {kinds}"

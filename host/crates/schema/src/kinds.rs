@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_model::{GroupKind, Gvk, Manifest, Resource, Resources, Scope};
+use innkeeper_model::{GroupKind, Gvk, Manifest, Resource, Resources, Scope, kind_of_crd};
 use kube_core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value};
 
@@ -52,13 +52,6 @@ impl Resources for Kinds {
     fn resource(&self, kind: &Gvk) -> Option<Resource> {
         Some(self.resource_of(kind))
     }
-}
-
-/// The kind that a CustomResourceDefinition defines.
-pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
-    let spec = crd.get("spec")?;
-    let kind = spec.pointer("/names/kind")?.as_str()?;
-    Some(GroupKind::new(spec.get("group")?.as_str()?, kind))
 }
 
 fn of_crd(crd: &Map<String, Value>) -> Option<(GroupKind, (Arc<str>, Scope))> {

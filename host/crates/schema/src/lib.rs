@@ -22,7 +22,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
 pub use cause::{Rejection, RejectionCause};
-pub use kinds::{Kinds, kind_of_crd};
+pub use kinds::Kinds;
 use node::{Node, SchemaValue};
 use rules::CompiledRules;
 

@@ -10,10 +10,10 @@ use std::{
 };
 
 use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, OrFail as _, Streams};
-use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, yaml};
+use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, kind_of_crd, yaml};
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::Grants;
-use innkeeper_schema::{Kinds, Schema, kind_of_crd};
+use innkeeper_schema::{Kinds, Schema};
 use serde_json::{Map, Value};
 
 use super::seed;
