@@ -51,7 +51,7 @@ pub use self::{
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
     present::{hash_values, labels, present},
-    reads::{Answer, PassReads, Recording},
+    reads::{PassReads, Recording},
     registration::{Registration, Running},
     report::WatchStatus,
     reviews::{Permission, Reviewer},

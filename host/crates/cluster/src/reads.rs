@@ -3,23 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
-    Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads, ZoneTime,
+    Answer, Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads, ZoneTime,
 };
 
 use super::{reader::Reader, shared::CacheShared, state::Made};
-
-/// The answer to a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// One object as guests see it; none: it does not exist.
-    Object(Option<Arc<str>>),
-    /// The chosen objects as guests see them, sorted by namespace and name.
-    List(Vec<Arc<str>>),
-    /// The offset of a time zone in seconds; none: the zone is unknown.
-    Offset(Option<i32>),
-    /// No answer.
-    Failed(ReadFailure),
-}
 
 /// Every distinct read of a pass, in the order of its first occurrence.
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,8 @@ mod watches;
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_model::{
-    ObjectId, ObjectRef, PluginName, ReadFailure, ReadKind, ReadScope, Reads, ResourceVersion,
-    Selector,
+    Answer, ObjectId, ObjectRef, PluginName, ReadFailure, ReadKind, ReadScope, Reads,
+    ResourceVersion, Selector,
 };
 use serde_json::{Value, json};
 use tokio::{

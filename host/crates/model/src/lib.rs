@@ -47,7 +47,7 @@ pub use names::{
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
 pub use operation::Operation;
-pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
+pub use read::{Answer, ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
 pub use resource::{HashKey, Resource, Resources};
 pub use selector::{InvalidSelector, is_valid_selector, parse_selector};
 pub use token_bucket::{Rate, TokenBucket};

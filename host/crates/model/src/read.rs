@@ -177,6 +177,19 @@ pub enum ReadFailure {
     NotSynced(Gvk),
 }
 
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// One object as guests see it; none: it does not exist.
+    Object(Option<Arc<str>>),
+    /// The chosen objects as guests see them, sorted by namespace and name.
+    List(Vec<Arc<str>>),
+    /// The offset of a time zone in seconds; none: the zone is unknown.
+    Offset(Option<i32>),
+    /// No answer.
+    Failed(ReadFailure),
+}
+
 /// The answers to the reads of one pass, and the record of these reads.
 ///
 /// Within a pass, the same read always has the same answer.

@@ -11,8 +11,9 @@ mod kept;
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use innkeeper_cluster::Answer;
-use innkeeper_model::{Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadKey, Resource};
+use innkeeper_model::{
+    Answer, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadKey, Resource,
+};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 

@@ -3,8 +3,8 @@
 //! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace, as
 //! to the reads of its guest.
 
-use innkeeper_cluster::{Answer, Recording, Registration, labels};
-use innkeeper_model::{Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
+use innkeeper_cluster::{Recording, Registration, labels};
+use innkeeper_model::{Answer, Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
 use super::{

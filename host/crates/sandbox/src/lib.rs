@@ -56,7 +56,7 @@ pub use self::{
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
     pool::{DryRunResults, Job, Pool},
-    recording::{Recorded, RecordedReads, Recorder, Recording},
+    recording::{RecordedReads, Recorder, Recording},
 };
 
 /// An error of loading a plugin, or of the host when it sets up the sandbox or runs a call.

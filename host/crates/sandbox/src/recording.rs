@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{
-    Gvk, ListSelector, ObjectRef, Phase, PluginName, ReadFailure, ReadKey, Reads, ZoneTime,
+    Answer, Gvk, ListSelector, ObjectRef, Phase, PluginName, ReadFailure, ReadKey, Reads, ZoneTime,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -73,19 +73,6 @@ enum ReadAnswer {
     InvalidSelector,
 }
 
-/// The answer to a read.
-#[derive(Clone, Debug)]
-pub enum Recorded<'a> {
-    /// One object; none if it does not exist.
-    Object(Option<&'a str>),
-    /// The chosen objects.
-    List(Vec<&'a str>),
-    /// The offset of a time zone; none if it is unknown.
-    Offset(Option<i32>),
-    /// No answer.
-    Failed(&'a ReadFailure),
-}
-
 /// The input of a call, kept until the call has ended.
 pub struct Recorder {
     parent: Arc<str>,
@@ -108,11 +95,11 @@ impl Recorder {
     }
 
     /// Returns the recording of the call, with its reads and its end.
-    pub fn finish<'a>(
+    pub fn finish(
         self,
         name: &PluginName,
         plugin: &Plugin,
-        reads: impl Iterator<Item = (&'a ReadKey, Recorded<'a>)>,
+        reads: &[(ReadKey, Answer)],
         said: &CallOutput,
         used_random: bool,
     ) -> Recording {
@@ -134,6 +121,7 @@ impl Recorder {
             parent: raw(&self.parent),
             children: self.children.iter().map(child).collect(),
             reads: reads
+                .iter()
                 .map(|(key, answer)| RecordedRead {
                     read: key.clone(),
                     answer: answer.into(),
@@ -262,20 +250,20 @@ impl ReadAnswer {
     }
 }
 
-impl From<Recorded<'_>> for ReadAnswer {
-    fn from(answer: Recorded<'_>) -> Self {
+impl From<&Answer> for ReadAnswer {
+    fn from(answer: &Answer) -> Self {
         match answer {
-            Recorded::Object(object) => Self::Object(object.map(raw)),
-            Recorded::List(objects) => Self::List(objects.into_iter().map(raw).collect()),
-            Recorded::Offset(offset) => Self::Offset(offset),
+            Answer::Object(object) => Self::Object(object.as_deref().map(raw)),
+            Answer::List(objects) => Self::List(objects.iter().map(|text| raw(text)).collect()),
+            Answer::Offset(offset) => Self::Offset(*offset),
             // A pass that waits for a kind is not recorded.
-            Recorded::Failed(
+            Answer::Failed(
                 ReadFailure::NotGranted(_)
                 | ReadFailure::OutOfSight { .. }
                 | ReadFailure::NotSynced(_),
             ) => Self::NotGranted,
-            Recorded::Failed(ReadFailure::NotServed(_)) => Self::NotServed,
-            Recorded::Failed(ReadFailure::InvalidSelector { .. }) => Self::InvalidSelector,
+            Answer::Failed(ReadFailure::NotServed(_)) => Self::NotServed,
+            Answer::Failed(ReadFailure::InvalidSelector { .. }) => Self::InvalidSelector,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Call: the guest with the observed objects, and its log.
 
-use innkeeper_cluster::{Answer, PassReads, Recording};
-use innkeeper_model::{ANNOTATION_KEY, Object, ObjectId, ReadFailure, ReadKey, error_chain};
+use innkeeper_cluster::{PassReads, Recording};
+use innkeeper_model::{
+    ANNOTATION_KEY, Answer, Object, ObjectId, ReadFailure, ReadKey, error_chain,
+};
 use innkeeper_sandbox::{
     self as sandbox, CallOutput, CallReport, CallSpeed, End, Job, LogLevel, LogLine, ObservedChild,
-    Recorded, Recorder,
+    Recorder,
 };
 use tracing::{Level, debug, error, info, trace, warn};
 
@@ -167,17 +169,8 @@ fn record(
         trace!(target: RECORDING, "not recorded: the plugin is granted values of Secrets, which belong in no log");
         return;
     }
-    let reads = recording.reads.iter().map(|(key, answer)| {
-        let answer = match answer {
-            Answer::Object(object) => Recorded::Object(object.as_deref()),
-            Answer::List(objects) => Recorded::List(objects.iter().map(|text| &**text).collect()),
-            Answer::Offset(offset) => Recorded::Offset(*offset),
-            Answer::Failed(failure) => Recorded::Failed(failure),
-        };
-        (key, answer)
-    });
     let said = CallOutput::from(report.end.clone());
-    let plugin = &serving.plugin;
+    let (plugin, reads) = (&serving.plugin, &recording.reads);
     let recording = recorder.finish(&context.plugin, plugin, reads, &said, report.used_random);
     match serde_json::to_string(&recording) {
         Ok(text) => {

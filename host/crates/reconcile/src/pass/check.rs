@@ -1,7 +1,6 @@
 //! Check: the answer of the guest against manifest, grants and limits.
 
-use innkeeper_cluster::Answer;
-use innkeeper_model::{Outcome, Phase, ReadKey};
+use innkeeper_model::{Answer, Outcome, Phase, ReadKey};
 use innkeeper_policy::{self as policy, Checked as Accepted, Rejection};
 use innkeeper_sandbox::End;
 

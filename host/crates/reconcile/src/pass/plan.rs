@@ -3,8 +3,7 @@
 use std::mem;
 
 use innkeeper_apply::Target;
-use innkeeper_cluster::Answer;
-use innkeeper_model::{Object, Outcome, ReadKey};
+use innkeeper_model::{Answer, Object, Outcome, ReadKey};
 use innkeeper_plan::{self as plan, Plan};
 use innkeeper_policy::Checked as Accepted;
 use tracing::info;

@@ -1,8 +1,7 @@
 //! Parents that enter and leave the selection.
 
 use futures::FutureExt;
-use innkeeper_cluster::Answer;
-use innkeeper_model::{ObjectRef, ReadFailure, ReadKey, ReadKind, parse_selector};
+use innkeeper_model::{Answer, ObjectRef, ReadFailure, ReadKey, ReadKind, parse_selector};
 use innkeeper_policy::Selection;
 
 use super::{
