@@ -19,6 +19,8 @@ mod fields;
 #[cfg(test)]
 mod finalize;
 #[cfg(test)]
+mod ownership;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod readiness;
