@@ -40,9 +40,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-pub use body::encode_string_data;
-pub use body::put;
-pub use body::stated;
+pub use body::{encode_string_data, put, stated};
 pub use conclude::{
     Conclusion, Effects, WriteFailure, conclude, fault_condition, synced, unfinalizable,
 };

@@ -82,9 +82,9 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
         Shortfall::Child(kind) => ("children", kind),
         Shortfall::Read { asked, .. } => return Some(("reads", file::read(&granting(asked)))),
     };
-    let is_built_in = list == "parents" && is_built_in(kind);
+    let is_parent = matches!(shortfall, Shortfall::Parent(_));
     let flags = [
-        ("builtin", is_built_in),
+        ("builtin", is_parent && is_built_in(kind)),
         ("privileged", is_privileged(kind)),
     ];
     Some((list, file::entry(kind, &flags)))
