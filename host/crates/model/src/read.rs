@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::Gvk;
 
 /// A reference to one object to read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
     /// The kind in the requested version.
+    #[serde(flatten)]
     pub kind: Gvk,
     /// The namespace; `None` means the parent's, or no namespace for a cluster-scoped kind.
     pub namespace: Option<Arc<str>>,
@@ -19,9 +20,11 @@ pub struct ObjectRef {
 }
 
 /// A selection of objects of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ListSelector {
     /// The kind in the requested version.
+    #[serde(flatten)]
     pub kind: Gvk,
     /// The namespace; `None` means every namespace that the grant covers.
     pub namespace: Option<Arc<str>>,
@@ -33,7 +36,7 @@ pub struct ListSelector {
 ///
 /// Its JSON form has a `verb`, the fields of the kind, and `null` for what is not given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "ReadText", from = "ReadText")]
+#[serde(tag = "verb", rename_all = "camelCase")]
 pub enum ReadKey {
     /// One object.
     Get(ObjectRef),
@@ -44,7 +47,8 @@ pub enum ReadKey {
 }
 
 /// An instant in a time zone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ZoneTime {
     /// The name of the zone in the IANA time zone database.
     pub zone: Arc<str>,
@@ -60,82 +64,6 @@ impl ZoneTime {
         let instant = Timestamp::from_millisecond(self.unix_ms.try_into().ok()?).ok()?;
         let zone = TimeZoneDatabase::bundled().get(&self.zone).ok()?;
         Some(zone.to_offset(instant).seconds())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(
-    tag = "verb",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
-enum ReadText {
-    Get {
-        #[serde(flatten)]
-        kind: Gvk,
-        namespace: Option<String>,
-        name: String,
-    },
-    List {
-        #[serde(flatten)]
-        kind: Gvk,
-        namespace: Option<String>,
-        label_selector: Option<String>,
-    },
-    ZoneOffset {
-        zone: String,
-        unix_ms: u64,
-    },
-}
-
-impl From<ReadKey> for ReadText {
-    fn from(key: ReadKey) -> Self {
-        let owned = |text: Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        match key {
-            ReadKey::Get(read) => Self::Get {
-                kind: read.kind,
-                namespace: owned(read.namespace),
-                name: (*read.name).to_owned(),
-            },
-            ReadKey::List(read) => Self::List {
-                kind: read.kind,
-                namespace: owned(read.namespace),
-                label_selector: owned(read.label_selector),
-            },
-            ReadKey::ZoneOffset(time) => Self::ZoneOffset {
-                zone: (*time.zone).to_owned(),
-                unix_ms: time.unix_ms,
-            },
-        }
-    }
-}
-
-impl From<ReadText> for ReadKey {
-    fn from(text: ReadText) -> Self {
-        match text {
-            ReadText::Get {
-                kind,
-                namespace,
-                name,
-            } => Self::Get(ObjectRef {
-                kind,
-                namespace: namespace.map(Arc::from),
-                name: name.into(),
-            }),
-            ReadText::List {
-                kind,
-                namespace,
-                label_selector,
-            } => Self::List(ListSelector {
-                kind,
-                namespace: namespace.map(Arc::from),
-                label_selector: label_selector.map(Arc::from),
-            }),
-            ReadText::ZoneOffset { zone, unix_ms } => Self::ZoneOffset(ZoneTime {
-                zone: zone.into(),
-                unix_ms,
-            }),
-        }
     }
 }
 
