@@ -15,8 +15,6 @@ mod discovery;
 mod driver;
 mod error;
 mod fields;
-#[cfg(feature = "testing")]
-pub mod fixture;
 mod freshness;
 mod interest;
 mod lease;
@@ -34,6 +32,9 @@ mod state;
 mod store;
 mod stored;
 mod subscriptions;
+#[cfg(feature = "testing")]
+#[path = "tests/testing.rs"]
+pub mod testing;
 mod triggers;
 mod viewer;
 mod watch;

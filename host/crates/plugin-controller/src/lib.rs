@@ -7,14 +7,14 @@
 mod crds;
 mod files;
 mod finalizers;
-#[cfg(test)]
-mod fixture;
 mod kinds;
 mod lifecycle;
 pub mod manager;
 mod orphans;
 mod priority;
 pub mod resource;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 

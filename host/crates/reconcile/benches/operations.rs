@@ -4,7 +4,7 @@ use std::{hint::black_box, time::Duration};
 
 use anyhow::ensure;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, measurement::WallTime};
-use innkeeper_cluster::fixture::ObjectCache;
+use innkeeper_cluster::testing::ObjectCache;
 use innkeeper_model::{GroupKind, Gvk, ObjectId};
 use innkeeper_reconcile::Next;
 use innkeeper_reconcile::controller::queue::{Class, Queue};

@@ -12,6 +12,7 @@ mod signatures;
 mod token;
 
 #[cfg(feature = "testing")]
+#[path = "tests/hostile.rs"]
 pub mod hostile;
 
 use innkeeper_model::error_chain;

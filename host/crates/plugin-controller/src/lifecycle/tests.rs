@@ -4,7 +4,7 @@ use innkeeper_model::{ConditionStatus, ParentKind, PluginName, Scope};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::declared;
+use crate::tests::declared;
 
 fn digest(text: &str) -> Digest {
     Digest::of(text.as_bytes())

@@ -433,7 +433,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixture::declared;
+    use crate::tests::declared;
 
     #[test]
     fn only_a_component_with_a_granted_kind_of_parents_is_compiled() {

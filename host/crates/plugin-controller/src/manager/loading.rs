@@ -188,7 +188,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::fixture::declared;
+    use crate::tests::declared;
 
     /// The failure shows the registry as it was before the change.
     #[test]

@@ -88,7 +88,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixture::declared;
+    use crate::tests::declared;
 
     fn at(url: &str, granted: bool) -> Declared {
         let mut spec = json!({"source": {"http": {"url": url}}});

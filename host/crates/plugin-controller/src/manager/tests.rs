@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     Served,
-    fixture::declared as declare,
     lifecycle::{History, Moment, PastRevision, RolloutAnalysis},
     resource::Parents,
+    tests::declared as declare,
 };
 
 /// Components by their mark: one that needs only its parents, `!` one that requires children without a grant, and `?` one

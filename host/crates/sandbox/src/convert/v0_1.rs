@@ -3,6 +3,7 @@
 mod answer;
 mod describe;
 #[cfg(any(test, feature = "testing"))]
+#[path = "../tests/stated.rs"]
 mod stated;
 
 use std::time::Instant;
