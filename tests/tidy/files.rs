@@ -97,6 +97,7 @@ pub(crate) fn orphans() -> Vec<String> {
         .iter()
         .map(|source| source.path.as_str())
         .collect();
+    let named = named();
     Source::all()
         .iter()
         .filter(|source| source.path.contains("/src/"))
@@ -108,19 +109,37 @@ pub(crate) fn orphans() -> Vec<String> {
                 .unwrap_or_default();
             let directory = path.parent().expect("a file has a directory");
             let is_root = directory.ends_with("src") && ["lib", "main"].contains(&stem);
-            !is_root && !is_declared(&all, directory, stem) && !is_named(&source.path)
+            !is_root && !is_declared(&all, directory, stem) && !named.contains(path)
         })
         .map(|source| source.path.clone())
         .collect()
 }
 
-/// Returns true if the root of the crate names the file in an attribute, as it does for helpers of tests that other crates
-/// use.
-fn is_named(path: &str) -> bool {
-    let (crate_directory, file) = path.split_once("/src/").unwrap_or_default();
-    let library = root().join(crate_directory).join("src/lib.rs");
-    let text = fs::read_to_string(library).unwrap_or_default();
-    text.contains(&format!("#[path = \"{file}\"]"))
+/// Returns the files that an attribute `path` names, as it does for test helpers that product code declares.
+fn named() -> BTreeSet<PathBuf> {
+    let attributes = Source::all().iter().flat_map(|source| {
+        let directory = Path::new(&source.path)
+            .parent()
+            .unwrap_or_else(|| Path::new(""));
+        source.text.lines().filter_map(move |line| {
+            let line = line.trim().strip_prefix("#[path = \"")?;
+            Some(resolved(&directory.join(line.strip_suffix("\"]")?)))
+        })
+    });
+    attributes.collect()
+}
+
+/// Returns a relative path without `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for part in path {
+        if part == ".." {
+            resolved.pop();
+        } else {
+            resolved.push(part);
+        }
+    }
+    resolved
 }
 
 /// Returns true if a parent of `directory/stem.rs` contains `mod stem;`.

@@ -181,7 +181,6 @@ fn every_label_and_annotation_has_an_entry() {
         tops.iter().any(|top| path.starts_with(top))
             && extensions.iter().any(|it| has_extension(path, it))
             && !path.contains("tests")
-            && !path.contains("fixture")
     };
     let mut missing = Vec::new();
     for path in tracked().into_iter().filter(is_searched) {
