@@ -1,4 +1,4 @@
-//! The addresses that a plugin may come from.
+//! The addresses that a plugin may come from, and their text without secrets.
 //!
 //! The check is in the resolver of the client, so the checked address is the one that is connected to. A name that
 //! resolves differently the next time gains nothing.
@@ -9,7 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{
+    Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
 use tokio::net::lookup_host;
 
 /// A host that resolves to addresses that are not public.
@@ -113,6 +116,18 @@ fn reached(address: IpAddr) -> IpAddr {
         }
         _ => address,
     }
+}
+
+/// Returns an address without the parts that may be secret.
+pub(super) fn shown(address: &str) -> String {
+    let Ok(mut url) = Url::parse(address) else {
+        return "an address that cannot be read".to_owned();
+    };
+    url.set_query(None);
+    url.set_fragment(None);
+    // These fail only for addresses that can have neither, and then there is none to remove.
+    let cleared = url.set_username("").and_then(|()| url.set_password(None));
+    cleared.map_or_else(|()| url.scheme().to_owned(), |()| url.to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{error::Error as StdError, time::Duration};
 use innkeeper_model::{Blame, Digest, Retry};
 use reqwest::Url;
 
-use crate::transport::shown;
+use crate::address::shown;
 
 /// A component was not fetched, verified, pushed or signed.
 ///

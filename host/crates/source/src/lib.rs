@@ -113,7 +113,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Oci(oci) => write!(f, "artifact {}", oci.reference),
-            Self::Http(http) => f.write_str(&transport::shown(&http.url)),
+            Self::Http(http) => f.write_str(&address::shown(&http.url)),
             Self::ConfigMap(map) => {
                 let name = config_map::name(&map.object);
                 write!(f, "ConfigMap key {name}/{}", map.key)

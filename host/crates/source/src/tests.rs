@@ -255,7 +255,7 @@ fn a_failure_never_shows_a_secret_of_its_address() {
         ),
         ("data:s?x", "data"),
     ] {
-        assert_eq!(super::transport::shown(address), shown);
+        assert_eq!(super::address::shown(address), shown);
     }
 }
 

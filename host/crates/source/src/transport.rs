@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Credentials, Failure, FailureKind, Proxies, Settings,
-    address::{Guard, RefusedAddress, is_public},
+    address::{Guard, RefusedAddress, is_public, shown},
     error::check_size,
     trust::{certificate_error, trust},
 };
@@ -346,18 +346,6 @@ fn redirect_refused(from: &Url, to: &str, problem: &str) -> Failure {
     let from = shown(from.as_str());
     let message = format!("{from} redirects to {to}, which is not followed: {problem}");
     FailureKind::AddressRefused.failure(message)
-}
-
-/// Returns an address without the parts that may be secret.
-pub(super) fn shown(address: &str) -> String {
-    let Ok(mut url) = Url::parse(address) else {
-        return "an address that cannot be read".to_owned();
-    };
-    url.set_query(None);
-    url.set_fragment(None);
-    // These fail only for addresses that can have neither, and then there is none to remove.
-    let cleared = url.set_username("").and_then(|()| url.set_password(None));
-    cleared.map_or_else(|()| url.scheme().to_owned(), |()| url.to_string())
 }
 
 pub(super) fn parse_url(address: &str) -> Result<Url, Failure> {

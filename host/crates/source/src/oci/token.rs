@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::{
     Credentials, Failure,
+    address::shown,
     docker_config::Login,
-    transport::{Call, Transport, authorization, check_private, parse_url, shown},
+    transport::{Call, Transport, authorization, check_private, parse_url},
 };
 
 /// An upper limit for every known form of a token.
