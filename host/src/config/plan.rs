@@ -12,7 +12,7 @@ use innkeeper_server::{ConnectionArgs, usual_namespace};
 
 /// Flags of `plan`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("children would be deleted, or the plugin fails for a parent")))]
+#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("children would be deleted, the plugin fails for a parent, or a plugin failed to describe itself")))]
 pub struct PlanArgs {
     /// The candidate.
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct PlanArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     long_about = "Write all that `innkeeper plan` reads from a cluster for a plugin to a file, for plans without the cluster; writes nothing to the cluster.\n\nThe file has the parents and children of the plugin and the objects that it may read. It has no value of a Secret, only the keyed hashes that plugins see. It has the hash key of the host, without which no plan is possible: whoever has the file can check guesses of a weak password, so keep it as a Secret.",
-    after_help = concat!(examples!("innkeeper dump memcached.wasm --to memcached.dump", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!())
+    after_help = concat!(examples!("innkeeper dump memcached.wasm --to memcached.dump", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("the plugin failed to describe itself"))
 )]
 pub struct DumpArgs {
     /// The plugin.

@@ -724,23 +724,11 @@ fn no_two_flags_of_a_command_have_one_id() {
 
 #[test]
 fn every_help_lists_the_same_exit_codes() {
-    for command in [
-        "run",
-        "dev",
-        "render",
-        "record",
-        "replay",
-        "inspect",
-        "manifests",
-        "build",
-        "push",
-        "pull",
-        "sign",
-        "verify",
-        "status",
-        "completions",
-        "man",
-    ] {
+    for command in <Cli as clap::CommandFactory>::command().get_subcommands() {
+        if command.is_hide_set() {
+            continue;
+        }
+        let command = command.get_name();
         let help = help(command);
         let codes = "Exit codes: 0 success 1 failure 2 the command line, the environment, or a file that they name cannot be used";
         assert!(help.contains(codes), "{command}: {help}");

@@ -9,7 +9,7 @@ use super::{Inspected, LoadArgs};
 
 /// Flags of `replay`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper replay recording.json", "innkeeper replay recording.json --plugin oci://registry.example/plugins/memcached:1.5.0 --output json"), exit_codes!("the answer is not the recorded one")))]
+#[command(after_help = concat!(examples!("innkeeper replay recording.json", "innkeeper replay recording.json --plugin oci://registry.example/plugins/memcached:1.5.0 --output json"), exit_codes!("the answer is not the recorded one, or a plugin failed to describe itself")))]
 pub struct ReplayArgs {
     /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
     ///
@@ -31,7 +31,7 @@ pub struct ReplayArgs {
 
 /// Flags of `bisect`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper bisect recording.json --revisions builds", "innkeeper bisect recording.json --revisions oci://registry.example/plugins/memcached --reference recorded"), exit_codes!("a revision answers differently")))]
+#[command(after_help = concat!(examples!("innkeeper bisect recording.json --revisions builds", "innkeeper bisect recording.json --revisions oci://registry.example/plugins/memcached --reference recorded"), exit_codes!("a revision answers differently, or a plugin failed to describe itself")))]
 pub struct BisectArgs {
     /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
     #[arg(value_name = "RECORDING")]
@@ -55,7 +55,7 @@ pub struct BisectArgs {
 
 /// Flags of `shrink`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper shrink recording.json --to small.json", "innkeeper shrink recording.json --plugin new.wasm --against old.wasm --to small.json"), exit_codes!()))]
+#[command(after_help = concat!(examples!("innkeeper shrink recording.json --to small.json", "innkeeper shrink recording.json --plugin new.wasm --against old.wasm --to small.json"), exit_codes!("the plugin failed to describe itself")))]
 pub struct ShrinkArgs {
     /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
     #[arg(value_name = "RECORDING")]

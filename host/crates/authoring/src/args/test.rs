@@ -8,7 +8,7 @@ use super::CacheArgs;
 
 /// Flags of `test`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper test", "innkeeper test --update", "innkeeper test plugin.wasm --cases tests --output junit"), exit_codes!("a case differs, or a property does not hold")))]
+#[command(after_help = concat!(examples!("innkeeper test", "innkeeper test --update", "innkeeper test plugin.wasm --cases tests --output junit"), exit_codes!("a case differs, a property does not hold, or a plugin failed to describe itself")))]
 pub struct TestArgs {
     /// Plugin: a .wasm file, or the directory of a project that `innkeeper build` has built.
     #[arg(value_name = "PLUGIN.wasm|DIRECTORY", default_value = ".")]
