@@ -454,7 +454,7 @@ fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
 }
 
 #[test]
-fn readiness_after_a_write_comes_from_the_returned_object() {
+fn a9_readiness_after_a_write_comes_from_the_returned_object() {
     let scene = scene();
     let plan = scene.plan(&[], &desired(vec![config_map("a"), deployment("web")]));
     let mut effects = Effects::default();
@@ -473,6 +473,16 @@ fn readiness_after_a_write_comes_from_the_returned_object() {
         "not ready: Deployment.apps demo/web"
     );
     assert_eq!(conclusion.retry, None);
+    // Neither the desired object nor the observed one, which does not exist, has this status.
+    let counts =
+        r#"{"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}"#;
+    let json = format!(
+        r#"{{"metadata": {{"generation": 1}}, "spec": {{"replicas": 2}}, "status": {counts}}}"#
+    );
+    effects
+        .children
+        .insert(id("apps/Deployment", "web"), returned(&json));
+    assert_eq!(conclude(&plan, &effects).ready.reason, "Ready");
 }
 
 #[test]
