@@ -24,7 +24,7 @@ pub struct PlanArgs {
     /// Print the differences for this parent below the summary; may be given more than once
     #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
     pub parents: Vec<ParentName>,
-    /// Read this file of `innkeeper dump` instead of a cluster; it also says the namespaces [default: read the cluster]
+    /// Read this file of `innkeeper dump` instead of a cluster; it also has the namespaces [default: read the cluster]
     #[arg(long, value_name = "DUMP", conflicts_with_all = ["kubeconfig", "context"])]
     pub from: Option<PathBuf>,
     /// Output format
@@ -35,7 +35,7 @@ pub struct PlanArgs {
 /// Flags of `dump`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    long_about = "Write all that `innkeeper plan` reads from a cluster for a plugin to a file, for plans without the cluster; writes nothing to the cluster.\n\nThe file has the parents and children of the plugin and the objects that it may read. It has no value of a Secret, only the keyed hashes that plugins see. It has the hash key of the host, without which no plan is possible: whoever has the file can check guesses of a weak password, so keep it as a Secret.",
+    long_about = "Write all that `innkeeper plan` reads from a cluster for a plugin to a file, for plans without the cluster; writes nothing to the cluster.\n\nThe file has the parents and children of the plugin and the objects that it may read. It has no value of a Secret, only the keyed hashes that plugins see. It has the hash key of the host, without which no plan is possible: with the file, guesses of a weak password can be checked, so keep it as a Secret.",
     after_help = concat!(examples!("innkeeper dump memcached.wasm --to memcached.dump", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("the plugin failed to describe itself"))
 )]
 pub struct DumpArgs {

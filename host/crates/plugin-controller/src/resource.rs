@@ -6,7 +6,7 @@
 //! It fetches, loads and writes nothing.
 #![expect(
     unreachable_pub,
-    reason = "the derive of a schema makes copies of the types that nobody can name"
+    reason = "the derive of a schema makes copies of the types that have no public path"
 )]
 
 mod access;

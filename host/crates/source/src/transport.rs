@@ -407,7 +407,7 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
         return Err(redirect_refused(from, "something", "it is not an address"));
     };
     if from.scheme() == "https" && target.scheme() != "https" {
-        let problem = "it leads from https to a connection that anybody can change";
+        let problem = "it leads from https to a connection without encryption";
         return Err(redirect_refused(from, &shown(target.as_str()), problem));
     }
     Ok(target)

@@ -208,7 +208,7 @@ async fn a_redirect_does_not_leave_tls() {
         anything(settings, &at(format!("{}/x", server.origin))).await,
         "address-refused",
         Retry::Backoff,
-        &["anybody can change"],
+        &["a connection without encryption"],
     );
 }
 
