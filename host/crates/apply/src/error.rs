@@ -117,7 +117,7 @@ pub enum ErrorKind {
     /// Too many writes were in flight, so this one was not sent.
     ///
     /// Remedy: Look at the load of the API server; the host tries again.
-    NoTurn {
+    NoPermit {
         /// The time limit.
         deadline: Duration,
     },
@@ -183,7 +183,7 @@ impl ErrorKind {
             Self::Throttled { .. } => ("Throttled", "the API server asks for a pause of"),
             Self::Unavailable => ("Unavailable", "the API server failed"),
             Self::Unreachable => ("Unavailable", "no connection to the API server"),
-            Self::NoTurn { .. } => ("Unavailable", "it was not sent within"),
+            Self::NoPermit { .. } => ("Unavailable", "it was not sent within"),
             Self::NoClaim => ("NoClaim", "this process does not hold the lease"),
             Self::GaveUp => (AMBIGUOUS, "the API server gave up"),
             Self::Lost => (AMBIGUOUS, "the connection broke"),
@@ -203,7 +203,7 @@ impl ErrorKind {
         };
         match self {
             Self::Throttled { retry_after: time }
-            | Self::NoTurn { deadline: time }
+            | Self::NoPermit { deadline: time }
             | Self::TimedOut { deadline: time } => format!("{failed} {what}: {why} {time:?}"),
             _ => format!("{failed} {what}: {why}"),
         }

@@ -44,7 +44,7 @@ use request::WriteRequest;
 /// The largest answer that is read: as large as the objects that the host reads.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The time limit of one write, the wait for a free slot included.
+/// The time limit of one write, the wait for a free permit included.
 ///
 /// The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
 const DEADLINE: Duration = Duration::from_secs(35);
@@ -58,7 +58,7 @@ const CONCURRENCY_MAX: usize = 16;
 pub struct Writer {
     client: kube::Client,
     claim: Claim,
-    turns: Semaphore,
+    permits: Semaphore,
     deadline: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Writer {
         Self {
             client,
             claim,
-            turns: Semaphore::new(CONCURRENCY_MAX),
+            permits: Semaphore::new(CONCURRENCY_MAX),
             deadline: DEADLINE,
         }
     }
@@ -94,7 +94,7 @@ impl Writer {
         let sent = AtomicBool::new(false);
         let exchange = async {
             // The semaphore is never closed, so this only waits.
-            let _turn = self.turns.acquire().await;
+            let _permit = self.permits.acquire().await;
             // Checked after the wait for a permit, which may be long, and right before the request is sent.
             if !self.claim.may_begin() {
                 return Ok(None);
@@ -123,7 +123,7 @@ impl Writer {
             Some(Ok(Ok(Some((parts, body))))) => Err(error::refused(verb, what, &parts, &body)),
             Some(Ok(Err(source))) => Err(error::broken(what, source)),
             Some(Err(_)) if sent => Err(ErrorKind::TimedOut { deadline }.of(what)),
-            Some(Err(_)) => Err(ErrorKind::NoTurn { deadline }.of(what)),
+            Some(Err(_)) => Err(ErrorKind::NoPermit { deadline }.of(what)),
             None if sent => Err(ErrorKind::CutOff.of(what)),
             None | Some(Ok(Ok(None))) => Err(ErrorKind::NoClaim.of(what)),
         }

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The interval at which an idle loop turns, only to report that it is alive: a third of the time after which `/livez` fails.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps the cache up to date while it runs.
 #[must_use = "nothing is read before the driver runs"]
@@ -47,7 +47,7 @@ impl Driver {
         let mut tasks = JoinSet::new();
         let mut running: BTreeMap<TaskId, AbortHandle> = BTreeMap::new();
         tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
-        let mut turns = interval(BEAT_EVERY);
+        let mut turns = interval(HEARTBEAT_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat();

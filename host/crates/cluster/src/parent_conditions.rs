@@ -39,7 +39,7 @@ impl ParentConditions {
                 reason::SYNCED => &mut conditions.synced,
                 _ => continue,
             };
-            *place = Some(condition.said);
+            *place = Some(condition.content);
         }
         conditions
     }
@@ -93,7 +93,7 @@ struct RawCondition {
     kind: String,
     observed_generation: Option<i64>,
     #[serde(flatten)]
-    said: ConditionContent,
+    content: ConditionContent,
 }
 
 #[cfg(test)]

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_whose_rival_became_younger_is_told_to_prepare() {
+    fn a_plugin_is_told_to_prepare_when_its_rival_becomes_younger() {
         let mut priorities = Priorities::default();
         let (first, second) = (plugin(1, "a"), plugin(2, "b"));
         assert_eq!(serve(&mut priorities, &first, &["Web"]), Ok(()));

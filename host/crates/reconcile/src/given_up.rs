@@ -19,7 +19,7 @@ impl GivenUp {
     }
 
     /// Returns the condition of a parent that is given up; a successor with the same name is another parent.
-    pub(super) fn said_of(&self, parent: &Object) -> Option<Condition> {
+    pub(super) fn condition_of(&self, parent: &Object) -> Option<Condition> {
         let all = self.0.lock();
         let (uid, synced) = all.get(&parent.id())?;
         (*uid == parent.uid).then(|| synced.clone())

@@ -85,7 +85,7 @@ impl CallOutput {
 
 /// A child with the object as the host would state it to the API server.
 #[derive(Serialize)]
-struct SaidChild<'a> {
+struct OutputChild<'a> {
     key: &'a str,
     apply: ApplyPolicy,
     removal: RemovalPolicy,
@@ -96,7 +96,7 @@ struct SaidChild<'a> {
 }
 
 fn as_stated<S: Serializer>(children: &[Child], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(children.iter().map(|child| SaidChild {
+    serializer.collect_seq(children.iter().map(|child| OutputChild {
         key: &child.key,
         apply: child.apply,
         removal: child.removal,

@@ -52,7 +52,7 @@ impl Described {
             deadline: SHORT_DEADLINE_MAX,
             ..limits.clone()
         };
-        let turn = engine.describing();
+        let permit = engine.describing();
         let (ended, _) = sandbox::run(
             (engine, artifact.digest()),
             Box::new(NoReads),
@@ -60,7 +60,7 @@ impl Described {
             &limits,
             |store| adapter.describe(store),
         );
-        drop(turn);
+        drop(permit);
         let manifest = match ended {
             Ok(manifest) => manifest?,
             Err(Ending::Fault(source)) => return Err(Error::Describe(source)),

@@ -108,7 +108,7 @@ fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: 
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
     Writer {
-        turns: Semaphore::new(concurrency_max),
+        permits: Semaphore::new(concurrency_max),
         ..Writer::new(client, claim).with_deadline(deadline)
     }
 }

@@ -347,14 +347,14 @@ async fn without_a_connection_nothing_was_done() {
 async fn a_write_that_never_gets_its_turn_was_not_sent_a10() {
     let server = serve(vec![ok(1)]).await;
     let writer = server.writer(Duration::from_millis(200), 1);
-    let turn = writer.turns.acquire().await.unwrap();
+    let permit = writer.permits.acquire().await.unwrap();
     let waited = writer.namespace("a").await;
     assert!(
-        matches!(&waited, Err(error) if matches!(error.kind, ErrorKind::NoTurn { .. })),
+        matches!(&waited, Err(error) if matches!(error.kind, ErrorKind::NoPermit { .. })),
         "{waited:?}"
     );
     assert!(server.lines().is_empty());
-    drop(turn);
+    drop(permit);
     writer.namespace("a").await.unwrap();
 }
 

@@ -127,8 +127,8 @@ async fn inspects_an_artifact_in_its_registry() {
         bytes: guest().build(),
         ..Package::default()
     };
-    let shelf = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
-    let pushed = shelf.push(&package).await.unwrap();
+    let artifact = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
+    let pushed = artifact.push(&package).await.unwrap();
     assert_eq!(pushed.digest, Digest::of(&package.bytes));
     let look = |reference: String| {
         let registry = registry.clone();

@@ -86,14 +86,14 @@ impl<'a> Pass<'a, Planned> {
             if let Some(child) = operation.child()
                 && ledger.lock().conflicts(self.id).is_untold(child)
             {
-                let about = self.disputed(operation, child).await;
+                let about = self.contested_field(operation, child).await;
                 ledger.lock().conflicts(self.id).tell(child, about);
             }
         }
     }
 
     /// Names the contested field and its other managers: `spec.replicas of apps/Deployment demo/a (by scaler)`.
-    async fn disputed(&self, operation: &Operation, child: &ObjectId) -> String {
+    async fn contested_field(&self, operation: &Operation, child: &ObjectId) -> String {
         let Operation::Update { kind, body, .. } = operation else {
             return child.to_string();
         };

@@ -32,7 +32,10 @@ impl<'a> Pass<'a, Entered> {
         }
         let entered = &self.state;
         if entered.phase == Phase::Reconcile
-            && let Some(synced) = self.epoch.given_up.said_of(&entered.observation.parent)
+            && let Some(synced) = self
+                .epoch
+                .given_up
+                .condition_of(&entered.observation.parent)
         {
             return Err(self.stop_entered(Stop::GivenUp(synced)));
         }

@@ -95,7 +95,7 @@ impl Compiler {
 
     /// Checks and compiles, or takes the compiled form from the cache.
     ///
-    /// Blocks for as long as compiling takes and, as many are compiled already as may be, until there is a turn.
+    /// Blocks for as long as compiling takes and, as many are compiled already as may be, until a permit is free.
     pub fn compile(
         &self,
         engine: &Engine,
