@@ -17,9 +17,12 @@ use std::ptr;
 #[cfg(test)]
 mod tests;
 
-/// The size of the arena, of which a usual call of the shipped plugins needs less than half.
+/// The size of the arena.
+///
+/// Measured: no call of the quickstart takes more than 223 KiB of it (backup; etcd 164, wordpress 135, memcached 32). The host
+/// scans the initial memory after each call: 1 MiB makes a pass of memcached a tenth slower, and growth costs 8 us.
 #[cfg(target_arch = "wasm32")]
-const ARENA_BYTES: usize = 1 << 20;
+const ARENA_BYTES: usize = 256 << 10;
 
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
