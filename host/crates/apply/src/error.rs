@@ -9,7 +9,7 @@ use kube::core::Status;
 
 use super::request::Verb;
 
-/// The pause if the API server asks for one without a duration.
+/// The pause if the API server asks for one without a duration. Chosen: as long as its usual `Retry-After`.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
 /// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not

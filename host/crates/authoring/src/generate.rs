@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 /// The depth below which optional fields are left out, for schemas as deep as that of a Pod.
 const DEPTH_MAX: usize = 6;
 
-/// The most items that an object gets beyond the required ones, in one list or map.
+/// The most items that an object gets beyond the required ones, in one list or map. Chosen: the order of two items is the
+/// first that can matter.
 const MORE_MAX: u64 = 2;
 
 /// The numbers that decide about an object; zeros follow them without an end.

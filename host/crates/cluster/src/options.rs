@@ -57,6 +57,7 @@ impl Options {
             page_objects_max: 500,
             // Few enough for the largest objects: etcd takes 1.5 MiB, which may be 2 MiB of JSON.
             page_objects_min: 32,
+            // Chosen, not measured: 32 of the largest objects fit into a page, and the pages of all lists into 256 MiB.
             page_bytes_max: 64 * MIB,
             list_bytes_max: 512 * MIB,
             object_bytes_max: 32 * MIB,
@@ -67,6 +68,7 @@ impl Options {
             watch_max: Duration::from_secs(170),
             watch_grace: Duration::from_secs(15),
             watch_held: Duration::from_secs(5),
+            // Chosen, not measured: shorter than the restart of an API server.
             retry_min: Duration::from_millis(200),
             // The longest backoff of client-go's watches.
             retry_max: Duration::from_secs(30),

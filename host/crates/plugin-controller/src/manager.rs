@@ -74,13 +74,14 @@ use super::{
 };
 
 /// The interval at which a pass that cannot read its Plugin tries again. A trigger follows when it can, so this is
-/// only a safety net.
+/// only a safety net. Chosen, not measured.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// The interval at which a host that has just started checks if the first list of Plugins is complete.
 const LISTED_RECHECK: Duration = Duration::from_secs(1);
 
 /// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
+/// Chosen: users look no more often, and a status costs one write.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
 /// The dependencies of the manager.

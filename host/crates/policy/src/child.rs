@@ -18,7 +18,7 @@ use super::{
 /// known Secret has, and together far below the limit of an object.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
-/// Characters of the token of a generated value.
+/// Characters of the token of a generated value. Chosen: those of a name in Kubernetes.
 const GENERATED_TOKEN_CHARS_MAX: usize = 253;
 
 /// The maximum number of broken rules of Pod security in a message. Chosen: more than one container usually breaks.

@@ -19,17 +19,18 @@ use super::{
     stop::{Stop, is_unclaimed, named},
 };
 
-/// The shortest requeue that a guest may ask for.
+/// The shortest requeue that a guest may ask for. Chosen: too short to notice, and far above the time of a pass.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
 /// The time that a pass may wait for the cache before its parent gets a condition about it: a host that starts lists
 /// most clusters in less.
 const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
 
-/// The time between two passes that wait for the cache, in case the trigger gets lost.
+/// The time between two passes that wait for the cache, in case the trigger gets lost. Chosen, not measured.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// The longest deferral of a report to the next pass, which the watch triggers; a timer triggers it then.
+/// Chosen: a watch lags by less.
 const REPORT_DEFERRED_MAX: Duration = Duration::from_secs(1);
 
 /// The facts of one pass.

@@ -26,9 +26,9 @@ use super::{
 
 /// The limit of redirects: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
-/// The pause if a server requests one without its length.
+/// The pause if a server requests one without its length. Chosen: registries count pulls in minutes and hours.
 const PAUSE_DEFAULT: Duration = Duration::from_mins(1);
-/// The longest pause that a server can request.
+/// The longest pause that a server can request. Chosen: a wrong header must not stop a Plugin for days.
 const PAUSE_MAX: Duration = Duration::from_hours(1);
 
 /// The client and its limits.

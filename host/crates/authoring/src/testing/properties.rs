@@ -22,7 +22,8 @@ use crate::{
     render::{Circumstances, Offline, Passed, World},
 };
 
-/// The most rounds until nothing changes.
+/// The most rounds until nothing changes. Chosen, not measured: a plugin that states its children in steps needs a round
+/// for each.
 const ROUNDS_MAX: usize = 10;
 
 /// The time of all passes: Thu Jan 31 2030 08:00:00 UTC.

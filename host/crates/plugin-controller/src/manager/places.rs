@@ -11,10 +11,11 @@ use crate::resource::{Declared, Origin};
 ///
 /// Chosen, not measured: each may hold 32 MiB, the largest component.
 const REMOTE_MAX: usize = 8;
-/// The part of these places that one source may have: a server that answers slowly leaves the others to the rest.
+/// The part of these places that one source may have: a server that answers slowly leaves the others to the rest. Chosen,
+/// not measured.
 const SHARE_MAX: usize = 2;
 /// The number of components that are read from the cache directory, ConfigMaps and files at the same time. They have
-/// places of their own, so that no server delays the start of a host.
+/// places of their own, so that no server delays the start of a host. Chosen, not measured.
 const LOCAL_MAX: usize = 4;
 
 /// The places for work that takes long.

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The shortest wait for the next pass: a time that has come during a pass does not make passes follow each other at
-/// once.
+/// once. Chosen: too short to notice.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
 impl Manager {

@@ -31,7 +31,8 @@ const SAID_AFTER: Duration = Duration::from_secs(10);
 /// measured.
 const WRITES_MAX: usize = 256;
 
-/// The interval between two passes while parents are still to be told.
+/// The interval between two passes while parents are still to be told. Chosen: with the writes above, 15,000 parents are
+/// told within a minute.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
 /// The parents of a plugin while it does not serve.

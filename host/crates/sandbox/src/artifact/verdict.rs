@@ -43,6 +43,7 @@ impl CompileBounds {
             memory_bytes_max: each,
             // Thirty times as much as a component of 1 MB takes.
             cpu_seconds_max: 30,
+            // Chosen, not measured: sixteen times the largest component.
             code_bytes_max: 512 << 20,
             // Four times the CPU time: a throttled node must not fail innocent components.
             wall_max: Duration::from_mins(2),

@@ -11,10 +11,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// The most recordings of an order to a host.
+/// The most recordings of an order to a host. Chosen, not measured; their bytes have a limit of their own.
 pub const RECORDINGS_MAX: u32 = 100;
 
-/// The longest time of an order to a host, in seconds.
+/// The longest time of an order to a host, in seconds. Chosen: an order that is forgotten ends by itself.
 pub const RECORDING_SECONDS_MAX: u64 = 3600;
 
 /// An order of recordings.

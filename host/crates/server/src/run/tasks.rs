@@ -16,7 +16,7 @@ use tracing::warn;
 use super::{Shutdown, random::random_u64};
 use crate::{admin::Heartbeat, args::ScopeArgs};
 
-/// The longest delay between two attempts at a step that the start of the host needs.
+/// The longest delay between two attempts at a step that the start of the host needs. Chosen: that of the watches.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// The failure of a task that panicked.
