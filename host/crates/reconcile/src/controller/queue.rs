@@ -324,7 +324,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             let state = self.ready(Class::Retry, due, due);
             self.enter(handle, state);
         }
-        while let Some(&(rank, sequence, handle)) = self.ready.first()
+        // A key that waits alone stays: it shares its turn with no other, and an idle host has most of its passes so.
+        while self.depth() > 1
+            && let Some(&(rank, sequence, handle)) = self.ready.first()
             && rank <= now
             && let Some(entry) = self.entries.get(handle)
         {
