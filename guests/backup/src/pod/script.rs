@@ -177,14 +177,18 @@ END {
 /// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
 /// that it does not have. The script therefore checks that the state of each storage is newer than
 /// the start of the run. Both times are those of files on one file system, so clocks of other machines
-/// do not matter; they are compared in whole seconds, the resolution that every file system has.
+/// do not matter; they are compared in whole seconds, the resolution that every file system has. The file with
+/// the start has a name of its own, because runs side by side may share the volume of the state: a later run
+/// would move the start of this one behind its upload. Their archives are in one list too, in which the names of
+/// this run have its `ARCHIVE_ID`, unless the user gives the format of names.
 ///
 /// gobackup logs no size for a storage of type local, whose archive is a file here.
 const PERFORM: &str = r#"umask 002
-started="$GOBACKUP_DIR/.started"
-mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
 ARCHIVE_ID=`printf '%s' "$POD_UID" | tr -d - | tr 0123456789abcdef bcdfghjkqrstvwxz | cut -c 1-16`
 export ARCHIVE_ID
+started="$GOBACKUP_DIR/.started.$ARCHIVE_ID"
+trap 'rm -f "$started"' EXIT
+mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
 rm -f "$HOME/.exit" "$HOME/.size"
 begin=`date +%s`
 {
@@ -202,7 +206,9 @@ for key in $STORAGES; do
   if [ ! -f "$state" ] || [ `stat -c %Y "$state"` -lt `stat -c %Y "$started"` ]; then
     fail "nothing was stored in $key"
   fi
-  file=`grep -o '"file_key" *: *"[^"]*"' "$state" | tail -n 1 | cut -d '"' -f 4`
+  files=`grep -o '"file_key" *: *"[^"]*"' "$state" | cut -d '"' -f 4`
+  file=`printf '%s\n' "$files" | grep -F -e "$ARCHIVE_ID" | tail -n 1`
+  [ -n "$file" ] || file=`printf '%s\n' "$files" | tail -n 1`
   artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
   kept=`directory "$key"`/$file
   [ "$kept" = "/$file" ] || [ ! -f "$kept" ] || size=`stat -c %s "$kept"`

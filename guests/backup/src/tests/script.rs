@@ -343,6 +343,32 @@ pub(super) fn check_size_on_shelf(shell: Shell, outcome: &Outcome) {
     assert_eq!(message["bytes"], 12, "{ended:?}");
 }
 
+// Two runs of one parent, or parents of one claim, share the volume of the state.
+#[test]
+fn a_run_beside_a_later_one_tells_its_own_archive() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    let storing = r#"for key in $STORAGES; do
+  state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
+  printf '[{"file_key":"1-%s.tar"},{"file_key":"2-other.tar"}]' "$ARCHIVE_ID" >"$state"
+done
+touch -d '2099-01-01 00:00:00' "$GOBACKUP_DIR/.started" "$GOBACKUP_DIR/.started.other"
+"#;
+    for shell in Shell::all() {
+        for (code, program) in [(0, storing), (7, "exit 7"), (1, "echo done")] {
+            let run = Run::new(shell, program);
+            let ended = run.end(&outcome, &[]);
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+            if code == 0 {
+                let message: Value = serde_json::from_str(&ended.message).unwrap();
+                let artifacts = json!([{ "storage": "s", "file": "1-bzqzswhtwrvtgjrz.tar" }]);
+                assert_eq!(message["artifacts"], artifacts, "{ended:?}");
+            }
+            let own = run.root.join("state/.started.bzqzswhtwrvtgjrz");
+            assert!(!own.exists(), "a run leaves no marker behind");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_stores_nothing_fails() {
     let outcome = reconcile(&backup(json!({})), &around()).unwrap();
