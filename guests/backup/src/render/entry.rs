@@ -154,8 +154,8 @@ fn place(source: &Source, config: &Config) -> Place {
             .iter()
             .map(|key| config.get(*key).unwrap_or(&Value::Null).to_string()),
     );
-    let path = text(config, "path").unwrap_or_default();
-    parts.push(path.trim_matches('/').to_owned());
+    let path = text(config, "path").unwrap_or_default().trim_matches('/');
+    parts.push(if path == "." { "" } else { path }.to_owned());
     let mut digest = sha256_hex(json!(parts).to_string());
     digest.truncate(16);
     Place {

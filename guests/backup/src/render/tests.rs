@@ -272,13 +272,14 @@ fn translates_storages() {
         "azure",
         json!({ "bucket": "a", "tenant_id": "t", "client_id": "c", "client_secret": "s", "keep": 0 }),
         expect![[r#"
-                  "s":
-                    type: "azure"
-                    account: "a"
-                    client_id: "c"
-                    client_secret: |2-
-                      ${ST0_CLIENT_SECRET}
-                    tenant_id: "t"
+            "s":
+              type: "azure"
+              account: "a"
+              client_id: "c"
+              client_secret: |2-
+                ${ST0_CLIENT_SECRET}
+              path: "."
+              tenant_id: "t"
         "#]],
     );
     check_storage(

@@ -163,7 +163,7 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
         webdav:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
         gcs:  b/, shop b/shop/, default/nightly b/default/nightly/, x/backup/nightly/a/b b/x/backup/nightly/a/b/,
-        azure:  gobackup/, shop gobackup/shop/, default/nightly gobackup/default/nightly/, x/backup/nightly/a/b gobackup/x/backup/nightly/a/b/,
+        azure: . gobackup/, shop gobackup/shop/, default/nightly gobackup/default/nightly/, x/backup/nightly/a/b gobackup/x/backup/nightly/a/b/,
         local: /backups /backups/, /backups/shop /backups/shop/, /backups/default/nightly /backups/default/nightly/, /backups/x/backup/nightly/a/b /backups/x/backup/nightly/a/b/,
         oss: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         spaces: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
@@ -175,6 +175,38 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         tos: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         upyun: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
     "]].assert_eq(&lines);
+}
+
+// gobackup joins the path and the name of the archive, and rclone cannot name an object with a slash at its start.
+#[test]
+fn an_object_of_gcs_or_azure_has_no_slash_at_its_start() {
+    let mut lines = String::new();
+    let rows = storages().into_iter();
+    for (type_, mut config) in rows.filter(|(type_, _)| matches!(*type_, "gcs" | "azure")) {
+        for given in ["", "/", "/p", "//p/", "p"] {
+            config["path"] = json!(given);
+            let storage = related("Storage", "s", json!({ "type": type_, "config": config }));
+            let objects = ran_with(&storage, "");
+            let written = stored(&pass(&with_path(""), &objects, ""), "nightly");
+            let request = TestRequest::new(&restore(json!({}))).build();
+            let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+            let read = fetched(&outcome, "restore");
+            writeln!(lines, "{type_} {given:?}: {} {read}", written["path"]).unwrap();
+        }
+    }
+    expect![[r#"
+        gcs "": null b/
+        gcs "/": null b/
+        gcs "/p": "p" b/p/
+        gcs "//p/": "p/" b/p/
+        gcs "p": "p" b/p/
+        azure "": "." gobackup/
+        azure "/": "." gobackup/
+        azure "/p": "p" gobackup/p/
+        azure "//p/": "p/" gobackup/p/
+        azure "p": "p" gobackup/p/
+    "#]]
+    .assert_eq(&lines);
 }
 
 #[test]

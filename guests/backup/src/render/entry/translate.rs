@@ -146,8 +146,26 @@ fn etcd(config: &mut Config) {
 /// The keys of a storage in the form of gobackup.
 pub(super) fn storage(source: &Source) -> Config {
     let mut config = source.config.clone();
-    if source.type_.name == "azure" {
-        rename(&mut config, "bucket", "account");
+    match source.type_.name {
+        "azure" => {
+            rename(&mut config, "bucket", "account");
+            relative(&mut config);
+            // The default of gobackup is a slash. It joins the path and the name, so a dot adds nothing.
+            if text(&config, "path").is_none() {
+                set(&mut config, "path", ".");
+            }
+        }
+        "gcs" => relative(&mut config),
+        _ => {}
     }
     config
+}
+
+/// Takes slashes off the start of the path. Here they would be a part of the names of objects, which rclone cannot
+/// express; the other types ignore them or have directories.
+fn relative(config: &mut Config) {
+    if let Some(path) = text(config, "path") {
+        let path = path.trim_start_matches('/').to_owned();
+        set(config, "path", path);
+    }
 }
