@@ -428,7 +428,8 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &So
     let mut theirs = backup.spec.volumes.iter();
     if let Some(volume) = theirs.find(|it| it.holds(path)) {
         let mut volume = volume.clone();
-        volume.name = format!("{}-archives", volume.name);
+        // With the prefix of volumes of users, the longest name has the 63 characters of a label.
+        volume.name = format!("{}-archive", volume.name);
         volume.read_only = true;
         spec.volumes.push(volume);
         return;

@@ -449,6 +449,29 @@ fn a_restore_mounts_no_volume_that_its_backup_may_not_mount() {
 }
 
 #[test]
+fn the_volume_of_archives_has_a_name_that_the_api_server_takes() {
+    let claimed = json!({ "claimName": "shelf" });
+    let volume =
+        json!({ "name": "v".repeat(50), "mountPath": "/v", "persistentVolumeClaim": claimed });
+    let parent = json!({ "volumes": [volume] });
+    let outcome = from_local("/v/a", parent, &[claim("shelf")], &json!({})).unwrap();
+    let pod = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
+    let names = |list: &Value| -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|it| it["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let volumes = names(&pod["volumes"]);
+    assert!(volumes.iter().any(|it| it.contains(&"v".repeat(50))));
+    for name in &volumes {
+        assert!(name.len() <= 63, "{name} has {} characters", name.len());
+    }
+    for name in names(&pod["initContainers"][0]["volumeMounts"]) {
+        assert!(volumes.contains(&name), "{name}");
+    }
+}
+
+#[test]
 fn a_restore_mounts_no_claim_of_another_parent() {
     let local = |name: &str| json!({ "localVolume": { "claimName": name } });
     let retained = |kind: &str| {
