@@ -102,7 +102,13 @@ pub(super) fn remote(source: &Source) -> Result<Remote, Stop> {
     };
     let mut container = None;
     match source.type_.name {
-        "local" | "ftp" | "webdav" => set("TYPE", source.type_.name),
+        "local" | "ftp" | "webdav" => {
+            set("TYPE", source.type_.name);
+            // gobackup lets the first decide, and rclone refuses both.
+            if config.get("tls") == Some(&Value::Bool(true)) {
+                config.remove("explicit_tls");
+            }
+        }
         "sftp" | "scp" => set("TYPE", "sftp"),
         "gcs" => {
             set("TYPE", "google cloud storage");

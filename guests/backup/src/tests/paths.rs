@@ -161,6 +161,8 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         sftp: archives archives/, archives/shop archives/shop/, archives/default/nightly archives/default/nightly/, archives/x/backup/nightly/a/b archives/x/backup/nightly/a/b/,
         scp: /a /a/, /a/shop /a/shop/, /a/default/nightly /a/default/nightly/, /a/x/backup/nightly/a/b /a/x/backup/nightly/a/b/,
         ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
+        ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
+        ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
         webdav:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
         gcs:  b/, shop b/shop/, default/nightly b/default/nightly/, x/backup/nightly/a/b b/x/backup/nightly/a/b/,
         azure: . gobackup/, shop gobackup/shop/, default/nightly gobackup/default/nightly/, x/backup/nightly/a/b gobackup/x/backup/nightly/a/b/,

@@ -341,6 +341,14 @@ pub(super) fn storages() -> Vec<(&'static str, Value)> {
             json!({ "host": "h", "username": "u", "password_ref": key("pg"), "tls": true }),
         ),
         (
+            "ftp",
+            json!({ "host": "h", "username": "u", "password_ref": key("pg"), "tls": true, "explicit_tls": true }),
+        ),
+        (
+            "ftp",
+            json!({ "host": "h", "username": "u", "password_ref": key("pg"), "tls": false, "explicit_tls": true }),
+        ),
+        (
             "webdav",
             json!({ "root": "http://h", "username": "u", "password_ref": key("pg") }),
         ),
@@ -389,6 +397,8 @@ fn a_storage_becomes_a_remote_of_rclone() {
         sftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~PORT=2222 ~TYPE=sftp ~USER=u DIRECTORY=archives/ FETCH_PASS=keys/pg
         scp: SECRETS=FETCH_KEY_FILE_PASS /etc/gobackup/keys/ST0_PRIVATE_KEY ~USER FILE=2026.tar ~HOST=h ~TYPE=sftp DIRECTORY=/a/ FETCH_KEY_FILE_PASS=keys/pg ~KEY_FILE=/etc/gobackup/keys/ST0_PRIVATE_KEY ~USER=keys/id "keys"="/etc/gobackup/keys"
         ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~EXPLICIT_TLS=true ~HOST=h ~TLS=false ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
         webdav: SECRETS=FETCH_PASS FILE=2026.tar ~TYPE=webdav ~URL=http://h ~USER=u ~VENDOR=other DIRECTORY= FETCH_PASS=keys/pg
         gcs: SECRETS=/etc/gobackup/keys/ST0_CREDENTIALS FILE=2026.tar ~TYPE=google cloud storage DIRECTORY=b/ ~SERVICE_ACCOUNT_FILE=/etc/gobackup/keys/ST0_CREDENTIALS "keys"="/etc/gobackup/keys"
         azure: SECRETS=~CLIENT_SECRET FILE=2026.tar ~ACCOUNT=a ~CLIENT_ID=c ~TENANT=t ~TYPE=azureblob DIRECTORY=gobackup/ ~CLIENT_SECRET=keys/key
