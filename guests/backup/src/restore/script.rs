@@ -71,7 +71,8 @@ const UNPACK: &str = r#"unpack() {
 /// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql_` alike, with options of the
 /// client after them, or `sqlite NAME DIRECTORY FILE`.
 ///
-/// A dump of PostgreSQL is restored in one transaction, so a failure changes nothing, and neither does a dump that
+/// gobackup names a dump of PostgreSQL by `compress` alone, so one in the custom format of `args` has the name of a plain
+/// one, and its first bytes tell. It is restored in one transaction, so a failure changes nothing, and neither does a dump that
 /// creates its database, which a transaction cannot. pg_dump writes the data of large objects with a COMMIT of their own
 /// into a plain dump, which ends the transaction. mysqldump can write statements that choose another database
 /// than that of the command line; they begin a line, which no value does.
@@ -101,14 +102,17 @@ postgresql() {
   name=$1
   export PGPASSWORD="$7"
   set -- --host="$3" --port="$4" ${5:+--username="$5"} --dbname="$6"
+  is_plain=
   case $file in
-  *.sql) psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null ;;
-  *) pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction "$@" "$file" ;;
-  esac && return 0
-  case $file in
-  *.sql) ! grep -q '^COMMIT;' "$file" ||
-    fail "$name: the dump cannot be restored; its large objects commit themselves, so a part of it may have been" ;;
+  *.sql) [ "`head -c 5 "$file"`" = PGDMP ] || is_plain=1 ;;
   esac
+  if [ -n "$is_plain" ]; then
+    psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null
+  else
+    pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction "$@" "$file"
+  fi && return 0
+  [ -z "$is_plain" ] || ! grep -q '^COMMIT;' "$file" ||
+    fail "$name: the dump cannot be restored; its large objects commit themselves, so a part of it may have been"
   fail "$name: the dump cannot be restored, and nothing was changed"
 }
 client() {

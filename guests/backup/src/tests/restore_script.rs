@@ -196,6 +196,35 @@ fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
     }
 }
 
+// gobackup names a dump by `compress` alone, and `args` can choose the format.
+#[test]
+fn the_content_of_a_dump_of_postgresql_decides_on_the_program() {
+    let further = json!({ "database": "shop", "username": "u", "args": "--format=custom" });
+    let containers = containers(&[database("a", "postgresql", further)]);
+    for (content, expected) in [
+        ("PGDMP\n", "pg_restore"),
+        ("-- PGDMP\n", "psql"),
+        ("", "psql"),
+    ] {
+        for shell in Shell::all() {
+            let run = Run::new(shell, "");
+            archive(
+                &run,
+                &[("nightly/postgresql/a/shop.sql", content)],
+                PASSWORD,
+            );
+            run.program("rclone", COPYING);
+            for name in ["psql", "pg_restore"] {
+                run.program(name, r#"echo "${0##*/} ran" >&2"#);
+            }
+            let ended = both(&run, &containers, &[("ENC_PASSWORD", PASSWORD)]);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let ran = format!("{expected} ran\n");
+            assert!(ended.log.ends_with(&ran), "{content:?}: {ended:?}");
+        }
+    }
+}
+
 // mysqldump writes statements that choose a database with --databases, which args of the Database can have.
 #[test]
 fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
