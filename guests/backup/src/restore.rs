@@ -188,6 +188,9 @@ fn origin(
     let name = &spec.backup_ref.name;
     let (storage, storage_key) = storage(backup, spec)?;
     let mut parent = effective(backup, spec, &chosen, storage);
+    if backup.kind == Kind::Restore {
+        tenants::remove_account(&mut parent.spec, &config.tenants);
+    }
     files(spec)?;
     if let Some(image) = &spec.transfer_image {
         let listed = &config.tenants.images;
@@ -241,7 +244,6 @@ fn effective(
         mode: StateMode::Ephemeral,
         ..State::default()
     });
-    effective.service_account_name = None;
     effective.pod_template.clone_from(&spec.pod_template);
     effective.run_with.clone_from(&spec.run_with);
     effective.work.clone_from(&spec.work);

@@ -52,6 +52,15 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     check_code(spec, limits).map_err(Stop::Invalid)
 }
 
+/// Removes the service account of a backup from its Restore unless the configuration lists it. The stored backup may
+/// be one that the plugin refuses, and a storage with keys can be read without the account.
+pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
+    let listed = &limits.service_accounts;
+    if check_listed("", "", &spec.service_account_name, listed).is_err() {
+        spec.service_account_name = None;
+    }
+}
+
 /// Checks that no field changes the programs of the run, unless scripts are allowed.
 fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
     if limits.scripts {

@@ -41,6 +41,7 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
         affinity: given.run_with.as_ref().map(RunWith::affinity),
+        service_account_name: given.service_account_name.clone(),
         init_containers: Some(vec![fetch(restoration)]),
         containers: vec![restore(restoration)],
         volumes: Some(volumes),

@@ -481,6 +481,26 @@ fn the_volume_of_archives_has_a_name_that_the_api_server_takes() {
     }
 }
 
+// The account of the backup may have the role by which the storage is read.
+#[test]
+fn a_restore_has_the_account_of_its_backup_if_it_may_name_it() {
+    let mut objects = ran();
+    let config = json!({ "bucket": "b" });
+    objects[1] = related("Storage", "s", json!({ "type": "gcs", "config": config }));
+    objects[3]["spec"]["serviceAccountName"] = json!("archivist");
+    for (listed, expected) in [
+        (json!(["archivist"]), json!("archivist")),
+        (json!(["other"]), Value::Null),
+        (json!([]), Value::Null),
+    ] {
+        let tenants = json!({ "tenants": { "serviceAccounts": listed } });
+        let outcome = pass(json!({}), &objects, |it| it.config(&tenants));
+        let pod = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], expected, "{listed}");
+        assert_eq!(pod["automountServiceAccountToken"], false);
+    }
+}
+
 #[test]
 fn a_restore_mounts_no_claim_of_another_parent() {
     let local = |name: &str| json!({ "localVolume": { "claimName": name } });

@@ -120,6 +120,23 @@ fn a_verification_is_a_job_of_the_parent_that_restores_the_newest_archive() {
     assert!(without.report().find_condition("Verified").is_none());
 }
 
+// The account may have the role by which gobackup writes to the storage.
+#[test]
+fn a_verification_has_the_service_account_of_its_parent() {
+    let mut objects = objects();
+    let config = json!({ "bucket": "b" });
+    objects[1] = related("Storage", "s", json!({ "type": "gcs", "config": config }));
+    let mut parent = verifying(json!({}));
+    parent["spec"]["serviceAccountName"] = json!("archivist");
+    let request = TestRequest::new(&parent)
+        .status(&archives(&[("1.tar", 19)]))
+        .config(&json!({ "tenants": { "serviceAccounts": ["archivist"] } }));
+    let outcome = Plugin::reconcile(&request.build(), &host(&objects)).unwrap();
+    let pod = &outcome.child("verify").unwrap().object["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "archivist");
+    assert_eq!(pod["automountServiceAccountToken"], false);
+}
+
 #[test]
 fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
     const EXAMPLE: &str = include_str!("../../../../examples/backup/08-verified.yaml");
