@@ -159,8 +159,12 @@ impl Observation {
     /// True if Pods or a claim would be made or changed so that they wait for an object that any later
     /// parent could make: they would take it up before a pass could refuse it.
     ///
-    /// Pods whose template names the object already would do so anyway.
+    /// Pods whose template names the object already would do so anyway. The same holds for a database whose
+    /// passwords are no longer named, see [`Self::is_held_for_passwords`].
     pub(crate) fn is_held(&self, site: &Site<'_>) -> bool {
+        if self.is_held_for_passwords(site) {
+            return true;
+        }
         if site.config.tenants.references != ReferenceScope::Shared {
             return false;
         }
@@ -184,6 +188,13 @@ impl Observation {
     pub(crate) fn has_lost_credentials(&self, site: &Site<'_>) -> bool {
         let has_data = self.database.is_some() || self.claims.contains_key(&site.mysql_name());
         site.credentials.is_generated && !self.has_generated_secret && has_data
+    }
+
+    /// True if a database runs with the passwords of a Secret that the spec no longer names, and there is no
+    /// generated one: new Pods of the database and the site could not start.
+    pub(crate) fn is_held_for_passwords(&self, site: &Site<'_>) -> bool {
+        let is_new = |it: &Workload| !it.names_secret(&site.mysql_name());
+        self.has_lost_credentials(site) && self.database.as_ref().is_some_and(is_new)
     }
 
     /// The observed image of the site's pods.

@@ -283,10 +283,16 @@ impl<'a> View<'a> {
     }
 
     fn lost_credentials(&self) -> Option<(&'static str, String)> {
-        let message = format!(
-            "the database holds data, but Secret {} with its passwords is gone",
-            self.site.mysql_name()
-        );
+        let secret = self.site.mysql_name();
+        let message = if self.observation.is_held_for_passwords(self.site) {
+            format!(
+                "the database holds data, but there is no Secret {secret} with its passwords: set \
+                 database.managed.credentialsSecretRef again, or create Secret {secret} with the passwords of \
+                 the data"
+            )
+        } else {
+            format!("the database holds data, but Secret {secret} with its passwords is gone")
+        };
         let is_lost = self.observation.has_lost_credentials(self.site);
         is_lost.then_some(("CredentialsLost", message))
     }

@@ -151,6 +151,42 @@ fn data_without_its_passwords_never_gets_new_ones() {
     assert!(condition(&outcome, "Degraded").starts_with("Degraded=False"));
 }
 
+// The generated Secret has never existed, so the new Pods could not start.
+#[test]
+fn workloads_stay_when_the_passwords_of_their_data_are_named_no_more() {
+    let spec = json!({ "database": { "managed": { "credentialsSecretRef": { "name": "mine" } } } });
+    let named = parent("shop", &spec);
+    let mine = host().object(&secret("mine", &MYSQL_KEYS));
+    let before = pass_with(&running_with(&named, &mine), &mine);
+    for references in ["shared", "namespace"] {
+        let config = json!({ "tenants": { "references": references } });
+        let request = TestRequest::new(&parent("shop", &json!({})))
+            .answered(&super::workloads(&before, 1, 1))
+            .config(&config);
+        let kept = pass_with(&request, &mine);
+        assert!(matches!(kept, Outcome::Keep(_)), "{references}");
+        let lost = "the database holds data, but there is no Secret shop-mysql with its passwords: set \
+                    database.managed.credentialsSecretRef again, or create Secret shop-mysql with the \
+                    passwords of the data";
+        assert_eq!(
+            condition(&kept, "Ready"),
+            format!("Ready=False/CredentialsLost: changes wait: {lost}")
+        );
+        assert_eq!(
+            condition(&kept, "Degraded"),
+            format!("Degraded=True/CredentialsLost: {lost}")
+        );
+
+        // With the passwords in the Secret of the generated name, everything continues by itself.
+        let both = host()
+            .object(&secret("mine", &MYSQL_KEYS))
+            .object(&secret("shop-mysql", &MYSQL_KEYS));
+        let outcome = pass_with(&request, &both);
+        let environment = container(&outcome, "db")["env"].to_string();
+        assert!(environment.contains("shop-mysql"), "{environment}");
+    }
+}
+
 #[test]
 fn a_secret_of_the_user_is_read_and_never_made() {
     let spec = json!({ "database": { "managed": {
