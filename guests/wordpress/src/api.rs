@@ -106,6 +106,16 @@ pub(crate) use self::{
         "more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or \
          object storage"
     ),
+    // Here and not beside the field, because a spec without `database.managed` has the default name.
+    validation = Rule::new(
+        "has(self.database) && has(self.database.external) \
+         || has(oldSelf.database) && has(oldSelf.database.external) \
+         || (has(self.database) && has(self.database.managed) \
+         ? self.database.managed.databaseName : 'wordpress') \
+         == (has(oldSelf.database) && has(oldSelf.database.managed) \
+         ? oldSelf.database.managed.databaseName : 'wordpress')"
+    )
+    .message("database.managed.databaseName cannot change"),
     validation = budget::below_replicas("podDisruptionBudget", "replicas"),
     validation = Rule::new(
         "!has(self.tlsSecretRef) || (has(self.routes) && self.routes.size() > 0)"

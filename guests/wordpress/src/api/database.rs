@@ -25,10 +25,6 @@ pub(crate) struct Database {
 
 /// Database that the plugin creates and manages.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
-#[x_kube(
-    validation = Rule::new("self.databaseName == oldSelf.databaseName")
-        .message("database.managed.databaseName cannot change")
-)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
     /// Image of MySQL; the image in the plugin's configuration when absent.

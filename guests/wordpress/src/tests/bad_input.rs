@@ -629,10 +629,9 @@ fn a_claim_has_a_size_and_modes() {
 }
 
 #[test]
-fn claims_grow_and_their_data_keeps_its_name() {
+fn claims_grow_and_nothing_else_of_them_changes() {
     let code = |claim: Value| json!({ "code": { "persistentVolumeClaim": claim } });
     let data = |claim: Value| json!({ "database": { "managed": { "storage": claim } } });
-    let named = |name: &str| json!({ "database": { "managed": { "databaseName": name } } });
     let class = |class: &str| code(json!({ "storageClassName": class }));
     let modes = |modes: &[&str]| code(json!({ "accessModes": modes }));
     let size = |size: &str| code(json!({ "size": size }));
@@ -661,9 +660,6 @@ fn claims_grow_and_their_data_keeps_its_name() {
                 data(json!({ "accessModes": ["ReadWriteMany"] })),
                 data(json!({ "accessModes": ["ReadWriteOnce"] })),
             ),
-            (named("a"), named("a")),
-            (named("a"), named("b")),
-            (named("a"), json!({ "database": { "managed": {} } })),
         ],
         &expect![[r#"
             {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{"size":"10240Mi"}}}: accepted
@@ -680,9 +676,39 @@ fn claims_grow_and_their_data_keeps_its_name() {
             {"database":{"managed":{"storage":{"size":"10Gi"}}}} to {"database":{"managed":{"storage":{"size":"5Gi"}}}}: rejected, a claim cannot shrink
             {"database":{"managed":{"storage":{"storageClassName":"a"}}}} to {"database":{"managed":{"storage":{"storageClassName":"b"}}}}: rejected, the storage class of a claim cannot change
             {"database":{"managed":{"storage":{"accessModes":["ReadWriteMany"]}}}} to {"database":{"managed":{"storage":{"accessModes":["ReadWriteOnce"]}}}}: rejected, the access modes of a claim cannot change
+        "#]],
+    );
+}
+
+#[test]
+fn the_schema_of_a_managed_database_keeps_its_name() {
+    let named = |name: &str| json!({ "database": { "managed": { "databaseName": name } } });
+    let external = json!({ "host": "db", "credentialsSecretRef": { "name": "mine" } });
+    let external = json!({ "database": { "external": external } });
+    check_edits(
+        &[
+            (named("a"), named("a")),
+            (named("a"), named("b")),
+            (named("a"), json!({ "database": { "managed": {} } })),
+            (named("a"), json!({})),
+            (named("a"), json!({ "database": {} })),
+            (json!({}), named("b")),
+            (json!({}), named("wordpress")),
+            (named("wordpress"), json!({})),
+            (named("a"), external.clone()),
+            (external, named("b")),
+        ],
+        &expect![[r#"
             {"database":{"managed":{"databaseName":"a"}}} to {"database":{"managed":{"databaseName":"a"}}}: accepted
             {"database":{"managed":{"databaseName":"a"}}} to {"database":{"managed":{"databaseName":"b"}}}: rejected, database.managed.databaseName cannot change
             {"database":{"managed":{"databaseName":"a"}}} to {"database":{"managed":{}}}: rejected, database.managed.databaseName cannot change
+            {"database":{"managed":{"databaseName":"a"}}} to {}: rejected, database.managed.databaseName cannot change
+            {"database":{"managed":{"databaseName":"a"}}} to {"database":{}}: rejected, database.managed.databaseName cannot change
+            {} to {"database":{"managed":{"databaseName":"b"}}}: rejected, database.managed.databaseName cannot change
+            {} to {"database":{"managed":{"databaseName":"wordpress"}}}: accepted
+            {"database":{"managed":{"databaseName":"wordpress"}}} to {}: accepted
+            {"database":{"managed":{"databaseName":"a"}}} to {"database":{"external":{"credentialsSecretRef":{"name":"mine"},"host":"db"}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"mine"},"host":"db"}}} to {"database":{"managed":{"databaseName":"b"}}}: accepted
         "#]],
     );
 }
