@@ -100,7 +100,10 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
 /// members do not start again when their volumes are bound.
 fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128> {
     let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
-    let real = observation.smallest_volume().as_ref().and_then(bytes);
+    let real = observation
+        .smallest_volume(cluster)
+        .as_ref()
+        .and_then(bytes);
     let wanted = bytes(&cluster.spec.storage.size)?;
     Some(real.map_or(wanted, |real| real.min(wanted)))
 }

@@ -323,12 +323,26 @@ impl Observation {
             .or(self.last_version)
     }
 
+    /// The claims of the members, by ordinal. Others are left by a larger cluster of earlier.
+    ///
+    /// Without a record, the members are the replicas of the StatefulSet, or those that the first start makes.
+    pub(crate) fn claims_of_members(
+        &self,
+        cluster: &Cluster<'_>,
+    ) -> impl Iterator<Item = (i32, &Claim)> {
+        let members = self.record.as_ref().map(|record| &record.members);
+        let without_record = self.replicas().max(cluster.spec.size);
+        let claims = self.claims.iter().filter(move |(ordinal, _)| {
+            members.map_or(**ordinal < without_record, |it| it.contains(*ordinal))
+        });
+        claims.map(|(ordinal, claim)| (*ordinal, claim))
+    }
+
     /// The size of the smallest volume of the members; none if no claim is bound.
-    pub(crate) fn smallest_volume(&self) -> Option<Quantity> {
+    pub(crate) fn smallest_volume(&self, cluster: &Cluster<'_>) -> Option<Quantity> {
         let sizes = self
-            .claims
-            .values()
-            .filter_map(|claim| claim.capacity.as_ref());
+            .claims_of_members(cluster)
+            .filter_map(|(_, claim)| claim.capacity.as_ref());
         sizes
             .min_by(|a, b| {
                 Amount::of(a)

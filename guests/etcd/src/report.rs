@@ -142,11 +142,10 @@ impl<'a> View<'a> {
                 message,
             });
         };
-        let claims = &self.observation.claims;
-        let unmanaged: Vec<String> = claims
-            .iter()
+        let claims = || self.observation.claims_of_members(self.cluster);
+        let unmanaged: Vec<String> = claims()
             .filter(|(_, claim)| claim.child.is_none() && !claim.is_leaving)
-            .map(|(ordinal, _)| self.cluster.claim(*ordinal))
+            .map(|(ordinal, _)| self.cluster.claim(ordinal))
             .collect();
         if self.step.has_claims && !unmanaged.is_empty() {
             let names = unmanaged.join(", ");
@@ -172,14 +171,14 @@ impl<'a> View<'a> {
             warn(code, problem);
         }
         let wanted = Amount::of(&self.cluster.spec.storage.size);
-        let is_small = |claim: &Claim| {
+        let is_small = |(_, claim): (i32, &Claim)| {
             claim
                 .child
                 .as_ref()
                 .and_then(requested)
                 .is_some_and(|has| Amount::of(has) < wanted)
         };
-        if !self.observation.can_grow && claims.values().any(is_small) {
+        if !self.observation.can_grow && claims().any(is_small) {
             let message = "the claims keep their size: their StorageClass does not allow expansion";
             warn("StorageNotExpandable", message.to_owned());
         }

@@ -590,6 +590,8 @@ fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
     let foreign = host().object(&of_another(beyond));
     let second = answer(observing(&article(), &settled(&first, 0)), &foreign);
     assert!(second.child("members").is_some());
+    let status = second.report().status.as_ref().unwrap();
+    assert_eq!(status["warnings"].to_string().find("data-demo-7"), None);
 }
 
 #[test]

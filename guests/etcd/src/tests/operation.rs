@@ -191,6 +191,13 @@ fn compaction_by_revision_keeps_a_number_of_revisions() {
 
 #[test]
 fn the_quota_is_that_of_the_smallest_volume() {
+    // A claim of a larger cluster of earlier.
+    let of_no_member = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data-demo-4", "namespace": "default" },
+        "spec": { "resources": { "requests": { "storage": "1000" } } },
+        "status": { "capacity": { "storage": "1000" } },
+    });
     let quota = |size: &str, capacities: &[&str]| {
         let parent = parent(json!({ "size": 3, "image": IMAGE, "storage": { "size": size } }));
         let first = answer(TestRequest::new(&parent), &host());
@@ -202,7 +209,10 @@ fn the_quota_is_that_of_the_smallest_volume() {
             claim.1["status"] = json!({ "capacity": { "storage": capacity } });
         }
         let ready = members(&[true; 3], &["r1"; 3]);
-        let after = answer(observing(&parent, &children), &ready);
+        let request = observing(&parent, &children).retained("claim-4", &of_no_member);
+        let after = answer(request, &ready);
+        let warnings = status(&after)["warnings"].to_string();
+        assert!(!warnings.contains("StorageNotExpandable"), "{warnings}");
         let arguments = spec_of(&after)["template"]["spec"]["containers"][0]["args"].clone();
         let arguments = arguments.as_array().unwrap().last().unwrap().clone();
         arguments
