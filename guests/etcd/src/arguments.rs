@@ -88,6 +88,8 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
         flags.extend(flags_of);
     }
     if let (None, Some(size)) = (flags.get(QUOTA), volume_bytes(cluster, observation)) {
+        // Larger volumes have the largest quota, and a product of any size could be too large for the type.
+        let size = size.min(2 * QUOTA_BYTES_MAX);
         let quota = (size * 95 / 100).min(QUOTA_BYTES_MAX);
         flags.insert(QUOTA.to_owned(), quota.to_string());
     }

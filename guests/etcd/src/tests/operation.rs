@@ -223,7 +223,10 @@ fn the_quota_is_that_of_the_smallest_volume() {
     assert_eq!(quota("1000", &[]), "950");
     assert_eq!(quota("1000", &["2000", "1000", "1000"]), "950");
     assert_eq!(quota("2000", &["2000", "1000", "2000"]), "950");
-    assert_eq!(quota("20Gi", &["20Gi"]), (8_u64 << 30).to_string());
+    for size in ["20Gi", "2e36"] {
+        assert_eq!(quota(size, &["20Gi"]), (8_u64 << 30).to_string());
+        assert_eq!(quota(size, &[]), (8_u64 << 30).to_string());
+    }
 }
 
 #[test]
