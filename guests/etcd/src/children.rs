@@ -63,7 +63,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         children.push(Child::new("members", &members).after(before));
     }
     children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
-    let inspection = inspection::cron_job(cluster, record);
+    let inspection = inspection::cron_job(cluster, observation, record);
     children.extend(inspection.map(|inspection| Child::new("inspect", &inspection)));
     if let Some(observed) = &observation.record {
         children.extend(jobs::children(

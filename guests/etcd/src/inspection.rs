@@ -14,7 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::{cluster::Cluster, jobs, record::Record};
+use crate::{cluster::Cluster, jobs, observe::Observation, record::Record};
 
 const COMPONENT: &str = "inspect";
 
@@ -63,7 +63,13 @@ impl Alarms {
 }
 
 /// The CronJob of a formed cluster; none without a schedule.
-pub(crate) fn cron_job(cluster: &Cluster<'_>, record: &Record) -> Option<CronJob> {
+///
+/// While a Secret of its Jobs is missing, none begins. The CronJob stays, and with it the Pod of the last inspection.
+pub(crate) fn cron_job(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+) -> Option<CronJob> {
     let given = cluster.spec.inspection.as_ref()?;
     if !record.formed {
         return None;
@@ -76,7 +82,7 @@ pub(crate) fn cron_job(cluster: &Cluster<'_>, record: &Record) -> Option<CronJob
         spec: Some(CronJobSpec {
             schedule: given.schedule.clone(),
             time_zone: Some("Etc/UTC".to_owned()),
-            suspend: Some(cluster.spec.size == 0),
+            suspend: Some(cluster.spec.size == 0 || observation.holds_jobs(cluster)),
             concurrency_policy: Some("Forbid".to_owned()),
             successful_jobs_history_limit: Some(1),
             failed_jobs_history_limit: Some(1),

@@ -272,6 +272,13 @@ impl Observation {
         self.certificates.objects().chain(self.issued.objects())
     }
 
+    /// Returns true if a Secret that Jobs mount does not exist. No Job begins then: it would take up a Secret of any later
+    /// creator, before a pass could refuse it.
+    pub(crate) fn holds_jobs(&self, cluster: &Cluster<'_>) -> bool {
+        let exists = |name: &str| self.secrets().any(|it| it.name() == name);
+        tls::secrets_of_jobs(cluster).any(|name| !exists(name))
+    }
+
     /// Returns true if cert-manager has not written all Secrets with their keys yet.
     pub(crate) fn waits_for_certificates(&self) -> bool {
         let has_keys = self.issued.missing_keys().next().is_none();

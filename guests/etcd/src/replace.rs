@@ -91,6 +91,8 @@ pub(crate) enum Cause {
     Failure,
     /// The Pod of the new member does not exist yet.
     Pod,
+    /// A Secret that the Job mounts does not exist.
+    Secret,
 }
 
 /// The next step of a formed cluster.

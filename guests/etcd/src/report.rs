@@ -273,6 +273,10 @@ impl<'a> View<'a> {
                 "ReplacingMember",
                 format!("{replaced}: waiting for the Pod"),
             ),
+            Next::Wait(Cause::Secret) => {
+                let (reason, problem) = self.certificates().unwrap_or_default();
+                (false, reason, format!("{replaced}: {problem}"))
+            }
             Next::Run(_) | Next::Write(_) => (
                 true,
                 "ReplacingMember",

@@ -16,7 +16,7 @@ use crate::{
     jobs, members,
     observe::Observation,
     record::Record,
-    replace::{self, Next, Seen, SeenPod},
+    replace::{self, Cause, Next, Seen, SeenPod},
 };
 
 /// The time after which a Pod that waits for data has none. The init container looks every two seconds, so a member with
@@ -387,7 +387,13 @@ fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record, host: 
         return step;
     }
     let (seen, requeue) = seen(cluster, observation, &record, host);
-    let replacement = replace::next(&record, &seen);
+    let replacement = match replace::next(&record, &seen) {
+        // One that has begun goes on: its result counts.
+        Next::Run(_) if seen.job.is_none() && observation.holds_jobs(cluster) => {
+            Next::Wait(Cause::Secret)
+        }
+        next => next,
+    };
     let left = left(cluster, observation, host);
     Step {
         record: match &replacement {

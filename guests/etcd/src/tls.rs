@@ -79,6 +79,25 @@ pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
     (of(false), of(true))
 }
 
+/// Returns true if Jobs mount this Secret and members do not.
+pub(crate) fn is_of_jobs_only(cluster: &Cluster<'_>, name: &str) -> bool {
+    let (peer, client) = (peer(cluster), client(cluster));
+    let of_peer = peer.is_some_and(|it| it.certificate == name || it.authority == name);
+    let of_client =
+        client.is_some_and(|it| it.server == name || it.trusted_ca.as_deref() == Some(name));
+    let of_jobs = client.and_then(|it| it.client.as_deref()) == Some(name);
+    of_jobs && !of_peer && !of_client
+}
+
+/// The Secrets that Jobs mount.
+pub(crate) fn secrets_of_jobs<'a>(cluster: &'a Cluster<'_>) -> impl Iterator<Item = &'a str> {
+    let client = client(cluster);
+    let server = client.map(|it| &*it.server);
+    server
+        .into_iter()
+        .chain(client.and_then(|it| it.client.as_deref()))
+}
+
 /// The Secrets whose authority the members trust.
 fn authorities<'a>(cluster: &'a Cluster<'_>) -> BTreeSet<&'a str> {
     let client = client(cluster).and_then(|it| it.trusted_ca.as_deref());

@@ -6,7 +6,7 @@ use innkeeper_sdk::{
     pod::ServiceType,
     prelude::*,
     quantity::{Amount, check_resources},
-    tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
+    tenants::{check_image, check_listed, check_pull_secrets, check_reference, check_secrets},
 };
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -37,14 +37,7 @@ pub(crate) fn spec(
     options(cluster)?;
     let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
     check_pull_secrets(request, limits.references, secrets, running)?;
-    let certificates = &observation.certificates;
-    check_pod_secrets(
-        "spec.tls",
-        request,
-        limits.references,
-        certificates,
-        running,
-    )?;
+    certificates(request, cluster, observation)?;
     issued(request, cluster, observation)?;
     claims(request, cluster, observation)?;
     storage_size(cluster)?;
@@ -63,6 +56,31 @@ pub(crate) fn spec(
     certificate_keys(cluster, observation)?;
     medium(cluster)?;
     version(cluster, observation)
+}
+
+/// Checks that the Secrets with certificates exist and are open to the parent.
+///
+/// A running cluster goes on without those that its Pods name already, and without those of Jobs, which wait for them.
+fn certificates(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+) -> Result<(), String> {
+    let (scope, found) = (cluster.config.tenants.references, &observation.certificates);
+    check_secrets(request, scope, found.objects())
+        .map_err(|problem| format!("spec.tls: {problem}"))?;
+    let is_needed = |name: &&str| {
+        let running = observation.running.as_ref();
+        running.is_none_or(|it| !it.names_secret(name) && !tls::is_of_jobs_only(cluster, name))
+    };
+    let missing: Vec<&str> = found.awaited_secrets(scope).filter(is_needed).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "spec.tls: Secret not found: {}",
+        missing.join(", ")
+    ))
 }
 
 /// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.

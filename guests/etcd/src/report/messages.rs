@@ -41,9 +41,15 @@ impl View<'_> {
         let missing = named.missing_secrets().chain(issued.missing_secrets());
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
+            let is_of_jobs = |name: &&str| tls::is_of_jobs_only(self.cluster, name);
+            let waiting = if missing.iter().all(is_of_jobs) {
+                "Job"
+            } else {
+                "member"
+            };
             let missing = missing.join(", ");
             let problem =
-                format!("Secret not found: {missing}: no member starts until it exists{remedy}");
+                format!("Secret not found: {missing}: no {waiting} starts until it exists{remedy}");
             return Some(("SecretNotFound", problem));
         }
         if self.observation.secrets().any(tls::is_hidden) {
@@ -51,8 +57,14 @@ impl View<'_> {
         }
         let mut keys = named.missing_keys().chain(issued.missing_keys());
         let (name, key) = keys.next()?;
-        let problem =
-            format!("Secret {name} lacks the key {key}: no member starts until it has it{remedy}");
+        let waiting = if tls::is_of_jobs_only(self.cluster, name) {
+            "Job"
+        } else {
+            "member"
+        };
+        let problem = format!(
+            "Secret {name} lacks the key {key}: no {waiting} starts until it has it{remedy}"
+        );
         Some(("SecretIncomplete", problem))
     }
 

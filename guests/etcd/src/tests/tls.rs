@@ -164,10 +164,71 @@ fn certificates_exist_and_are_open_to_the_parent() {
         problem.starts_with("spec.tls: Secret server belongs to another parent"),
         "{problem}"
     );
-    // A Secret that is gone stops no running cluster.
-    let outcome = secured(&tls);
-    let request = observing(&parent, &settled(&outcome, 3)).build();
-    assert!(Plugin::reconcile(&request, &host()).is_ok());
+}
+
+#[test]
+fn a_secret_that_is_gone_stops_no_running_cluster() {
+    let verified = json!({
+        "serverSecretName": "server", "trustedCASecretName": "clients", "clientSecretName": "operator",
+    });
+    for client in [json!({ "serverSecretName": "server" }), verified] {
+        let tls = json!({ "peer": { "secretName": "peers" }, "client": client });
+        let children = settled(&secured(&tls), 3);
+        let request = observing(&with_tls(&tls), &children).build();
+        let answer = Plugin::reconcile(&request, &host());
+        assert!(answer.is_ok(), "{tls}: {answer:?}");
+    }
+}
+
+// A Pod takes up a Secret when it appears, before a pass can refuse that of another parent.
+#[test]
+fn no_job_begins_without_the_certificate_of_clients() {
+    let tls = json!({ "client": {
+        "serverSecretName": "server", "trustedCASecretName": "clients", "clientSecretName": "operator",
+    } });
+    let parent = with_tls(&tls);
+    let children = settled(&secured(&tls), 3);
+    let pass = |secrets: &[&str]| {
+        let mut empty = pod(2, false, IMAGE);
+        empty["metadata"]["uid"] = json!("new");
+        empty["status"]["initContainerStatuses"] = json!([{
+            "name": "admit", "state": { "running": { "startedAt": "1970-01-01T00:00:00Z" } },
+        }]);
+        let ready = (0..2).map(|ordinal| pod(ordinal, true, IMAGE));
+        let host = host().objects(ready).object(&empty).now(60_000);
+        let host = host.objects(secrets.iter().map(|it| pair(it, "1")));
+        answer(observing(&parent, &children), &host)
+    };
+    let described = |outcome: &Outcome| {
+        let inspect = Value::from(outcome.child("inspect").unwrap().object.clone());
+        let progressing = outcome.report().find_condition("Progressing").unwrap();
+        format!(
+            "suspended: {}, Job: {}, {}: {}\n",
+            inspect["spec"]["suspend"],
+            outcome.child("operation-0").is_some(),
+            progressing.reason,
+            progressing.message
+        )
+    };
+    expect![[r"
+        suspended: false, Job: true, ReplacingMember: replacing members without data: demo-2
+    "]]
+    .assert_eq(&described(&pass(&["server", "clients", "operator"])));
+    let without = pass(&["server", "clients"]);
+    expect![[r"
+        suspended: true, Job: false, SecretNotFound: demo-2: Secret not found: operator: no Job starts until it exists
+    "]]
+    .assert_eq(&described(&without));
+    let warnings = &without.report().status.as_ref().unwrap()["warnings"];
+    assert_eq!(warnings[0]["code"], "SecretNotFound");
+    // That of another parent is refused.
+    let host = host()
+        .objects(["server", "clients"].map(|it| pair(it, "1")))
+        .object(&of_another(pair("operator", "1")));
+    let request = observing(&parent, &children).build();
+    let fault = Plugin::reconcile(&request, &host).unwrap_err();
+    let expected = "spec.tls: Secret operator belongs to another parent";
+    assert!(fault.message.starts_with(expected), "{}", fault.message);
 }
 
 /// A Secret as the plugin sees it with a grant of hashes.
