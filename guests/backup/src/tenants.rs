@@ -15,7 +15,7 @@ use innkeeper_sdk::{
     references::{Found, References},
     tenants::{
         Claimant, check_environment, check_image, check_listed, check_mount, check_reference,
-        check_secrets,
+        check_secrets, is_listed,
     },
 };
 use serde_json::Value;
@@ -55,10 +55,8 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
 /// Removes the service account of a backup from its Restore unless the configuration lists it. The stored backup may
 /// be one that the plugin refuses, and a storage with keys can be read without the account.
 pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
-    let listed = &limits.service_accounts;
-    if check_listed("", "", &spec.service_account_name, listed).is_err() {
-        spec.service_account_name = None;
-    }
+    let account = &mut spec.service_account_name;
+    account.take_if(|name| !is_listed(name, &limits.service_accounts));
 }
 
 /// Checks that no field changes the programs of the run, unless scripts are allowed.

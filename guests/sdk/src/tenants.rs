@@ -68,7 +68,7 @@ fn repository(image: &str) -> &str {
 }
 
 /// True if a name is an entry, or begins with an entry that ends with a slash.
-fn is_listed(name: &str, entries: &[String]) -> bool {
+pub fn is_listed(name: &str, entries: &[String]) -> bool {
     entries
         .iter()
         .any(|entry| name == entry || entry.ends_with('/') && name.starts_with(entry.as_str()))
