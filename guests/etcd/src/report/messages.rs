@@ -41,12 +41,7 @@ impl View<'_> {
         let missing = named.missing_secrets().chain(issued.missing_secrets());
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
-            let is_of_jobs = |name: &&str| tls::is_of_jobs_only(self.cluster, name);
-            let waiting = if missing.iter().all(is_of_jobs) {
-                "Job"
-            } else {
-                "member"
-            };
+            let waiting = self.waiting_for(&missing);
             let missing = missing.join(", ");
             let problem =
                 format!("Secret not found: {missing}: no {waiting} starts until it exists{remedy}");
@@ -57,15 +52,21 @@ impl View<'_> {
         }
         let mut keys = named.missing_keys().chain(issued.missing_keys());
         let (name, key) = keys.next()?;
-        let waiting = if tls::is_of_jobs_only(self.cluster, name) {
-            "Job"
-        } else {
-            "member"
-        };
+        let waiting = self.waiting_for(&[name]);
         let problem = format!(
             "Secret {name} lacks the key {key}: no {waiting} starts until it has it{remedy}"
         );
         Some(("SecretIncomplete", problem))
+    }
+
+    /// The noun for those that cannot start without these Secrets.
+    fn waiting_for(&self, secrets: &[&str]) -> &'static str {
+        let is_of_jobs = |name: &&str| tls::is_of_jobs_only(self.cluster, name);
+        if secrets.iter().all(is_of_jobs) {
+            "Job"
+        } else {
+            "member"
+        }
     }
 
     /// The state of a cluster that has not begun, because cert-manager has not written all Secrets.
