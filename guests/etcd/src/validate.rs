@@ -6,7 +6,7 @@ use innkeeper_sdk::{
     pod::ServiceType,
     prelude::*,
     quantity::{Amount, check_resources},
-    tenants::{check_image, check_listed, check_pull_secrets, check_reference, check_secrets},
+    tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
 };
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -66,21 +66,12 @@ fn certificates(
     cluster: &Cluster<'_>,
     observation: &Observation,
 ) -> Result<(), String> {
-    let (scope, found) = (cluster.config.tenants.references, &observation.certificates);
-    check_secrets(request, scope, found.objects())
-        .map_err(|problem| format!("spec.tls: {problem}"))?;
-    let is_needed = |name: &&str| {
+    let may_miss = |name: &str| {
         let running = observation.running.as_ref();
-        running.is_none_or(|it| !it.names_secret(name) && !tls::is_of_jobs_only(cluster, name))
+        running.is_some_and(|it| it.names_secret(name) || tls::is_of_jobs_only(cluster, name))
     };
-    let missing: Vec<&str> = found.awaited_secrets(scope).filter(is_needed).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(format!(
-        "spec.tls: Secret not found: {}",
-        missing.join(", ")
-    ))
+    let (scope, found) = (cluster.config.tenants.references, &observation.certificates);
+    check_pod_secrets("spec.tls", request, scope, found, may_miss)
 }
 
 /// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.

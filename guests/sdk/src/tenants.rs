@@ -177,7 +177,10 @@ pub fn check_secrets<'a>(
         .try_for_each(|object| check_reference(request, scope, &object.kind, &object.metadata))
 }
 
-/// Checks Secrets for pulling images as [`check_pod_secrets`] does.
+/// Checks Secrets for pulling images as [`check_pod_secrets`] does; those that the running workload names may be missing.
+///
+/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
+/// protect nothing and stop its workload from following it.
 ///
 /// # Errors
 ///
@@ -188,29 +191,27 @@ pub fn check_pull_secrets(
     found: &Found,
     running: Option<&Workload>,
 ) -> Result<(), String> {
-    check_pod_secrets("spec.imagePullSecrets", request, scope, found, running)
+    let may_miss = |name: &str| running.is_some_and(|it| it.names_secret(name));
+    check_pod_secrets("spec.imagePullSecrets", request, scope, found, may_miss)
 }
 
 /// Checks the Secrets of a field that Pods use as [`check_reference`] does, and that those exist which
-/// [`Found::awaited_secrets`] requires and the running workload does not name yet.
-///
-/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
-/// protect nothing and stop its workload from following it.
+/// [`Found::awaited_secrets`] requires, but for those whose name may be missing.
 ///
 /// # Errors
 ///
-/// The path of the field, for a refused Secret or for all missing ones that are new.
+/// The path of the field, for a refused Secret or for all missing ones that may not be.
 pub fn check_pod_secrets(
     path: &str,
     request: &Request,
     scope: ReferenceScope,
     found: &Found,
-    running: Option<&Workload>,
+    may_miss: impl Fn(&str) -> bool,
 ) -> Result<(), String> {
     check_secrets(request, scope, found.objects())
         .map_err(|problem| format!("{path}: {problem}"))?;
-    let is_new = |name: &&str| running.is_none_or(|it| !it.names_secret(name));
-    let missing: Vec<&str> = found.awaited_secrets(scope).filter(is_new).collect();
+    let awaited = found.awaited_secrets(scope);
+    let missing: Vec<&str> = awaited.filter(|name| !may_miss(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
