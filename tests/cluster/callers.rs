@@ -2,17 +2,20 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions,
-    admin::{SecureAnswer, address, ask, ask_secure},
+    admin::{SecureAnswer, address, ask, ask_secure, get_secure_from},
     eventually, helm,
     pem::pem,
-    process::path_from_env,
+    process::{is_full, path_from_env},
 };
 use serde_json::{Value, json};
 
@@ -95,6 +98,21 @@ impl Site {
         ask_secure(&self.address, "GET", path, token).unwrap()
     }
 
+    fn get_from(&self, source: Ipv4Addr, path: &str, token: &str) -> SecureAnswer {
+        get_secure_from(source, &self.address, path, token).unwrap()
+    }
+
+    /// Waits until an account may get a path. The requests have an address of their own, whose share they may use up.
+    #[track_caller]
+    fn wait_permitted(&self, path: &str, token: &str) {
+        eventually(&format!("the account may get {path}"), || {
+            match self.get_from(Ipv4Addr::new(127, 0, 1, 1), path, token) {
+                answer if answer.status == 200 => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
+        });
+    }
+
     /// Makes the account of the page about debugging, with its role.
     fn make_debugger(&self) {
         let (namespace, name) = DEBUGGER;
@@ -163,12 +181,9 @@ fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(refused.body.contains("ClusterRole"), "{refused:?}");
     site.make_scraper(true);
-    eventually("the scraper may read the metrics", || {
-        match site.ask("/metrics", Some(&scraper)) {
-            answer if answer.status == 200 && answer.body.ends_with("# EOF\n") => Ok(()),
-            answer => Err(format!("{answer:?}")),
-        }
-    });
+    site.wait_permitted("/metrics", &scraper);
+    let metrics = site.ask("/metrics", Some(&scraper));
+    assert!(metrics.body.ends_with("# EOF\n"), "{metrics:?}");
     // The right is one for this path and verb.
     for path in ["/debug/state", "/debug/plans/memcached"] {
         assert_eq!(site.ask(path, Some(&scraper)).status, 403, "{path}");
@@ -182,10 +197,11 @@ fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
 
     plane.control(&["pause", "apiserver"]).unwrap();
     let other = format!("{scraper}x");
-    // Reviews are refused for their number at first, and the API server may still answer one.
+    // The API server may still answer one review. This address has no more reviews, another one has its own.
+    let another = Ipv4Addr::new(127, 0, 0, 2);
     let waited = eventually("the API server does not answer", || {
         let begin = Instant::now();
-        match site.ask("/metrics", Some(&other)) {
+        match site.get_from(another, "/metrics", &other) {
             answer if answer.status == 503 => Ok(begin.elapsed()),
             answer => Err(format!("{answer:?}")),
         }
@@ -380,15 +396,16 @@ fn is_bounded(site: &Site, scraper: &str) {
     let mark = audit.mark().unwrap();
     let begin = Instant::now();
     let mut refused = 0;
+    let source = Ipv4Addr::new(127, 0, 0, 3);
     for number in 0..200 {
-        let answer = site.ask("/metrics", Some(&format!("{scraper}{number}")));
+        let answer = site.get_from(source, "/metrics", &format!("{scraper}{number}"));
         assert!([401, 429].contains(&answer.status), "{answer:?}");
         refused += usize::from(answer.status == 429);
     }
     assert_eq!(site.ask("/metrics", Some(scraper)).status, 200);
     assert_eq!(site.ask("/livez", None).status, 200);
-    // A burst of 20, and five a second.
-    let allowed = 21 + 5 * usize::try_from(begin.elapsed().as_secs() + 1).unwrap();
+    // A burst of 20, and one in 15 seconds.
+    let allowed = 21 + usize::try_from(begin.elapsed().as_secs() / 15).unwrap();
     let mut reviews = audit.all_requests_since(mark).unwrap();
     reviews.retain(|request| request.resource.starts_with("tokenreviews"));
     assert!(!reviews.is_empty());
@@ -400,4 +417,76 @@ fn is_bounded(site: &Site, scraper: &str) {
     );
     let texts: Vec<Value> = reviews.iter().map(|one| json!(one.code)).collect();
     assert!(texts.iter().all(|code| *code == 201), "{texts:?}");
+}
+
+/// Sends 100 requests with unknown tokens a second, from the address of [`ask_secure`]; returns their number.
+fn flood(address: &str, time: Duration) -> u32 {
+    // Each of them waits for its answer, so there are several.
+    const THREADS: u32 = 4;
+    const INTERVAL: Duration = Duration::from_millis(10).saturating_mul(THREADS);
+
+    let sent = AtomicU32::new(0);
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut next = begin;
+                while begin.elapsed() < time {
+                    let number = sent.fetch_add(1, Ordering::Relaxed);
+                    let token = format!("unknown-{number}");
+                    let answer = ask_secure(address, "GET", "/metrics", Some(&token)).unwrap();
+                    assert!([401, 429].contains(&answer.status), "{answer:?}");
+                    next += INTERVAL;
+                    thread::sleep(next.saturating_duration_since(Instant::now()));
+                }
+            });
+        }
+    });
+    sent.into_inner()
+}
+
+/// A flood of unknown tokens takes reviews neither from accepted tokens, whose permission is kept for a minute, nor from
+/// new ones at other addresses. The accepted ones are sent from the address of the flood.
+#[test]
+fn a_flood_of_unknown_tokens_locks_out_no_scraper() {
+    let time = Duration::from_secs(if is_full() { 120 } else { 10 });
+    let site = Site::new();
+    site.make_scraper(false);
+    site.make_scraper(true);
+    site.make_debugger();
+    let [scraper, debugger] = [SCRAPER, DEBUGGER].map(|account| token(&site.stage.plane, account));
+    site.wait_permitted("/metrics", &scraper);
+    site.wait_permitted("/debug/state", &debugger);
+    let newcomers: Vec<String> = (0..3).map(|_| token(&site.stage.plane, SCRAPER)).collect();
+
+    thread::scope(|scope| {
+        let address = &*site.address;
+        let flooding = scope.spawn(move || flood(address, time));
+        let begin = Instant::now();
+        let mut refused = Vec::new();
+        let mut check = |what: &str, answer: SecureAnswer, expected| {
+            if answer.status != expected {
+                refused.push(format!("{what} after {:?}: {answer:?}", begin.elapsed()));
+            }
+        };
+        for number in 0..10 {
+            let from_flood = |path: &str, token: &str| site.ask(path, Some(token));
+            check("scrape", from_flood("/metrics", &scraper), 200);
+            // No request for this path was permitted before, and no such Plugin exists.
+            let path = format!("/debug/plans/unknown-{number}");
+            check("another path", from_flood(&path, &debugger), 404);
+            if let Some(new) = newcomers.get(usize::from(number)) {
+                let source = Ipv4Addr::new(127, 0, 2, number + 1);
+                check("first scrape", site.get_from(source, "/metrics", new), 200);
+            }
+            let next = time / 11 * (u32::from(number) + 1);
+            thread::sleep(next.saturating_sub(begin.elapsed()));
+        }
+        let sent = flooding.join().unwrap();
+        assert!(refused.is_empty(), "{refused:#?}");
+        // A slow machine sends fewer, still far more than the API server is asked about.
+        assert!(u64::from(sent) > 30 * time.as_secs(), "{sent}");
+    });
+    assert_eq!(site.ask("/livez", None).status, 200);
+    Stage::stop(site.host);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     sync::Arc,
     time::Duration,
 };
@@ -15,6 +15,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use crate::{host::Host, wait::eventually};
 
@@ -83,6 +84,35 @@ pub fn ask_secure(
     path: &str,
     token: Option<&str>,
 ) -> Result<SecureAnswer> {
+    exchange_secure(TcpStream::connect(address)?, method, path, token)
+}
+
+/// Gets a path as [`ask_secure`] does, from another loopback address of this machine.
+pub fn get_secure_from(
+    source: Ipv4Addr,
+    address: &str,
+    path: &str,
+    token: &str,
+) -> Result<SecureAnswer> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let connect = async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((source, 0).into())?;
+        anyhow::Ok(socket.connect(address.parse::<SocketAddr>()?).await?)
+    };
+    let stream = runtime.block_on(connect)?.into_std()?;
+    stream.set_nonblocking(false)?;
+    exchange_secure(stream, "GET", path, Some(token))
+}
+
+fn exchange_secure(
+    stream: TcpStream,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+) -> Result<SecureAnswer> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
@@ -91,7 +121,7 @@ pub fn ask_secure(
         .with_no_client_auth();
     let name = ServerName::try_from("localhost")?;
     let connection = ClientConnection::new(Arc::new(config), name)?;
-    let mut stream = StreamOwned::new(connection, TcpStream::connect(address)?);
+    let mut stream = StreamOwned::new(connection, stream);
     stream
         .sock
         .set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -2,13 +2,12 @@
 //!
 //! Only permissions are kept, so that a caller who has none cannot push others out, and a new right counts at once.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod callers;
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use axum::{
+    Extension,
     extract::{Request, State},
     http::{
         HeaderMap, HeaderValue, StatusCode,
@@ -18,66 +17,51 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use innkeeper_cluster::Permission;
-use innkeeper_model::{Rate, TokenBucket, error_chain};
+use innkeeper_model::error_chain;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
-use super::StatusProvider;
+use super::{StatusProvider, connections::ClientAddress};
+use callers::{Caller, Callers};
 
-/// The time for which a permission is kept. As long as that of controller-runtime: a scraper costs two requests a minute,
-/// and a right that was taken away still counts that long.
-const KEPT: Duration = Duration::from_mins(1);
-
-/// The largest number of kept permissions. Far more than scrapers and paths.
-const KEPT_MAX: usize = 64;
-
-/// The rate of reviews, each of which is at most two requests to the API server. More than all scrapers of a cluster need;
-/// a flood of unknown tokens costs the API server no more.
-const REVIEWS: Rate = Rate {
-    burst: 20,
-    refill: Duration::from_secs(4),
-};
-
-/// A digest of a token with the request, so that no token is kept.
-type Asked = [u8; 32];
+pub(super) use callers::share_address;
 
 /// The check of callers.
 pub(super) struct Access {
     shown: Arc<dyn StatusProvider>,
-    known: Mutex<Known>,
-}
-
-/// The kept permissions, and the right to ask for more.
-#[derive(Default)]
-struct Known {
-    until: BTreeMap<Asked, Instant>,
-    reviews: TokenBucket<Instant>,
+    callers: Mutex<Callers>,
 }
 
 impl Access {
     pub(super) fn new(shown: Arc<dyn StatusProvider>) -> Arc<Self> {
         Arc::new(Self {
             shown,
-            known: Mutex::default(),
+            callers: Mutex::default(),
         })
     }
 
     /// Returns the refusal of a request; none if the caller may send it.
-    async fn refuse(&self, token: Option<&str>, verb: &str, path: &str) -> Option<Response> {
+    async fn refuse(
+        &self,
+        token: Option<&str>,
+        verb: &str,
+        path: &str,
+        address: IpAddr,
+    ) -> Option<Response> {
         const NO_TOKEN: &str = "send the token of an account as `Authorization: Bearer TOKEN`\n";
 
         let Some(token) = token else {
             return Some(unauthorized(NO_TOKEN));
         };
-        let asked = digest(token, verb, path);
+        let caller = Caller::new(token, verb, path, address);
         {
-            let (mut known, now) = (self.known.lock(), Instant::now());
-            if known.has(&asked, now) {
+            let (mut callers, now) = (self.callers.lock(), Instant::now());
+            if callers.has_permission(&caller, now) {
                 return None;
             }
-            if !known.may_review(now) {
-                const BUSY: &str = "too many callers with unknown tokens: try again\n";
+            if !callers.take_review(&caller, now) {
+                const BUSY: &str =
+                    "too many requests with unknown tokens from this address: try again\n";
                 return Some((StatusCode::TOO_MANY_REQUESTS, BUSY).into_response());
             }
         }
@@ -87,7 +71,7 @@ impl Access {
         };
         match reviewer.review(token, verb, path).await {
             Ok(Permission::Granted) => {
-                self.known.lock().keep(asked, Instant::now());
+                self.callers.lock().permit(&caller, Instant::now());
                 None
             }
             Ok(Permission::Denied) => {
@@ -96,7 +80,10 @@ impl Access {
                 );
                 Some((StatusCode::FORBIDDEN, text).into_response())
             }
-            Ok(Permission::Unknown) => Some(unauthorized("the API server rejects the token\n")),
+            Ok(Permission::Unknown) => {
+                self.callers.lock().forget(&caller);
+                Some(unauthorized("the API server rejects the token\n"))
+            }
             Err(error) => {
                 let error = error_chain(&error).to_string();
                 warn!(error, "failed to check a caller of the admin server");
@@ -109,32 +96,10 @@ impl Access {
     }
 }
 
-impl Known {
-    fn has(&self, asked: &Asked, now: Instant) -> bool {
-        self.until.get(asked).is_some_and(|until| *until > now)
-    }
-
-    fn may_review(&mut self, now: Instant) -> bool {
-        self.reviews.take_all(1, REVIEWS, now)
-    }
-
-    fn keep(&mut self, asked: Asked, now: Instant) {
-        self.until.retain(|_, until| *until > now);
-        if self.until.len() >= KEPT_MAX {
-            let soonest = self
-                .until
-                .iter()
-                .min_by_key(|(_, until)| **until)
-                .map(|(asked, _)| *asked);
-            soonest.map(|asked| self.until.remove(&asked));
-        }
-        self.until.insert(asked, now + KEPT);
-    }
-}
-
 /// Answers a request only if its caller may send it.
 pub(super) async fn check(
     State(access): State<Arc<Access>>,
+    Extension(ClientAddress(address)): Extension<ClientAddress>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -142,7 +107,8 @@ pub(super) async fn check(
     let token = bearer(request.headers()).map(str::to_owned);
     let verb = request.method().as_str().to_ascii_lowercase();
     let path = request.uri().path().to_owned();
-    match access.refuse(token.as_deref(), &verb, &path).await {
+    let refusal = access.refuse(token.as_deref(), &verb, &path, address);
+    match refusal.await {
         Some(refusal) => refusal,
         None => next.run(request).await,
     }
@@ -160,57 +126,9 @@ fn unauthorized(text: &'static str) -> Response {
     (StatusCode::UNAUTHORIZED, [scheme], text).into_response()
 }
 
-fn digest(token: &str, verb: &str, path: &str) -> Asked {
-    // No part contains a line break: all three come from the head of a request.
-    Sha256::digest(format!("{verb}\n{path}\n{token}")).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_permission_is_kept_for_a_minute_and_for_its_request_alone() {
-        let mut known = Known::default();
-        let now = Instant::now();
-        let asked = digest("a", "get", "/metrics");
-        assert!(!known.has(&asked, now));
-        known.keep(asked, now);
-        assert!(known.has(&asked, now + Duration::from_secs(59)));
-        assert!(!known.has(&asked, now + KEPT));
-        for other in [
-            digest("b", "get", "/metrics"),
-            digest("a", "put", "/metrics"),
-            digest("a", "get", "/debug/log"),
-        ] {
-            assert!(!known.has(&other, now));
-        }
-    }
-
-    #[test]
-    fn the_oldest_permission_goes_for_a_new_one_above_the_maximum() {
-        let mut known = Known::default();
-        let begin = Instant::now();
-        let second = |number: usize| begin + Duration::from_millis(u64::try_from(number).unwrap());
-        let asked = |number: usize| digest(&number.to_string(), "get", "/metrics");
-        for number in 0..=KEPT_MAX {
-            known.keep(asked(number), second(number));
-        }
-        assert_eq!(known.until.len(), KEPT_MAX);
-        let now = second(KEPT_MAX);
-        assert!(!known.has(&asked(0), now));
-        assert!(known.has(&asked(1), now) && known.has(&asked(KEPT_MAX), now));
-    }
-
-    #[test]
-    fn a_flood_of_unknown_tokens_costs_few_reviews() {
-        let mut known = Known::default();
-        let begin = Instant::now();
-        let millis = (0..10_000).map(Duration::from_millis);
-        let reviews = millis.filter(|at| known.may_review(begin + *at)).count();
-        // The burst, and five a second.
-        assert!((65..=70).contains(&reviews), "{reviews}");
-    }
 
     #[test]
     fn only_a_bearer_token_counts() {

@@ -1,11 +1,12 @@
 //! The connections of the admin server.
 //!
 //! Every client that reaches the port can open connections without end, so a connection is cheap and short: it carries
-//! one request, and the oldest one is closed for a new one above the maximum.
+//! one request, and above the maximum, the oldest one of the address with most of them is closed for a new one.
 //! Probes get through, because they send their request at once, and clients that keep connections open lose them first.
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
+    net::IpAddr,
     pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -24,6 +25,8 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 use tracing::warn;
+
+use super::access::share_address;
 
 /// The largest number of open connections.
 /// Chosen, not measured: far more than probes and scrapers open, and little memory, even if each waits for metrics.
@@ -56,6 +59,16 @@ impl MoreTime {
     }
 }
 
+/// The address that stands for the client of a request: see [`share_address`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientAddress(pub(super) IpAddr);
+
+/// An open connection and its client.
+struct Connection {
+    client: IpAddr,
+    task: AbortHandle,
+}
+
 /// Answers connections, by TLS if there is an acceptor, until answering one panics.
 pub(super) async fn serve(
     listener: TcpListener,
@@ -63,52 +76,68 @@ pub(super) async fn serve(
     tls: Option<TlsAcceptor>,
 ) -> JoinError {
     let mut open = JoinSet::new();
-    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    let mut oldest_first: Vec<Connection> = Vec::new();
     loop {
         let accepted = tokio::select! {
             biased;
             Some(ended) = open.join_next() => match ended {
                 Err(error) if error.is_panic() => return error,
                 Err(_) | Ok(()) => {
-                    oldest_first.retain(|connection| !connection.is_finished());
+                    oldest_first.retain(|connection| !connection.task.is_finished());
                     continue;
                 }
             },
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                oldest_first.push_back(open.spawn(answer(stream, router.clone(), tls.clone())));
-                if oldest_first.len() > CONNECTIONS_MAX
-                    && let Some(oldest) = oldest_first.pop_front()
-                {
-                    oldest.abort();
+            Ok((stream, address)) => {
+                let client = share_address(address.ip());
+                let answer = answer(stream, client, router.clone(), tls.clone());
+                let task = open.spawn(answer);
+                oldest_first.push(Connection { client, task });
+                if oldest_first.len() > CONNECTIONS_MAX {
+                    close_one(&mut oldest_first);
                 }
                 // Each connection of a burst gets a turn before later ones push it out.
                 yield_now().await;
             }
             Err(error) => {
-                if let Some(oldest) = oldest_first.pop_front() {
-                    sleep(DESCRIPTOR_WAIT).await;
-                    oldest.abort();
-                } else {
+                if oldest_first.is_empty() {
                     warn!(%error, "failed to accept a connection for health and metrics");
                     sleep(ACCEPT_RETRY_INTERVAL).await;
+                } else {
+                    sleep(DESCRIPTOR_WAIT).await;
+                    close_one(&mut oldest_first);
                 }
             }
         }
     }
 }
 
+/// Closes the oldest connection of those clients that have most, so that a client with few keeps its own.
+fn close_one(oldest_first: &mut Vec<Connection>) {
+    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for connection in &*oldest_first {
+        *counts.entry(connection.client).or_default() += 1;
+    }
+    let most = counts.values().max();
+    let oldest = oldest_first
+        .iter()
+        .position(|connection| counts.get(&connection.client) == most);
+    if let Some(oldest) = oldest {
+        oldest_first.remove(oldest).task.abort();
+    }
+}
+
 /// Answers one request.
-async fn answer(stream: TcpStream, router: Router, tls: Option<TlsAcceptor>) {
+async fn answer(stream: TcpStream, client: IpAddr, router: Router, tls: Option<TlsAcceptor>) {
     let more = MoreTime::default();
     let answered = async {
         let Some(tls) = tls else {
-            return respond(stream, router, &more).await;
+            return respond(stream, client, router, &more).await;
         };
         if let Ok(Ok(stream)) = timeout(HEADER_TIMEOUT, tls.accept(stream)).await {
-            respond(stream, router, &more).await;
+            respond(stream, client, router, &more).await;
         }
     };
     // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
@@ -119,9 +148,15 @@ async fn answer(stream: TcpStream, router: Router, tls: Option<TlsAcceptor>) {
     }
 }
 
-async fn respond(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, more: &MoreTime) {
+async fn respond(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client: IpAddr,
+    router: Router,
+    more: &MoreTime,
+) {
     let respond = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(more.clone());
+        request.extensions_mut().insert(ClientAddress(client));
         router.clone().call(request)
     });
     let connection = http1::Builder::new()

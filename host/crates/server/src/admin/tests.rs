@@ -243,6 +243,35 @@ fn idle_connections_above_the_maximum_are_closed_for_new_ones() {
     assert!(begin.elapsed() < HEADER_TIMEOUT, "closed by the timeout");
 }
 
+/// Opens a connection from an address of this machine.
+fn connect_from(source: [u8; 4], admin: &Admin) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((source, 0))).unwrap();
+    let stream = runtime.block_on(socket.connect(admin.address())).unwrap();
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+#[test]
+fn a_client_with_few_connections_keeps_them_while_another_opens_many() {
+    let (admin, _) = start(false);
+    let begin = Instant::now();
+    let mut few = connect_from([127, 0, 0, 2], &admin);
+    let connect = |_| TcpStream::connect(admin.address()).unwrap();
+    let many: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(connect).collect();
+    assert!(is_closed(&many[0], HEADER_TIMEOUT));
+    write!(few, "GET /livez HTTP/1.1\r\nhost: innkeeper\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    few.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(begin.elapsed() < HEADER_TIMEOUT, "closed by the timeout");
+}
+
 #[test]
 fn a_client_that_sends_no_complete_header_is_closed() {
     let (admin, _) = start(false);
