@@ -111,6 +111,18 @@ impl User {
         Ok(serde_json::to_value(created)?)
     }
 
+    /// Replaces an object of this version, as `kubectl replace` does.
+    pub fn replace(&self, object: &Value) -> Result<Value> {
+        let api = self.api_of(object)?;
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        let name = object.metadata.name.as_deref();
+        let name = name.context("the object has no name")?;
+        let replaced = self
+            .runtime
+            .block_on(api.replace(name, &Default::default(), &object))?;
+        Ok(serde_json::to_value(replaced)?)
+    }
+
     /// Merges a patch into an object, as `kubectl patch --type=merge` does.
     pub fn merge(&self, kind: Kind<'_>, name: &str, patch: &Value) -> Result<Value> {
         let params = PatchParams {
