@@ -32,10 +32,7 @@ pub(crate) fn cache_grants() -> Value {
             {"group": "apps", "kind": "Deployment"},
             {"group": "policy", "kind": "PodDisruptionBudget"},
         ],
-        "reads": [
-            {"kind": "Pod", "access": "full"},
-            {"kind": "Secret", "access": "metadata"},
-        ],
+        "reads": [{"kind": "Pod", "access": "full"}],
     })
 }
 const NAME: &str = "cache";

@@ -1,6 +1,5 @@
 //! The plugin's configuration.
 
-use innkeeper_sdk::tenants::ReferenceScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,9 +25,6 @@ pub(crate) struct Tenants {
     /// Annotations that parents may set on their Service; an entry that ends with a slash stands for all
     /// that start with it. Empty: none.
     pub(crate) service_annotations: Vec<String>,
-    /// Secrets that parents may name: shared (those of no parent, and those with the annotation
-    /// innkeeper.dev/shared-with) or namespace (all of their namespace).
-    pub(crate) references: ReferenceScope,
 }
 
 /// Images for parents without an image.

@@ -11,10 +11,10 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::{prelude::*, references::References, rollout::TemplateHash};
+use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Pod, Secret, Service},
+    core::v1::{Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
 
@@ -41,8 +41,6 @@ impl Reconciler for Plugin {
             // The phase is in the status: evicted and finished Pods are no nodes.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
-            // The owners of Secrets for pulling images.
-            .read::<Secret>(Access::Metadata, ReadScope::ParentNamespace)
             .config_schema::<Config>()
     }
 
@@ -51,17 +49,7 @@ impl Reconciler for Plugin {
         let config: Config = request.config()?;
         let pool = Pool::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &pool)?;
-        let pull_secrets = References::new()
-            .pull_secrets(&parent.spec.image_pull_secrets)
-            .read(request, host)?;
-        let running = observation.workload.as_ref();
-        let valid = validate::spec(
-            request,
-            &parent.spec,
-            &config.tenants,
-            &pull_secrets,
-            running,
-        );
+        let valid = validate::spec(&parent.spec, &config.tenants);
         let template = pool.template();
         let hash = TemplateHash::of(&template);
         let report = observation.report(request, &pool, &hash);

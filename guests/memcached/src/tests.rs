@@ -442,46 +442,13 @@ fn annotations_of_the_service_outside_the_list_are_invalid() {
     );
 }
 
+/// The right to read them would let a stolen token of the host read every Secret of the cluster.
 #[test]
-fn pull_secrets_of_other_parents_are_invalid() {
-    let foreign = || {
-        host().object(&json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {
-                "name": "registry", "namespace": "default",
-                "labels": { "innkeeper.dev/plugin": "other" },
-            },
-        }))
-    };
-    let spec = json!({ "imagePullSecrets": [{ "name": "registry" }] });
-    let namespace = json!({ "references": "namespace" });
-    assert_eq!(
-        refused(&spec, &namespace, &foreign),
-        "spec.imagePullSecrets: Secret registry belongs to another parent: annotate it with \
-         innkeeper.dev/shared-with: Memcached.cache.example.com/example, or name another",
-    );
-    assert_eq!(
-        refused(&spec, &namespace, &host),
-        "spec.imagePullSecrets: Secret not found: registry",
-    );
-}
-
-#[test]
-fn a_missing_pull_secret_stops_a_running_pool_only_if_it_is_new() {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret",
-        "metadata": { "name": "registry", "namespace": "default" },
-    });
-    let spec = |name: &str| parent(json!({ "imagePullSecrets": [{ "name": name }] }));
-    let first = TestRequest::new(&spec("registry")).build();
-    let before = Plugin::reconcile(&first, &host().object(&secret)).unwrap();
-    let next = |name: &str| {
-        let request = TestRequest::new(&spec(name)).answered(&before);
-        Plugin::reconcile(&request.build(), &host())
-            .map(|outcome| outcome.children().len())
-            .map_err(|fault| fault.message)
-    };
-    assert_eq!(next("registry"), Ok(before.children().len()));
-    let missing = "spec.imagePullSecrets: Secret not found: other";
-    assert_eq!(next("other").unwrap_err(), missing);
+fn secrets_for_pulling_images_are_stated_without_a_read_of_secrets() {
+    assert!(manifest().reads.iter().all(|read| read.kind != "Secret"));
+    let secrets = json!([{ "name": "registry" }]);
+    let outcome = reconcile(json!({ "imagePullSecrets": secrets }));
+    let deployment = &outcome.child("deployment").unwrap().object;
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["imagePullSecrets"], secrets);
 }

@@ -1,6 +1,6 @@
 //! Properties of every parent that the definition admits.
 
-use innkeeper_guest_testing::{self as testing, TEXTS, Values};
+use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_sdk::{
     labels::base_labels,
     prelude::*,
@@ -32,12 +32,11 @@ fn admitted() -> impl Strategy<Value = Value> {
 
 /// A request with the objects and settings that let the plugin accept most parents.
 fn request(parent: &Value) -> TestRequest {
-    let tenants =
-        json!({ "references": "namespace", "serviceAnnotations": ["cpu", "memory", "a", "a/"] });
+    let tenants = json!({ "serviceAnnotations": ["cpu", "memory", "a", "a/"] });
     TestRequest::new(parent).config(&json!({ "tenants": tenants }))
 }
 
-/// A host with Pods of the pool, and a Secret for each name above.
+/// A host with Pods of the pool.
 fn cluster() -> FakeHost {
     let pods = ["Running", "Failed", "Pending"].iter().enumerate().map(|(number, phase)| {
         let labels = base_labels("memcached", "example", "cache");
@@ -46,11 +45,7 @@ fn cluster() -> FakeHost {
             "metadata": { "name": format!("example-{number}"), "namespace": "default", "labels": labels },
         })
     });
-    let secrets = TEXTS.iter().map(|name| {
-        let metadata = json!({ "name": name, "namespace": "default" });
-        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })
-    });
-    host().objects(pods).objects(secrets)
+    host().objects(pods)
 }
 
 /// A child as the API server stores it: with its defaults and metadata.
