@@ -384,16 +384,29 @@ fn an_upgrade_of_the_chart_upgrades_the_definition_and_the_roles() {
     };
     let create = ["--create-namespace"];
     let older = older.to_str().unwrap();
-    site.helm(&[&["install", RELEASE, older][..], &IMAGE, &create].concat());
+    let install_notes = site.helm(&[&["install", RELEASE, older][..], &IMAGE, &create].concat());
     let before = definition();
     assert!(!has_field(&before), "{before:#}");
     assert!(!has_rule());
 
-    site.helm(&[&["upgrade", RELEASE, CHART][..], &IMAGE].concat());
+    let upgrade = || site.helm(&[&["upgrade", RELEASE, CHART][..], &IMAGE].concat());
+    let notes = upgrade();
     let after = definition();
     assert!(has_field(&after), "{after:#}");
     assert!(has_rule());
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+
+    // `--create-namespace` makes a namespace without labels.
+    let label = "pod-security.kubernetes.io/enforce";
+    let command = format!("kubectl label namespace {NAMESPACE} {label}=restricted");
+    for notes in [install_notes, notes] {
+        assert!(notes.contains(&command), "{notes}");
+    }
+    let labels = json!({"metadata": {"labels": {label: "restricted"}}});
+    user.merge(Kind::cluster("v1", "Namespace"), NAMESPACE, &labels)
+        .unwrap();
+    let notes = upgrade();
+    assert!(!notes.contains("kubectl label"), "{notes}");
 }
 
 /// On the oldest Kubernetes that the chart allows, and with a host that watches, applies and prunes there. Only in `tests/full`,

@@ -144,6 +144,66 @@ fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
     );
 }
 
+/// With `networkPolicy.egress` the Pod reaches DNS, the API server and what the values list.
+#[test]
+fn the_pod_reaches_only_the_listed_servers_if_egress_is_limited() {
+    let rules = r#"[{"ports": [{"port": 5000}], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}]"#;
+    let rules_argument = format!("networkPolicy.egress.rules={rules}");
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let registry = serde_json::from_str::<Vec<Value>>(rules).unwrap().remove(0);
+    for (arguments, api_server, more) in [
+        (
+            vec![],
+            json!({"ports": [{"port": 443}, {"port": 6443}]}),
+            None,
+        ),
+        (
+            vec![
+                "--set",
+                "networkPolicy.egress.apiServer.ports={8443},networkPolicy.egress.apiServer.cidrs={10.0.0.1/32}",
+                "--set-json",
+                rules_argument.as_str(),
+            ],
+            json!({"ports": [{"port": 8443}], "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}),
+            Some(registry),
+        ),
+    ] {
+        let enabled = ["--set", "networkPolicy.egress.enabled=true"];
+        let objects = helm::objects(&[&enabled[..], &arguments].concat()).unwrap();
+        let mut objects = objects.iter();
+        let policy = objects.find(|object| object["kind"] == "NetworkPolicy");
+        let spec = &policy.unwrap()["spec"];
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        let expected: Vec<Value> = [dns.clone(), api_server].into_iter().chain(more).collect();
+        assert_eq!(spec["egress"], json!(expected));
+        assert_eq!(
+            spec["ingress"],
+            installed("NetworkPolicy")["spec"]["ingress"]
+        );
+    }
+}
+
+/// The certificate that a host makes cannot be verified; that of a Secret is.
+#[test]
+fn a_scraper_verifies_the_certificate_of_a_secret() {
+    let secret = "metrics.certificateSecret=tls";
+    let other = "serviceMonitor.tlsConfig.serverName=other";
+    let authority = json!({"secret": {"name": "tls", "key": "ca.crt"}});
+    let verified = json!({"serverName": "innkeeper-metrics.innkeeper-system.svc", "ca": authority});
+    for (values, expected) in [
+        (String::new(), json!({"insecureSkipVerify": true})),
+        (format!(",{secret}"), verified),
+        (format!(",{secret},{other}"), json!({"serverName": "other"})),
+    ] {
+        let values = format!("serviceMonitor.enabled=true{values}");
+        let objects = helm::objects(&["--set", &values]).unwrap();
+        let mut objects = objects.iter();
+        let monitor = objects.find(|object| object["kind"] == "ServiceMonitor");
+        let endpoint = &monitor.unwrap()["spec"]["endpoints"][0];
+        assert_eq!(endpoint["tlsConfig"], expected, "{values}");
+    }
+}
+
 #[test]
 fn no_role_of_the_host_has_a_wildcard() {
     for object in manifest::load("deploy/install.yaml").unwrap() {
