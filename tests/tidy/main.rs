@@ -47,6 +47,35 @@ fn assert_none(problem: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{problem}:\n  {}", found.join("\n  "));
 }
 
+/// A tag of an action can be moved to other code, a commit cannot.
+#[test]
+fn workflows_name_the_commit_and_the_version_of_each_action() {
+    let is_pinned = |uses: &str| {
+        let (action, version) = uses.split_once(" # v")?;
+        let (_, commit) = action.split_once('@')?;
+        let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_commit && version.contains('.')).then_some(())
+    };
+    let mut uses = 0;
+    let mut unpinned = Vec::new();
+    for path in tracked() {
+        if !path.starts_with(".github/workflows/") {
+            continue;
+        }
+        for line in files::read(&path).lines() {
+            let Some((_, action)) = line.split_once("uses: ") else {
+                continue;
+            };
+            uses += 1;
+            if is_pinned(action).is_none() {
+                unpinned.push(format!("{path}: {action}"));
+            }
+        }
+    }
+    assert!(uses > 0, "there are no workflows to check");
+    assert_none("actions without commit and version", unpinned);
+}
+
 #[test]
 fn top_level_is_fixed() {
     let mut found: Vec<String> = tracked()
