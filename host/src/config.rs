@@ -98,6 +98,9 @@ pub enum Command {
     /// Pull a plugin from a registry to a file.
     Pull(PullArgs),
     /// Sign a plugin in a registry, compatible with cosign.
+    ///
+    /// A reference with the digest of a manifest may name any artifact, such as an image or a chart. Without --digest, its
+    /// content is not fetched.
     Sign(SignArgs),
     /// Verify the signature of a plugin in a registry.
     Verify(VerifyArgs),

@@ -111,7 +111,7 @@ fn named(reference: &Reference) -> PathBuf {
     PathBuf::from(format!("{last}.wasm"))
 }
 
-/// Signs a plugin.
+/// Signs a plugin, or the artifact of any kind that the reference names by the digest of its manifest.
 pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let SignArgs {
         fetch: args,
@@ -123,17 +123,25 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         ..Expectation::default()
     };
     let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
-    // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
-    let fetched = runtime::block_on(artifact.fetch(&expectation))?;
-    let Some(manifest) = &fetched.manifest_digest else {
-        // Unreachable: every artifact in a registry has a manifest.
-        return Ok(Exit::Success);
+    let pinned = artifact.reference().digest().cloned();
+    let (manifest, digest) = match pinned.filter(|_| args.digest.is_none()) {
+        // The name alone decides about the content, which may be an image or a chart.
+        Some(manifest) => (manifest, None),
+        None => {
+            // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
+            let fetched = runtime::block_on(artifact.fetch(&expectation))?;
+            let Some(manifest) = fetched.manifest_digest else {
+                // Unreachable: every artifact in a registry has a manifest.
+                return Ok(Exit::Success);
+            };
+            (manifest, Some(fetched.digest))
+        }
     };
-    runtime::block_on(artifact.sign(repository.as_deref(), manifest, key))?;
+    runtime::block_on(artifact.sign(repository.as_deref(), &manifest, key))?;
     let found = [
-        ("reference", artifact.pinned(Some(manifest)).into()),
+        ("reference", artifact.pinned(Some(&manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),
-        ("digest", fetched.digest.to_string().into()),
+        ("digest", shown(digest.as_ref())),
         ("signedBy", key.public().id().to_string().into()),
     ];
     write(streams, args.output, &found)

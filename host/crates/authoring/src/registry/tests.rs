@@ -166,6 +166,27 @@ async fn a_signature_is_valid_only_for_its_key() {
     assert_eq!(other.exit, Exit::Finding, "{other:?}");
 }
 
+/// An image or a chart cannot be checked as a plugin is, so its digest has to be named.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_that_is_no_plugin_is_signed_by_the_digest_of_its_manifest() {
+    let site = Site::start(false).await;
+    site.push("pond.wasm", ":1").await;
+    // The signatures of a plugin are an artifact that is no plugin.
+    let signed = site.sign(":1", P256_KEY).await;
+    let plugin = signed.out["manifestDigest"].as_str().unwrap();
+    let tag = format!(":{}.sig", plugin.replace(':', "-"));
+    let unpinned = site.sign(&tag, P256_KEY).await;
+    assert_eq!(unpinned.exit, Exit::Finding, "{unpinned:?}");
+    let image = Digest::of(b"an image");
+    let pinned = site.sign(&format!("@{image}"), P256_KEY).await;
+    assert_eq!(pinned.exit, Exit::Success, "{pinned:?}");
+    assert_eq!(pinned.out["manifestDigest"], image.to_string());
+    assert_eq!(pinned.out["digest"], Value::Null);
+    // Its signature has a tag of its own, and the plugin keeps the other.
+    let verified = site.verify(":1", &[P256_PUB]).await;
+    assert_eq!(verified.exit, Exit::Success, "{verified:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_password_for_a_registry_comes_from_the_docker_config() {
     let mut site = Site::start(true).await;
