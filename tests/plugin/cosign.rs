@@ -34,7 +34,7 @@ pub(crate) fn fixture(name: &str) -> String {
 }
 
 /// A cosign client with a key pair, and the path of the public key.
-fn cosign() -> (Client, String) {
+pub(crate) fn cosign() -> (Client, String) {
     let cosign = Client::cosign().unwrap();
     cosign.run(&["generate-key-pair"]).unwrap();
     let key = cosign.directory().join("cosign.pub");
@@ -43,7 +43,7 @@ fn cosign() -> (Client, String) {
 }
 
 #[track_caller]
-fn check_cosign(cosign: &Client, reference: &str, key: &str, is_signed: bool) {
+pub(crate) fn check_cosign(cosign: &Client, reference: &str, key: &str, is_signed: bool) {
     let key = format!("--key={key}");
     let verify = [&VERIFY[..], &[&key, reference]].concat();
     let output = cosign.output(&verify).unwrap();

@@ -7,6 +7,8 @@ use std::{
     process::{Command, Output},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use innkeeper_model::Digest;
 use innkeeper_tests::{
     manifest::root,
     pod::Image,
@@ -14,7 +16,9 @@ use innkeeper_tests::{
     registry::{Client, Registry},
 };
 
-use crate::cosign::fixture;
+use serde_json::{Value, json};
+
+use crate::cosign::{check_cosign, cosign, fixture};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Removes the variables that cargo gives to tests: build scripts would run again, here and at the next build.
@@ -139,6 +143,9 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     let mut files: BTreeMap<String, String> = lines
         .map(|(sum, path)| (path.to_owned(), sum.to_owned()))
         .collect();
+    assert!(files.contains_key("oci/signatures/innkeeper/index.json"));
+    assert!(files.contains_key("oci/signatures/charts/innkeeper/index.json"));
+    files.retain(|path, _| !path.starts_with("oci/signatures/"));
     for plugin in ["backup", "etcd", "memcached", "wordpress"] {
         let layout = format!("oci/plugins/{plugin}");
         let read = |path: &str| -> serde_json::Value {
@@ -278,5 +285,103 @@ fn check_published(registry: &str) {
         let manifest = ["manifest", &reference, "--insecure"];
         let manifest = Client::crane().unwrap().run(&manifest).unwrap();
         assert!(manifest.contains("layers"), "{manifest}");
+        check_cosign(&cosign().0, &reference, &key, true);
+    }
+}
+
+/// Writes an image without layers as an OCI layout.
+fn write_image(layout: &Path) {
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    let write = |kind: &str, content: &Value| {
+        let bytes = content.to_string().into_bytes();
+        let digest = Digest::of(&bytes);
+        fs::write(blobs.join(digest.to_hex()), &bytes).unwrap();
+        let kind = format!("application/vnd.oci.image.{kind}.v1+json");
+        json!({"mediaType": kind, "digest": digest.to_string(), "size": bytes.len()})
+    };
+    let config = json!({
+        "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []},
+    });
+    let config = write("config", &config);
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config, "layers": [],
+    });
+    let manifest = write("manifest", &manifest);
+    let index = json!({"schemaVersion": 2, "manifests": [manifest]});
+    fs::write(layout.join("index.json"), index.to_string()).unwrap();
+    let version = json!({"imageLayoutVersion": "1.0.0"});
+    fs::write(layout.join("oci-layout"), version.to_string()).unwrap();
+}
+
+/// The signing part of a release alone, with a small image in place of that of the host.
+#[test]
+fn image_chart_and_provenance_are_signed_for_cosign() {
+    if !is_full() {
+        return;
+    }
+    let registry = Registry::start().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    write_image(&out.join("oci/innkeeper"));
+    // The script would take the arguments for its own.
+    // The script would take the arguments for its own.
+    let script = "settings=(\"version=$1\" \"registry=$2\" \"key=$3\" \"out=$4\" \"work=$5\"); set --; source deploy/release; \
+        declare \"${settings[@]}\"; commit=$(git rev-parse HEAD); \
+        \"$INNKEEPER_HELM\" package deploy/chart --destination \"$out\"; \
+        image_and_chart \"$registry\" --insecure; image_and_chart \"$registry\" --insecure; sums; provenance";
+    let mut command = Command::new("bash");
+    command
+        .args(["-ec", script, "bash"])
+        .args([VERSION, registry.address(), &fixture("p256.key")])
+        .args([&*out, directory.path()])
+        .current_dir(root());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+
+    let (cosign, _) = cosign();
+    for name in ["innkeeper", "charts/innkeeper"] {
+        let reference = format!("{}/{name}:{VERSION}", registry.address());
+        check_cosign(&cosign, &reference, &fixture("p256.pub"), true);
+        check_cosign(&cosign, &reference, &fixture("other.pub"), false);
+        // The second push of the same files has the same manifest, which has one signature.
+        let ls = ["ls", "--insecure", reference.rsplit_once(':').unwrap().0];
+        let tags = Client::crane().unwrap().run(&ls).unwrap();
+        assert_eq!(tags.lines().count(), 2, "{tags}");
+    }
+    check_provenance(&cosign, &out);
+}
+
+/// Checks that a file of a release has a provenance, and another file has none.
+#[track_caller]
+fn check_provenance(cosign: &Client, out: &Path) {
+    let attestation = out.join(format!("innkeeper-{VERSION}.intoto.jsonl"));
+    let envelope: Value = serde_json::from_slice(&fs::read(&attestation).unwrap()).unwrap();
+    let payload = STANDARD.decode(envelope["payload"].as_str().unwrap());
+    let statement: Value = serde_json::from_slice(&payload.unwrap()).unwrap();
+    let definition = &statement["predicate"]["buildDefinition"];
+    let commit = &definition["resolvedDependencies"][0]["digest"]["gitCommit"];
+    assert_eq!(commit.as_str().unwrap().len(), 40, "{statement}");
+    assert_eq!(definition["externalParameters"]["version"], VERSION);
+    let chart = out.join(format!("innkeeper-{VERSION}.tgz"));
+    let other = cosign.put("other", b"other").unwrap();
+    for (key, file, is_valid) in [
+        ("p256.pub", chart.to_str().unwrap(), true),
+        ("other.pub", chart.to_str().unwrap(), false),
+        ("p256.pub", &*other, false),
+    ] {
+        let verify = [
+            "verify-blob-attestation",
+            "--key",
+            &fixture(key),
+            "--insecure-ignore-tlog=true",
+            "--type=slsaprovenance1",
+            "--signature",
+            attestation.to_str().unwrap(),
+            file,
+        ];
+        let output = cosign.output(&verify).unwrap();
+        assert_eq!(output.status.success(), is_valid, "{file}: {output:?}");
     }
 }
