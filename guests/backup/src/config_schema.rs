@@ -43,14 +43,24 @@ pub(crate) fn keys(family: &'static [Type], old: &'static [Key], secret_key: &Va
     })
 }
 
+/// The longest script or credential in characters: a key of RSA as PEM has 3,300, a service account of Google 2,400.
+const DATA_CHARS_MAX: u32 = 16_384;
+
+/// The most texts of a list, such as the names of tables.
+const TEXTS_MAX: u32 = 256;
+
 fn value(key: &Key) -> Value {
+    let is_data = key.is_secret || key.name.ends_with("_script");
     let mut schema = match key.form {
+        Form::Text if is_data => json!({"type": "string", "maxLength": DATA_CHARS_MAX}),
         Form::Text => json!({"type": "string"}),
         Form::Choice(texts) => json!({"type": "string", "enum": texts}),
         Form::Number => json!({"type": "integer", "minimum": 0}),
         Form::Port => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
         Form::Flag => json!({"type": "boolean"}),
-        Form::Texts => json!({"type": "array", "items": {"type": "string"}}),
+        Form::Texts => {
+            json!({"type": "array", "maxItems": TEXTS_MAX, "items": {"type": "string", "maxLength": 253}})
+        }
     };
     schema["description"] = json!(key.description);
     schema

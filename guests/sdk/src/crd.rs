@@ -11,7 +11,10 @@ use serde_json::{Map, Value, json};
 use crate::json;
 use crate::schema;
 
+mod bounds;
 mod simplify;
+
+pub(crate) use bounds::unbounded;
 
 /// A CustomResourceDefinition on its way into a [`Manifest`](crate::manifest::Manifest).
 ///
@@ -201,6 +204,20 @@ impl Crd {
     /// configuration in an annotation cannot apply a definition over 256 KiB.
     pub fn short_descriptions(mut self, depth_max: usize) -> Self {
         simplify::shorten(self.root_mut(), depth_max);
+        self
+    }
+
+    /// Adds a bound to each text, list and map without one; [`Manifest::crd`](crate::manifest::Manifest::crd) calls this.
+    ///
+    /// - Texts of a spec have at most 4,096 characters; names 253 (properties `name`, `namespace`, and those that end with
+    ///   `Name` or `Namespace`), values of labels 63 (`labels`, `matchLabels`, `nodeSelector`), times and quantities 64.
+    /// - Lists and maps of a spec have at most 64 members.
+    /// - Texts of a status have at most 32,768 characters, its lists and maps 1,024 members.
+    ///
+    /// A bound of the field takes precedence: `#[schemars(length(max = 16384))]`, also for lists;
+    /// `#[schemars(extend("maxProperties" = 256))]` for maps; [`set`](Self::set) for fields of Kubernetes' types.
+    pub fn bounded(mut self) -> Self {
+        bounds::add(self.root_mut());
         self
     }
 

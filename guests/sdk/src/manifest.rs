@@ -187,8 +187,10 @@ impl Manifest {
     }
 
     /// Adds a definition, of a parent or of a kind that the plugin only reads.
+    ///
+    /// Texts, lists and maps without a bound get one, see [`Crd::bounded`].
     pub fn crd(mut self, crd: Crd) -> Self {
-        self.crds.push(crd.into_value());
+        self.crds.push(crd.bounded().into_value());
         self
     }
 

@@ -15,6 +15,13 @@ use crate::condition::{self, Condition, StoredCondition};
 use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
 
+mod size;
+
+/// The largest parent that [`Request::parent`] accepts, in bytes of JSON apart from metadata and status.
+///
+/// Hosts, API servers and clients cache each parent as a whole. A hundred times the size of the parents in the examples.
+pub const PARENT_BYTES_MAX: usize = 256 * 1024;
+
 /// The phase of a parent's life in which a pass runs; filled in by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -58,12 +65,27 @@ impl Request {
         }
     }
 
-    /// The parent, typed.
+    /// The parent, typed, if it has at most [`PARENT_BYTES_MAX`].
     ///
     /// # Errors
     ///
-    /// `invalid` with the path of the field that does not parse: `spec.size: invalid type: ...`.
+    /// As of [`parent_within`](Self::parent_within).
     pub fn parent<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        self.parent_within(PARENT_BYTES_MAX)
+    }
+
+    /// The parent, typed, for kinds whose purpose is data, such as a ConfigMap.
+    ///
+    /// A parent that is being deleted may be larger: nobody could delete it otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `invalid` with the largest field of a parent that has more bytes apart from metadata and status; `invalid` with the
+    /// path of the field that does not parse: `spec.size: invalid type: ...`.
+    pub fn parent_within<T: DeserializeOwned>(&self, bytes_max: usize) -> Result<T, Fault> {
+        if self.phase == Phase::Reconcile {
+            size::check(&self.parent_text, bytes_max).map_err(Fault::invalid)?;
+        }
         typed(&self.parent_text).map_err(Fault::invalid)
     }
 
@@ -241,14 +263,14 @@ mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::Pod;
     use serde::Deserialize;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Phase;
+    use super::{PARENT_BYTES_MAX, Phase};
     use crate::condition::{Condition, Conditions};
     use crate::fault::FaultKind;
     use crate::testing::TestRequest;
 
-    fn deployment(spec: serde_json::Value) -> TestRequest {
+    fn deployment(spec: Value) -> TestRequest {
         TestRequest::new(&json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "annotations": {"a/b": "c"}},
@@ -267,6 +289,23 @@ mod tests {
             "spec.template.spec.containers[0].ports[0].containerPort: invalid type: string \
              \"http\", expected i32",
         );
+    }
+
+    #[test]
+    fn refuses_a_large_parent_unless_it_is_being_deleted() {
+        let spec = json!({"paused": true, "template": {"spec": {"hostname": "x".repeat(PARENT_BYTES_MAX)}}});
+        let large = || deployment(spec.clone());
+        let fault = large().build().parent::<Deployment>().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Invalid);
+        let field = "spec.template.spec.hostname has 262146 bytes of them, make it smaller";
+        assert!(fault.message.ends_with(field), "{}", fault.message);
+        assert!(
+            large()
+                .build()
+                .parent_within::<Value>(2 * PARENT_BYTES_MAX)
+                .is_ok()
+        );
+        assert!(large().finalizing().build().parent::<Value>().is_ok());
     }
 
     #[test]

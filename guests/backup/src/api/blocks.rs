@@ -151,8 +151,10 @@ pub(crate) struct ArchiveSettings {
     /// Description for users; without effect on the run.
     pub(crate) description: Option<String>,
     /// Script to run before everything else. If it fails, the run goes on.
+    #[schemars(length(max = 16384))]
     pub(crate) before_script: Option<String>,
     /// Script to run after everything else. If it fails, the run succeeds all the same.
+    #[schemars(length(max = 16384))]
     pub(crate) after_script: Option<String>,
     /// Compression of the archive. Default: none, a plain tar file.
     pub(crate) compress_with: Option<Compression>,

@@ -210,9 +210,11 @@ pub(crate) struct PostgreSQLSpec {
     pub(crate) password: Option<String>,
     /// Names of the tables to dump; all tables if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub(crate) tables: Vec<String>,
     /// Names of the tables to leave out of the dump.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub(crate) exclude_tables: Vec<String>,
     /// Additional options for pg_dump.
     pub(crate) additional_options: Option<String>,

@@ -370,3 +370,20 @@ fn texts_have_a_form() {
         "#]],
     );
 }
+#[test]
+fn a_parent_is_at_most_256_kib_large() {
+    let annotations = |length: usize| {
+        let spec = json!({ "service": { "annotations": { "a".repeat(length): "" } } });
+        verdict(given("example", Some(&spec)))
+    };
+    // Nothing in a definition bounds the keys of a map.
+    let problem = annotations(256 * 1024);
+    let expected = "Invalid, the object is too large: ";
+    assert!(problem.starts_with(expected), "{problem}");
+    let smaller = annotations(255 * 1024);
+    assert!(
+        smaller.starts_with("Invalid, spec.service.annotations: "),
+        "{smaller}"
+    );
+}
+

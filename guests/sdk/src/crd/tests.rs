@@ -1,5 +1,7 @@
 //! Definitions against the Rust types that they are made of.
 
+use std::collections::BTreeMap;
+
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -9,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Crd;
+use crate::manifest::Manifest;
+use crate::testing::definition_problems;
 
 /// A pond.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
@@ -377,6 +381,108 @@ fn shortens_the_descriptions_of_kubernetes_types() {
         "List of containers belonging to the pod. Containers cannot currently be added or removed. \
          There must be at least one container in a Pod. Cannot be updated.",
     );
+}
+
+/// Kinds of fields that have no bound of their own, and some that have one.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Canal",
+    status = "CanalStatus"
+)]
+#[serde(rename_all = "camelCase")]
+struct CanalSpec {
+    name: String,
+    lock_name: Option<String>,
+    text: String,
+    #[schemars(length(max = 16384))]
+    script: String,
+    mode: Mode,
+    depth: Option<Quantity>,
+    labels: BTreeMap<String, String>,
+    settings: BTreeMap<String, String>,
+    #[schemars(extend("maxProperties" = 256))]
+    data: BTreeMap<String, Vec<String>>,
+    #[schemars(length(max = 2), inner(length(max = 8)))]
+    gates: Vec<String>,
+    ships: Vec<Vec<Shore>>,
+    #[schemars(schema_with = "crate::schema::any_object")]
+    block: Value,
+    #[schemars(schema_with = "crate::schema::any_value")]
+    anything: Value,
+    width: i32,
+    #[schemars(extend("format" = "date-time"))]
+    opened: String,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+struct CanalStatus {
+    text: String,
+    ships: Vec<String>,
+}
+
+#[test]
+fn each_text_list_and_map_has_a_bound() {
+    let crd = Crd::of::<Canal>()
+        .property::<Vec<Shore>>("", "banks")
+        .bounded();
+    let cases = [
+        ("spec.name", "maxLength", 253),
+        ("spec.lockName", "maxLength", 253),
+        ("spec.text", "maxLength", 4096),
+        ("spec.script", "maxLength", 16_384),
+        ("spec.depth", "maxLength", 64),
+        ("spec.opened", "maxLength", 64),
+        ("spec.labels", "maxProperties", 64),
+        ("spec.labels{}", "maxLength", 63),
+        ("spec.settings", "maxProperties", 64),
+        ("spec.settings{}", "maxLength", 4096),
+        ("spec.data", "maxProperties", 256),
+        ("spec.data{}", "maxItems", 64),
+        ("spec.data{}[]", "maxLength", 4096),
+        ("spec.gates", "maxItems", 2),
+        ("spec.gates[]", "maxLength", 8),
+        ("spec.ships", "maxItems", 64),
+        ("spec.ships[]", "maxItems", 64),
+        ("spec.block", "maxProperties", 64),
+        ("spec.anything", "maxLength", 4096),
+        ("spec.anything", "maxItems", 64),
+        ("spec.anything", "maxProperties", 64),
+        ("banks", "maxItems", 64),
+        ("status.text", "maxLength", 32_768),
+        ("status.ships", "maxItems", 1024),
+        ("status.conditions", "maxItems", 1024),
+        ("status.conditions[].type", "maxLength", 316),
+    ];
+    for (path, keyword, max) in cases {
+        let schema = crd.schema_at(path).unwrap();
+        assert_eq!(schema[keyword], max, "{path} {keyword}");
+    }
+    for path in ["spec.mode", "spec.width", "spec.ships[][]"] {
+        let schema = crd.schema_at(path).unwrap().to_string();
+        assert!(!schema.contains("\"max"), "{path}: {schema}");
+    }
+    assert_eq!(crd.clone().bounded(), crd, "bounds are added once");
+}
+
+#[test]
+fn the_types_of_kubernetes_have_bounds_too() {
+    let manifest = Manifest::new("lakes", "1.0.0").crd(Crd::without_status::<Lake>());
+    let problems = definition_problems(&manifest);
+    let unbounded: Vec<&String> = problems
+        .iter()
+        .filter(|it| it.contains(" has no max"))
+        .collect();
+    assert_eq!(unbounded, Vec::<&String>::new());
+    let raw = Crd::without_status::<Lake>().into_value();
+    let manifest = Manifest {
+        crds: vec![raw],
+        ..manifest
+    };
+    let problems = definition_problems(&manifest);
+    let name = "lakes.example.com: .spec.pod.containers[].name has no maxLength";
+    assert!(problems.contains(&name.to_owned()), "{problems:?}");
 }
 
 #[test]

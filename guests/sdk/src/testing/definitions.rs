@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::crd::unbounded;
 use crate::manifest::Manifest;
 
 /// The start of the root description that the derive macro of kube writes if `doc` is not set.
@@ -11,7 +12,8 @@ const PLACEHOLDER: &str = "Auto-generated derived type";
 /// keep them.
 ///
 /// `kubectl explain` has a text of its own for the kind and for every field. The status has no
-/// defaults, because a default would claim an observation that nothing has made.
+/// defaults, because a default would claim an observation that nothing has made. Each text, list and map has a bound, so a
+/// field that keeps unknown fields is a problem too: nothing bounds what is below it.
 ///
 /// ```
 /// use innkeeper_sdk::prelude::*;
@@ -41,8 +43,35 @@ pub fn definition_problems(manifest: &Manifest) -> Vec<String> {
             problems.push(format!("{name}: the kind has no description"));
         }
         fields(name, "", root, &mut problems);
+        let properties = root["properties"].as_object().into_iter().flatten();
+        for (field, schema) in properties.filter(|(field, _)| *field != "metadata") {
+            sizes(name, &format!(".{field}"), schema, &mut problems);
+        }
     }
     problems
+}
+
+/// Adds the fields whose size has no bound.
+fn sizes(name: &str, path: &str, schema: &Value, problems: &mut Vec<String>) {
+    let Some(members) = schema.as_object() else {
+        return;
+    };
+    for keyword in unbounded(members) {
+        problems.push(format!("{name}: {path} has no {keyword}"));
+    }
+    if schema["x-kubernetes-preserve-unknown-fields"] == true {
+        problems.push(format!(
+            "{name}: {path} keeps unknown fields, whose size has no bound"
+        ));
+    }
+    for (field, below) in schema["properties"].as_object().into_iter().flatten() {
+        sizes(name, &format!("{path}.{field}"), below, problems);
+    }
+    for (keyword, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if let Some(below) = schema.get(keyword) {
+            sizes(name, &format!("{path}{mark}"), below, problems);
+        }
+    }
 }
 
 fn fields(name: &str, path: &str, schema: &Value, problems: &mut Vec<String>) {

@@ -1,7 +1,9 @@
 //! Claims, and the storage of the site's own files.
 
 use innkeeper_sdk::claim::{self, AccessMode, DeclaredClaim};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::{
+    api::core::v1::TypedLocalObjectReference, apimachinery::pkg::api::resource::Quantity,
+};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,7 +49,7 @@ pub(crate) struct Claim {
     pub(crate) existing_claim: Option<String>,
     /// Source of the initial data of the volume.
     #[serde(default)]
-    #[schemars(schema_with = "innkeeper_sdk::schema::any_object")]
+    #[schemars(with = "Option<TypedLocalObjectReference>")]
     pub(crate) data_source: Option<Value>,
 }
 

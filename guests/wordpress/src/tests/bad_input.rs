@@ -384,6 +384,28 @@ fn routes_are_addresses_of_the_site() {
 }
 
 #[test]
+fn a_parent_is_at_most_256_kib_large() {
+    let env = |count: usize, length: usize| {
+        let variable =
+            |number| json!({ "name": format!("APP_{number}"), "value": "x".repeat(length) });
+        let env: Vec<Value> = (0..count).map(variable).collect();
+        verdict(&parent("shop", &json!({ "env": env })))
+    };
+    let problem = env(64, 4096);
+    assert!(
+        problem.starts_with("Invalid, the object is too large: "),
+        "{problem}"
+    );
+    assert!(problem.contains("; spec.env has "), "{problem}");
+    assert_eq!(env(60, 4096), "accepted");
+    let longer = env(1, 4097);
+    assert!(
+        longer.starts_with("rejected, spec.env[0].value: "),
+        "{longer}"
+    );
+}
+
+#[test]
 fn tls_and_the_ingress_need_a_route() {
     let routes = json!([{ "domain": "a.org" }]);
     check(
