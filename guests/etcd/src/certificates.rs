@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{api::IssuerRef, cluster::Cluster, secrets};
 
+/// The plane of the certificate that the Jobs present to the members.
+const CLIENT: &str = "client";
+
 /// A Certificate and its Secret of the same name.
 pub(crate) struct Certificate<'a> {
     pub(crate) name: String,
@@ -51,13 +54,13 @@ impl<'a> Certificate<'a> {
         let client = client.and_then(|it| {
             let path = "spec.tls.client.certManager.clientIssuerRef";
             let issuer = it.client_issuer_ref.as_ref()?;
-            Some(of("client", path, issuer, &it.duration, &it.renew_before))
+            Some(of(CLIENT, path, issuer, &it.duration, &it.renew_before))
         });
         [peer, server, client].into_iter().flatten()
     }
 
     fn child(&self, cluster: &Cluster<'_>) -> Child {
-        let mut spec = if self.plane == "client" {
+        let mut spec = if self.plane == CLIENT {
             json!({ "commonName": "root", "usages": ["client auth"] })
         } else {
             // etcd also connects to itself, with the certificate that it has as a server.
@@ -90,9 +93,22 @@ impl<'a> Certificate<'a> {
     }
 }
 
-pub(crate) fn children(cluster: &Cluster<'_>) -> Vec<Child> {
+/// The Certificates. Those of the members have the names of the Services, one of which another owner may have.
+pub(crate) fn children(
+    observed: &Children,
+    cluster: &Cluster<'_>,
+    services: &[Child],
+) -> Vec<Child> {
     let all = Certificate::all(cluster);
-    all.map(|certificate| certificate.child(cluster)).collect()
+    all.map(|certificate| {
+        let child = certificate.child(cluster);
+        if certificate.plane == CLIENT {
+            child
+        } else {
+            observed.vouch(child, services)
+        }
+    })
+    .collect()
 }
 
 /// The names of the members and of the client Service. etcd resolves the address of a peer back to a name of the domain.

@@ -36,14 +36,18 @@ use crate::{
 };
 
 /// Every child of the answer.
-pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step) -> Vec<Child> {
-    let mut children = vec![
-        Child::new("headless", &headless_service(cluster)),
-        Child::new("client", &client_service(cluster)),
-    ];
+pub(crate) fn all(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    step: &Step,
+) -> Vec<Child> {
+    let services = services(cluster);
+    let certificates = certificates::children(&request.children, cluster, &services);
+    let mut children = Vec::from(services);
     children.extend(network_policy(cluster).map(|policy| Child::new("netpol", &policy)));
     children.extend(service_monitor(cluster).map(|monitor| Child::new("monitor", &monitor)));
-    children.extend(certificates::children(cluster));
+    children.extend(certificates);
     let Some(record) = &step.record else {
         return children;
     };
@@ -74,6 +78,15 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
         ));
     }
     children
+}
+
+/// The Services, in whose names the certificates are.
+pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
+    [
+        Child::new("headless", &headless_service(cluster)),
+        // Certificates wait for the Service and not for the address of a load balancer.
+        Child::new("client", &client_service(cluster)).ready(),
+    ]
 }
 
 fn headless_service(cluster: &Cluster<'_>) -> Service {

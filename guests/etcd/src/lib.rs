@@ -114,7 +114,7 @@ impl Reconciler for Plugin {
         let step = step::next(&cluster, &observation, host);
         let report = report::report(request, &cluster, &observation, &step);
         Ok(Outcome::desired(
-            children::all(&cluster, &observation, &step),
+            children::all(request, &cluster, &observation, &step),
             report,
         ))
     }

@@ -32,6 +32,8 @@ use serde::Deserialize;
 use crate::{
     admission,
     api::EtcdClusterStatus,
+    certificates::Certificate,
+    children,
     cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_MAX},
     inspection::Alarms,
     jobs::{self, ClusterJobs, milliseconds},
@@ -170,6 +172,8 @@ pub(crate) struct Observation {
     pub(crate) certificates: Found,
     /// The Secrets with certificates that cert-manager writes.
     pub(crate) issued: Found,
+    /// The Services with names in certificates that do not exist or belong to another owner.
+    pub(crate) missing_services: Vec<String>,
     /// The StatefulSet with the names in its Pod template.
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
@@ -261,6 +265,7 @@ impl Observation {
                 .read(request, host)?,
             certificates: certificates.read(request, host)?,
             issued: issued.read(request, host)?,
+            missing_services: missing_services(request, cluster),
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,
@@ -358,6 +363,15 @@ impl Observation {
             })
             .cloned()
     }
+}
+
+fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
+    if Certificate::all(cluster).next().is_none() {
+        return Vec::new();
+    }
+    let services = children::services(cluster).into_iter();
+    let missing = services.filter(|service| !request.children.has(service));
+    missing.map(|service| service.name().to_owned()).collect()
 }
 
 fn claims(

@@ -170,6 +170,9 @@ impl<'a> View<'a> {
         {
             warn(code, problem);
         }
+        if let Some(problem) = self.lost_services() {
+            warn("ServiceNotOwned", problem);
+        }
         let wanted = Amount::of(&self.cluster.spec.storage.size);
         let is_small = |(_, claim): (i32, &Claim)| {
             claim

@@ -255,6 +255,49 @@ impl Children {
         self.of_kind::<T>().map(Observed::parse).collect()
     }
 
+    /// Returns true if an object of the parent has kind and name of this child and is not being deleted.
+    pub fn has(&self, child: &Child) -> bool {
+        let api_version = child.object.get("apiVersion").and_then(Value::as_str);
+        let observed = self.find_as(api_version.unwrap_or_default(), child.kind(), child.name());
+        observed.is_some_and(|observed| !observed.is_deleting())
+    }
+
+    /// A child that vouches for others by their names, such as the Certificate with the names of a Service, or an Ingress
+    /// that leads to one.
+    ///
+    /// An object of such a name can belong to another owner. So the host creates the child only after the others belong to
+    /// the parent, and a child that exists is held while one of them does not.
+    ///
+    /// ```
+    /// use innkeeper_sdk::child::ApplyPolicy;
+    /// use innkeeper_sdk::prelude::*;
+    /// use innkeeper_sdk::testing::TestRequest;
+    /// use serde_json::json;
+    ///
+    /// let object = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "north"}});
+    /// let service = Child::new("service", &object("Service"));
+    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
+    /// let certificate = Child::new("certificate", &object("Certificate"));
+    ///
+    /// let request = TestRequest::new(&pond).child("certificate", &object("Certificate")).build();
+    /// let vouching = request.children.vouch(certificate.clone(), [&service]);
+    /// assert_eq!((vouching.apply, &*vouching.after), (ApplyPolicy::Hold, &["service".to_owned()][..]));
+    ///
+    /// let request = TestRequest::new(&pond).child("service", &object("Service")).build();
+    /// assert_eq!(request.children.vouch(certificate, [&service]).apply, ApplyPolicy::Always);
+    /// ```
+    pub fn vouch<'a>(&self, child: Child, named: impl IntoIterator<Item = &'a Child>) -> Child {
+        let exists = self.has(&child);
+        named.into_iter().fold(child, |child, named| {
+            let child = child.after([named.key.as_str()]);
+            if exists && !self.has(named) {
+                child.hold()
+            } else {
+                child
+            }
+        })
+    }
+
     /// Iterates over all children.
     pub fn iter(&self) -> std::slice::Iter<'_, Observed> {
         self.0.iter()

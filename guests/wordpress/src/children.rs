@@ -25,7 +25,11 @@ pub(crate) use self::{
 use crate::{observe::Observation, site::Site};
 
 /// All children: first the database, then the site.
-pub(crate) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
+pub(crate) fn children(
+    request: &Request,
+    site: &Site<'_>,
+    observation: &Observation,
+) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
     children.extend(secrets::database(site, observation));
     children.extend(claims::database(site, observation));
@@ -35,7 +39,7 @@ pub(crate) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child>
     children.push(secrets::salts(site, observation).after(["db"]));
     children.extend(claims::code(site, observation).map(|claim| claim.after(["db"])));
     children.extend(web::children(site, observation));
-    children.extend(serving::children(site));
+    children.extend(serving::children(request, site));
     let unneeded = claims::unneeded(site, observation, &children);
     children.extend(unneeded);
     after_what_is_there(children)

@@ -63,7 +63,7 @@ impl Reconciler for Plugin {
         let answer = match validate::site(request, &site, &observation) {
             Ok(()) if observation.is_held(&site) => Ok(Outcome::keep(report)),
             Ok(()) => Ok(Outcome::desired(
-                children::children(&site, &observation),
+                children::children(request, &site, &observation),
                 report,
             )),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),

@@ -32,12 +32,7 @@ impl View<'_> {
     /// The problem of the Secrets with certificates: a code and a sentence.
     pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
         let (named, issued) = (&self.observation.certificates, &self.observation.issued);
-        // The remedy of a Secret that cert-manager is to write.
-        let remedy = if self.observation.waits_for_certificates() {
-            "; cert-manager writes it: see the Certificate of that name, and the condition Synced"
-        } else {
-            ""
-        };
+        let remedy = self.remedy_of_issued();
         let missing = named.missing_secrets().chain(issued.missing_secrets());
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
@@ -57,6 +52,34 @@ impl View<'_> {
             "Secret {name} lacks the key {key}: no {waiting} starts until it has it{remedy}"
         );
         Some(("SecretIncomplete", problem))
+    }
+
+    /// The remedy of a Secret that cert-manager is to write, as a sentence part.
+    fn remedy_of_issued(&self) -> String {
+        let services = self.observation.missing_services.join(", ");
+        if !self.observation.waits_for_certificates() {
+            String::new()
+        } else if services.is_empty() {
+            "; cert-manager writes it: see the Certificate of that name, and the condition Synced"
+                .to_owned()
+        } else {
+            format!(
+                "; cert-manager writes it after Service {services} belongs to this EtcdCluster: see the condition Synced"
+            )
+        }
+    }
+
+    /// The problem of Services in whose names the cluster has certificates.
+    pub(super) fn lost_services(&self) -> Option<String> {
+        let services = &self.observation.missing_services;
+        // The first pass of each cluster creates them.
+        let is_lost = !services.is_empty() && self.observation.record.is_some();
+        is_lost.then(|| {
+            format!(
+                "Service {} is missing or belongs to another owner: its certificates stay as they are, see the condition Synced",
+                services.join(", ")
+            )
+        })
     }
 
     /// The noun for those that cannot start without these Secrets.

@@ -451,8 +451,7 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
             line,
         )
     };
-    let remedy =
-        "; cert-manager writes it: see the Certificate of that name, and the condition Synced";
+    let remedy = "; cert-manager writes it after Service demo, demo-client belongs to this EtcdCluster: see the condition Synced";
     let (is_begun, has_certificates, line) = first(&host().object(&pair(ISSUED[1], "1")));
     assert!(!is_begun && has_certificates);
     assert_eq!(
@@ -484,6 +483,97 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
             .message
             .starts_with("spec.tls: Secret demo-peer-tls belongs to another parent")
     );
+}
+
+/// The Certificate of the servers as `apply, after`, and the line of a condition, in an answer that observes these children.
+fn vouched(
+    parent: &EtcdCluster,
+    observed: &[(String, Value)],
+    host: &FakeHost,
+) -> (String, String) {
+    let outcome = answer(observing(parent, observed), host);
+    let server = outcome.child("cert-server").unwrap();
+    let ready = outcome.report().find_condition("Ready").unwrap();
+    let client = outcome.child("cert-client").unwrap();
+    assert_eq!(
+        (client.apply, &client.after[..]),
+        (ApplyPolicy::Always, &[][..])
+    );
+    let peer = outcome.child("cert-peer").unwrap();
+    assert_eq!((peer.apply, &peer.after), (server.apply, &server.after));
+    (
+        format!("{:?}, after {}", server.apply, server.after.join(" ")),
+        format!("{}: {}", ready.reason, ready.message),
+    )
+}
+
+// The observed children are those of the parent: a Service of another owner with the same name is none of them.
+#[test]
+fn a_certificate_never_has_the_name_of_the_service_of_another_owner() {
+    let parent = with_tls(&issued(Some("clients")));
+    let first = settled(&answer(TestRequest::new(&parent), &host()), 0);
+    let without = |gone: &[&str]| {
+        let mut children = first.clone();
+        children.retain(|(key, _)| !gone.contains(&key.as_str()));
+        children
+    };
+    let certificates = ["cert-peer", "cert-server"];
+    let secret = "SecretNotFound: Secret not found: demo-client-tls, demo-peer-tls, demo-server-tls: no member starts until it \
+                  exists; cert-manager writes it";
+    let waiting = |services: &str| {
+        format!(
+            "{secret} after Service {services} belongs to this EtcdCluster: see the condition Synced"
+        )
+    };
+    let issuing = format!("{secret}: see the Certificate of that name, and the condition Synced");
+    let mut deleted = first.clone();
+    deleted[1].1["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+    let cases = [
+        // The host creates it when both Services are children.
+        (Vec::new(), "Always", waiting("demo, demo-client")),
+        (
+            without(&["client", certificates[0], certificates[1]]),
+            "Always",
+            waiting("demo-client"),
+        ),
+        (without(&certificates), "Always", issuing.clone()),
+        (first.clone(), "Always", issuing),
+        // One that exists is neither changed nor deleted.
+        (without(&["client"]), "Hold", waiting("demo-client")),
+        (without(&["headless"]), "Hold", waiting("demo")),
+        (deleted, "Hold", waiting("demo-client")),
+    ];
+    for (observed, apply, line) in cases {
+        let certificate = format!("{apply}, after headless client");
+        assert_eq!(vouched(&parent, &observed, &host()), (certificate, line));
+    }
+}
+
+#[test]
+fn a_running_cluster_warns_of_a_service_that_another_owner_has_taken() {
+    let tls = issued(Some("clients"));
+    let parent = with_tls(&tls);
+    let mut children = settled(&secured(&tls), 3);
+    let host = || host().objects(ISSUED.map(|name| pair(name, "1")));
+    let warnings = |children: &[(String, Value)]| {
+        let outcome = answer(observing(&parent, children), &host());
+        outcome.report().status.as_ref().unwrap()["warnings"].clone()
+    };
+    assert_eq!(warnings(&children), json!([]));
+    children.retain(|(key, _)| key != "client");
+    let message = "Service demo-client is missing or belongs to another owner: its certificates stay as they are, see the \
+                   condition Synced";
+    assert_eq!(
+        warnings(&children),
+        json!([{ "code": "ServiceNotOwned", "message": message }])
+    );
+}
+
+// A load balancer may never get an address, and the members need their certificates.
+#[test]
+fn certificates_wait_for_the_owner_of_a_service_and_not_for_its_address() {
+    let outcome = answer(TestRequest::new(&with_tls(&issued(None))), &host());
+    assert_eq!(outcome.child("client").unwrap().readiness, Readiness::Ready);
 }
 
 #[test]

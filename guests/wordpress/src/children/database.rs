@@ -44,6 +44,8 @@ pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
                 "db-secret",
                 "db-claim",
                 "db-config",
+                // The site sends its password to this name, which another owner may have.
+                "db-service",
             ]),
         ])
         .collect()

@@ -20,13 +20,15 @@ use crate::site::Site;
 /// The port of the Service.
 const PORT: i32 = 80;
 
-/// Service and Ingress.
-pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
+/// Service and Ingress. The Ingress leads to the Service, whose name another owner may have.
+pub(super) fn children(request: &Request, site: &Site<'_>) -> Vec<Child> {
     let service = Child::new("web-service", &service(site)).after(["db"]);
-    let ingress = site
-        .has_ingress()
-        .then(|| Child::new("ingress", &ingress(site)).after(["db"]));
-    [service].into_iter().chain(ingress).collect()
+    let ingress = site.has_ingress().then(|| {
+        let ingress = Child::new("ingress", &ingress(site)).after(["db"]);
+        request.children.vouch(ingress, [&service])
+    });
+    // The Ingress waits for the Service and not for the address of a load balancer.
+    [service.ready()].into_iter().chain(ingress).collect()
 }
 
 fn service(site: &Site<'_>) -> Service {

@@ -29,7 +29,7 @@ fn the_article_makes_a_database_and_a_site_that_waits_for_it() {
         db-secret Secret/shop-mysql after []
         db-claim PersistentVolumeClaim/shop-mysql after [db-secret]
         db-service Service/shop-mysql after []
-        db StatefulSet/shop-mysql after [db-secret db-claim]
+        db StatefulSet/shop-mysql after [db-secret db-claim db-service]
         salts Secret/shop-wp after [db]
         code-claim PersistentVolumeClaim/shop-code after [db]
         web Deployment/shop after [db salts code-claim]
@@ -53,10 +53,10 @@ fn every_feature_has_its_children_and_switched_off_they_leave_no_trace() {
     let on = keys(&first(&spec));
     for child in [
         "db-config ConfigMap/shop-mysql after []",
-        "db StatefulSet/shop-mysql after [db-secret db-claim db-config]",
+        "db StatefulSet/shop-mysql after [db-secret db-claim db-config db-service]",
         "php-config ConfigMap/shop-php after [db]",
         "web Deployment/shop after [db salts code-claim php-config]",
-        "ingress Ingress/shop after [db]",
+        "ingress Ingress/shop after [db web-service]",
         "pdb PodDisruptionBudget/shop after [web]",
     ] {
         assert!(on.contains(&child.to_owned()), "{child} in {on:?}");

@@ -1,6 +1,6 @@
 //! Services and the Ingress.
 
-use innkeeper_sdk::testing::TestRequest;
+use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
 use super::{first, parent, pass};
@@ -89,6 +89,32 @@ fn the_ingress_can_be_switched_off_and_takes_the_class_of_the_configuration() {
     let outcome = pass(&request.config(&json!({ "ingressClassName": "internal" })));
     let ingress = &outcome.child("ingress").unwrap().object;
     assert_eq!(ingress["spec"]["ingressClassName"], "internal");
+}
+
+// The observed children are those of the parent: a Service of another owner with the same name is none of them.
+#[test]
+fn an_ingress_never_leads_to_the_service_of_another_owner() {
+    let parent = parent("shop", &json!({ "routes": [{ "domain": "a.org" }] }));
+    let all = pass(&TestRequest::new(&parent));
+    let observing = |gone: &[&str]| {
+        let children = all.children().iter();
+        let children = children
+            .filter(|child| !gone.contains(&&*child.key))
+            .cloned();
+        let observed = Outcome::desired(children, Report::new());
+        let outcome = pass(&TestRequest::new(&parent).answered(&observed));
+        let ingress = outcome.child("ingress").unwrap();
+        // The host creates it when the Service is a child; the address of a load balancer may never come.
+        assert_eq!(ingress.after, ["db", "web-service"]);
+        let service = outcome.child("web-service").unwrap();
+        assert_eq!(service.readiness, Readiness::Ready);
+        ingress.apply
+    };
+    assert_eq!(observing(&["web-service", "ingress"]), ApplyPolicy::Always);
+    assert_eq!(observing(&["ingress"]), ApplyPolicy::Always);
+    assert_eq!(observing(&[]), ApplyPolicy::Always);
+    // One that exists is neither changed nor deleted.
+    assert_eq!(observing(&["web-service"]), ApplyPolicy::Hold);
 }
 
 #[test]
