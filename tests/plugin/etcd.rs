@@ -460,11 +460,10 @@ fn an_edit_that_no_member_survives_stops_at_one_and_is_reverted() {
     }
     let mut world = formed(spec(3, V36));
     let mut bad = spec(3, V36);
-    bad["options"] = json!({ "no-such-flag": "1" });
+    // A flag of earlier versions.
+    bad["options"] = json!({ "enable-v2": "true" });
     world.edit(bad);
-    world.until("the first member fails", |world| {
-        logs(world, "no-such-flag")
-    });
+    world.until("the first member fails", |world| logs(world, "enable-v2"));
     world.skip(Duration::from_mins(10));
     world.until("the roll-out is stuck", |world| {
         world.condition("Degraded").1 == "DeadlineExceeded"

@@ -144,7 +144,7 @@ pub(crate) struct EtcdClusterSpec {
     #[serde(default)]
     pub(crate) storage: Storage,
     /// Additional flags of etcd: names without leading dashes, with their values. An empty value stands
-    /// for a flag without a value.
+    /// for a flag without a value. Flags that name files or addresses only if the plugin's configuration lists them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 64,

@@ -41,6 +41,9 @@ pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
     pub(crate) images: Vec<String>,
+    /// Flags that parents may state in options, besides those that name no file and no address and keep the data:
+    /// `log-outputs` for example. Empty: none.
+    pub(crate) options: Vec<String>,
     /// Keys of labels and annotations that parents may set on the Pods of their members.
     pub(crate) pod_metadata: PodMetadataLists,
     /// Keys of taints that the Pods may tolerate if parents say so; an entry that ends with a slash stands for

@@ -12,6 +12,7 @@ mod children;
 mod cluster;
 mod config;
 mod container;
+mod flags;
 mod inspection;
 mod jobs;
 mod members;

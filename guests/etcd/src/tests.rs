@@ -606,7 +606,7 @@ fn names_of_flags_are_plain() {
         let answer = Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host());
         answer.err().map(|fault| fault.message)
     };
-    for name in ["heartbeat-interval", "snapshot-count", "v2"] {
+    for name in ["heartbeat-interval", "snapshot-count", "max-wals"] {
         assert!(!broken(name), "{name}");
         assert_eq!(refused(name), None);
     }

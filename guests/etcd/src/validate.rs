@@ -15,6 +15,7 @@ use crate::{
     api::{ExistingClaims, Medium},
     certificates::Certificate,
     cluster::Cluster,
+    flags,
     members::MEMORY_BYTES_BESIDE_DATA,
     observe::Observation,
     sidecars, tls, upgrade,
@@ -34,7 +35,7 @@ pub(crate) fn spec(
     if let Some(image) = &cluster.spec.image {
         check_image("spec.image", image, &limits.images)?;
     }
-    options(cluster)?;
+    flags::check(&cluster.spec.options, &limits.options)?;
     let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
     check_pull_secrets(request, limits.references, secrets, running)?;
     certificates(request, cluster, observation)?;
@@ -225,21 +226,6 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
         ));
     }
     Ok(())
-}
-
-/// Checks the names of flags again, because the definition may have been installed without this plugin's
-/// rules. A name such as `data-dir=/x` would state a flag under another name.
-fn options(cluster: &Cluster<'_>) -> Result<(), String> {
-    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
-    let is_name = |name: &&String| !name.is_empty() && name.bytes().all(is_part);
-    let mut names = cluster.spec.options.keys();
-    match names.find(|name| !is_name(name)) {
-        None => Ok(()),
-        Some(name) => Err(format!(
-            "spec.options: \"{name}\" is no name of a flag, which has lower-case letters, digits and dashes \
-             only"
-        )),
-    }
 }
 
 /// Checks that the claims that the members use or would adopt are open to the parent.

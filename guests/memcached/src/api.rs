@@ -113,14 +113,6 @@ pub(crate) struct ServiceOptions {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
-        // Flags without a value can be joined (`-kd`), and long options shortened (`--por=1`).
-        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[AMkrCLFXW]*[mctIplsUduPYZSBvhiV]') \
-         || a.startsWith('--') && ['memory-limit', 'conn-limit', 'threads', 'max-item-size', 'port', 'listen', \
-         'unix-socket', 'udp-port', 'daemon', 'user', 'pidfile', 'auth-file', 'enable-ssl', 'enable-sasl', \
-         'protocol', 'verbose', 'help', 'license', 'version'].exists(o, ('--' + o).startsWith(a.split('=')[0])))"
-    )
-    .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
-    validation = Rule::new(
         // The rule passes a value that the pattern refuses, so that the user sees one error.
         "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
          || int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
@@ -152,7 +144,8 @@ pub(crate) struct MemcachedOptions {
     #[serde(default)]
     #[schemars(range(min = 0, max = 2))]
     pub(crate) verbosity: i32,
-    /// Further command-line arguments, appended last.
+    /// Further options, appended last: an option and its value as two items, or as --option=value. Those that read, write
+    /// or run files only if the plugin's configuration lists them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     pub(crate) extra_args: Vec<String>,

@@ -22,6 +22,9 @@ pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
     pub(crate) images: Vec<String>,
+    /// Options that parents may state in memcached.extraArgs, besides those that reach nothing outside of memcached: `-e`,
+    /// `--memory-file`, or `ext_path` for one in the value of `-o`. Each may read, write or run files. Empty: none.
+    pub(crate) extra_args: Vec<String>,
     /// Annotations that parents may set on their Service; an entry that ends with a slash stands for all
     /// that start with it. Empty: none.
     pub(crate) service_annotations: Vec<String>,

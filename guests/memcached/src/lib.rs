@@ -5,6 +5,7 @@
 mod api;
 mod children;
 mod config;
+mod options;
 mod report;
 mod validate;
 

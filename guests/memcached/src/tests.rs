@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     Plugin,
     api::{Memcached, MemcachedStatus},
+    options::{EXTENDED_OPTIONS, OPTIONS},
 };
 
 fn parent(spec: Value) -> Memcached {
@@ -451,4 +452,33 @@ fn secrets_for_pulling_images_are_stated_without_a_read_of_secrets() {
     let deployment = &outcome.child("deployment").unwrap().object;
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["imagePullSecrets"], secrets);
+}
+
+#[test]
+fn the_readme_names_the_options_that_need_no_configuration() {
+    let readme = include_str!("../README.md");
+    let options = OPTIONS.iter().flat_map(|(short, long, _)| [short, long]);
+    for name in options.chain(EXTENDED_OPTIONS.iter().map(|(name, _)| name)) {
+        assert!(readme.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn the_configuration_permits_further_options() {
+    for arguments in [
+        json!(["-e", "/tmp/x", "-k"]),
+        json!(["-A", "-k"]),
+        json!(["--memory-file=/tmp/x"]),
+        json!(["-o", "modern,ext_path=/tmp/x:1g"]),
+    ] {
+        let listed = ["-e", "-A", "--memory-file", "ext_path"];
+        let message = refused(
+            &json!({ "memcached": { "extraArgs": arguments } }),
+            &json!({ "extraArgs": listed }),
+            &host,
+        );
+        let start = "spec.memcached.extraArgs: tenants.extraArgs of the plugin's configuration does not list ";
+        let name = message.strip_prefix(start).unwrap();
+        assert!(listed.contains(&name), "{name}");
+    }
 }

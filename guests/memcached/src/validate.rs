@@ -6,7 +6,7 @@ use innkeeper_sdk::{
     tenants::{check_image, check_listed},
 };
 
-use crate::{api::MemcachedSpec, config::Tenants};
+use crate::{api::MemcachedSpec, config::Tenants, options};
 
 /// Checks the spec; the error names the field, the problem and the remedy.
 ///
@@ -16,6 +16,7 @@ pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String>
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images)?;
     }
+    options::check(&spec.memcached.extra_args, &limits.extra_args)?;
     if let Some(service) = &spec.service {
         let path = "spec.service.annotations";
         check_annotations(path, &service.annotations)?;

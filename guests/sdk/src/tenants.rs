@@ -21,8 +21,10 @@ use crate::request::Request;
 use crate::workload::Workload;
 
 mod code;
+mod form;
 
 pub use code::{check_environment, check_mount};
+pub use form::Form;
 
 pub use crate::references::ReferenceScope;
 

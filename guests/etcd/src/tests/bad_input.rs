@@ -5,8 +5,8 @@ use innkeeper_guest_testing as testing;
 use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{host, schema};
-use crate::Plugin;
+use super::{host, parent, schema};
+use crate::{Plugin, flags::FLAGS};
 
 /// The verdict on a parent with this name and spec, in one line.
 fn verdict(name: &str, spec: &Value) -> String {
@@ -87,8 +87,8 @@ fn versions_and_images_fit_together() {
             json!({ "image": "etcd:v3.6.14", "version": "3.6.13" }),
             json!({ "image": "etcd@sha256:0", "version": "3.6.13" }),
             json!({ "image": "etcd@sha256:0" }),
-            json!({ "version": "3.7.0", "options": { "experimental-x": "1" } }),
-            json!({ "version": "3.6.14", "options": { "experimental-x": "1" } }),
+            json!({ "version": "3.7.0", "options": { "experimental-memory-mlock": "" } }),
+            json!({ "version": "3.6.14", "options": { "experimental-memory-mlock": "" } }),
         ],
         &expect![[r#"
             {"version":"v3.6.14"}: accepted
@@ -99,8 +99,8 @@ fn versions_and_images_fit_together() {
             {"image":"etcd:v3.6.14","version":"3.6.13"}: Invalid, spec.version: 3.6.13 is not the version in the tag of spec.image, 3.6.14: leave version out, or correct one of them
             {"image":"etcd@sha256:0","version":"3.6.13"}: accepted
             {"image":"etcd@sha256:0"}: accepted
-            {"options":{"experimental-x":"1"},"version":"3.7.0"}: Invalid, spec.options: experimental-x was removed in etcd 3.7: use the flag without experimental-, or leave it out
-            {"options":{"experimental-x":"1"},"version":"3.6.14"}: accepted
+            {"options":{"experimental-memory-mlock":""},"version":"3.7.0"}: Invalid, spec.options: experimental-memory-mlock was removed in etcd 3.7: use the flag without experimental-, or leave it out
+            {"options":{"experimental-memory-mlock":""},"version":"3.6.14"}: accepted
         "#]],
     );
 }
@@ -379,6 +379,122 @@ fn flags_of_the_plugin_and_given_twice_are_refused() {
     );
 }
 
+/// The verdict on flags.
+fn flags(options: &Value) -> String {
+    verdict("demo", &json!({ "options": options }))
+}
+
+// Program etcd: a flag, and the rule that refuses it. An environment variable `ETCD_…` is a flag too, and no field sets one.
+#[test]
+fn flags_that_name_files_and_addresses_or_give_up_data_need_the_configuration() {
+    let unlisted =
+        "Invalid, spec.options: tenants.options of the plugin's configuration does not list";
+    for (flag, value) in [
+        ("auto-tls-x", ""),
+        ("client-cert-file", "/x"),
+        ("client-crl-file", "/x"),
+        ("client-key-file", "/x"),
+        ("distributed-tracing-address", "collector:4317"),
+        ("enable-distributed-tracing", ""),
+        ("enable-log-rotation", ""),
+        ("enable-pprof", ""),
+        ("experimental-distributed-tracing-address", "collector:4317"),
+        ("experimental-enable-distributed-tracing", ""),
+        ("experimental-peer-skip-client-san-verification", ""),
+        ("log-outputs", "/var/run/etcd/x"),
+        ("log-output", "/var/run/etcd/x"),
+        ("log-rotation-config-json", "{}"),
+        ("proxy", "on"),
+        ("self-signed-cert-validity", "1"),
+        ("unsafe-no-fsync", ""),
+        ("unsafe-overwrite-db", ""),
+        ("v2-deprecation", "not-yet"),
+        ("version", ""),
+        ("help", ""),
+        ("h", ""),
+        ("heartbeat", "1"),
+    ] {
+        let expected = format!("{unlisted} {flag}");
+        assert_eq!(flags(&json!({ flag: value })), expected);
+    }
+    for flag in [
+        "name",
+        "data-dir",
+        "wal-dir",
+        "config-file",
+        "force-new-cluster",
+        "listen-peer-urls",
+        "listen-client-urls",
+        "listen-client-http-urls",
+        "listen-metrics-urls",
+        "advertise-client-urls",
+        "initial-cluster",
+        "initial-cluster-state",
+        "discovery",
+        "discovery-proxy",
+        "discovery-srv",
+        "peer-auto-tls",
+        "peer-cert-file",
+        "peer-trusted-ca-file",
+        "auto-tls",
+        "trusted-ca-file",
+        "client-cert-auth",
+        "cert-file",
+        "key-file",
+    ] {
+        let expected = format!("rejected, spec.options: options: {flag} is set by the guest");
+        assert_eq!(flags(&json!({ flag: "x" })), expected);
+    }
+    for (flag, value, form) in [
+        // It would take the next argument for its value.
+        ("heartbeat-interval", "", "a whole number"),
+        ("heartbeat-interval", "100 --data-dir=/x", "a whole number"),
+        ("quota-backend-bytes", "$(POD_NAME)", "a whole number"),
+        ("backend-batch-interval", "/x", "a duration such as 1h30m"),
+        (
+            "auth-token",
+            "jwt,pub-key=/x,priv-key=/y,sign-method=RS256",
+            "simple",
+        ),
+        ("metrics", "basic,extensive", "basic or extensive"),
+        ("pre-vote", "1", "true, false or no value"),
+        ("cors", "/etc", "words with commas between them"),
+    ] {
+        let expected = format!("Invalid, spec.options: {flag} \"{value}\": write {form}");
+        assert_eq!(flags(&json!({ flag: value })), expected);
+    }
+}
+
+#[test]
+fn the_readme_names_the_flags_that_need_no_configuration() {
+    let readme = include_str!("../../README.md");
+    for (name, _) in FLAGS {
+        assert!(readme.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn flags_of_tuning_need_no_configuration() {
+    let accepted = json!({
+        "auth-token": "simple", "auth-token-ttl": "300", "auto-compaction-mode": "periodic", "auto-compaction-retention": "1h",
+        "backend-batch-interval": "100ms", "backend-batch-limit": "10000", "backend-bbolt-freelist-type": "map",
+        "cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256", "cors": "*",
+        "election-timeout": "2000", "enable-grpc-gateway": "false", "experimental-compaction-batch-limit": "500",
+        "experimental-corrupt-check-time": "12h", "experimental-initial-corrupt-check": "true",
+        "experimental-warning-apply-duration": "200ms", "feature-gates": "InitialCorruptCheck=true,LeaseCheckpoint=true",
+        "grpc-keepalive-min-time": "5s", "heartbeat-interval": "200", "host-whitelist": "localhost,127.0.0.1",
+        "log-format": "json", "log-level": "warn", "logger": "zap", "max-concurrent-streams": "1000",
+        "max-request-bytes": "10485760", "max-snapshots": "5", "max-txn-ops": "1024", "max-wals": "5",
+        "metrics": "extensive", "pre-vote": "", "quota-backend-bytes": "1073741824", "snapshot-catchup-entries": "5000",
+        "snapshot-count": "10000", "strict-reconfig-check": "true", "tls-min-version": "TLS1.3",
+    });
+    assert_eq!(flags(&accepted), "accepted");
+    let listed = parent(json!({ "options": { "log-outputs": "/x", "unsafe-no-fsync": "" } }));
+    let config = json!({ "tenants": { "options": ["log-outputs", "unsafe-no-fsync"] } });
+    let request = TestRequest::new(&listed).config(&config).build();
+    Plugin::reconcile(&request, &host()).expect("the configuration lists both");
+}
+
 #[test]
 fn a_disruption_budget_has_one_number_or_percentage() {
     let budget = |budget: Value| json!({ "podDisruptionBudget": budget });
@@ -402,6 +518,25 @@ fn a_disruption_budget_has_one_number_or_percentage() {
             {"podDisruptionBudget":{"maxUnavailable":1,"minAvailable":1}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other
         "#]],
     );
+}
+
+#[test]
+fn a_parent_is_at_most_256_kib_large() {
+    let options = |count: usize| {
+        let options = (0..count).map(|number| (format!("flag-{number}"), json!("x".repeat(4096))));
+        let options: serde_json::Map<String, Value> = options.collect();
+        verdict("demo", &json!({ "options": options }))
+    };
+    let problem = options(64);
+    assert!(
+        problem.starts_with("Invalid, the object is too large: "),
+        "{problem}"
+    );
+    assert!(problem.contains("; spec.options has "), "{problem}");
+    let smaller = options(63);
+    assert!(smaller.starts_with("Invalid, spec.options: "), "{smaller}");
+    let more = options(65);
+    assert!(more.starts_with("rejected, spec.options: "), "{more}");
 }
 
 #[test]

@@ -353,11 +353,12 @@ fn a_version_that_contradicts_the_image_or_the_flags_is_invalid() {
         problem(&contradiction).unwrap(),
         "spec.version: 3.6.0 is not the version in the tag of spec.image, 3.5.1: leave version out, or correct one of them"
     );
-    let flag =
-        |version: &str| parent(json!({ "version": version, "options": { "experimental-x": "1" } }));
+    let flag = |version: &str| {
+        parent(json!({ "version": version, "options": { "experimental-memory-mlock": "" } }))
+    };
     assert_eq!(
         problem(&flag("3.7.0")).unwrap(),
-        "spec.options: experimental-x was removed in etcd 3.7: use the flag without experimental-, or leave it out"
+        "spec.options: experimental-memory-mlock was removed in etcd 3.7: use the flag without experimental-, or leave it out"
     );
     assert_eq!(problem(&flag("3.6.14")), None);
 }

@@ -227,61 +227,155 @@ fn quantities_parse_and_requests_stay_below_limits() {
     );
 }
 
+/// The verdict on further arguments.
+fn arguments(given_arguments: &[&str]) -> String {
+    let spec = json!({ "memcached": { "extraArgs": given_arguments } });
+    verdict(given("example", Some(&spec)))
+}
+
 #[test]
-fn extra_arguments_repeat_no_field_and_spare_the_probes() {
-    let accepted = [
-        "-o",
-        "modern",
-        "-f",
-        "1.25",
-        "-k",
-        "-M",
-        "--listen-backlog=1024",
-        "--factor=1.2",
-        "--enable-shutdown",
-        "--disable-evictions",
-    ];
-    check(
-        &[json!({ "memcached": { "extraArgs": accepted } })],
-        &expect![[r#"
-            {"memcached":{"extraArgs":["-o","modern","-f","1.25","-k","-M","--listen-backlog=1024","--factor=1.2","--enable-shutdown","--disable-evictions"]}}: accepted
-        "#]],
-    );
-    let short = "m c t I p l s U d u P Y Z S B v h i V"
-        .split(' ')
-        .map(|it| format!("-{it}"));
-    let long = "memory-limit conn-limit threads max-item-size port listen unix-socket udp-port daemon user \
-                pidfile auth-file enable-ssl enable-sasl protocol verbose help license version";
-    let long = long.split(' ').map(|it| format!("--{it}"));
-    let others = [
-        "-p1",
-        "-kd",
-        "-kMp1",
-        "--port=1",
-        "--por=1",
-        "--p",
-        "--hel",
-        "--vers",
-        "--",
-        "--enable-s",
-    ];
-    for argument in short.chain(long).chain(others.map(str::to_owned)) {
-        let spec = json!({ "memcached": { "extraArgs": ["-k", argument] } });
-        assert_eq!(
-            verdict(given("example", Some(&spec))),
-            "rejected, spec.memcached: extraArgs must not repeat an option that has its own field or that \
-             would break the probes",
-            "{argument}"
-        );
+fn extra_arguments_are_options_that_reach_nothing_outside_of_memcached() {
+    for accepted in [
+        &["-o", "modern"][..],
+        &[
+            "-o",
+            "no_lru_crawler,slab_automove,idle_timeout=60,hash_algorithm=xxh3,slab_automove_ratio=0.8",
+        ],
+        &["--extended=maxconns_fast,hashpower=20", "-k", "-M", "-L"],
+        &[
+            "-f", "1.25", "-n", "72", "-b", "4096", "-R", "40", "-C", "-F", "-X", "-W",
+        ],
+        &[
+            "--slab-growth-factor=1.25",
+            "--listen-backlog",
+            "1024",
+            "--disable-evictions",
+        ],
+        &[
+            "--disable-flush-all",
+            "--disable-dumping",
+            "--disable-watch",
+            "--lock-memory",
+        ],
+    ] {
+        assert_eq!(arguments(accepted), "accepted", "{accepted:?}");
+    }
+    // Program memcached: an argument, and the rule that refuses it.
+    let reserved = "has a field of its own, or would break the probes: leave it out";
+    let unlisted = "tenants.extraArgs of the plugin's configuration does not list";
+    for (dangerous, name, rule) in [
+        // Memory and values in files.
+        (&["-e", "/tmp/x"][..], "-e", unlisted),
+        (&["--memory-file", "/tmp/x"], "--memory-file", unlisted),
+        (&["--memory-file=/tmp/x"], "--memory-file", unlisted),
+        (&["-o", "ext_path=/tmp/x:1g"], "ext_path", unlisted),
+        (&["-o", "modern,ext_path=/tmp/x:1g"], "ext_path", unlisted),
+        (&["-o", "ext_wbuf_size=1"], "ext_wbuf_size", unlisted),
+        (&["-o", " ext_path=/tmp/x:1g"], " ext_path", unlisted),
+        // Code in Lua, and keys.
+        (&["-o", "proxy_config=/tmp/x.lua"], "proxy_config", unlisted),
+        (&["-o", "proxy_arg=x"], "proxy_arg", unlisted),
+        (&["-o", "ssl_key=/tmp/x"], "ssl_key", unlisted),
+        (&["-o", "ssl_chain_cert=/tmp/x"], "ssl_chain_cert", unlisted),
+        (
+            &["-o", "no_drop_privileges"],
+            "no_drop_privileges",
+            unlisted,
+        ),
+        (
+            &["-o", "relaxed_privileges"],
+            "relaxed_privileges",
+            unlisted,
+        ),
+        // The command shutdown, for each client.
+        (&["-A"], "-A", unlisted),
+        (&["--enable-shutdown"], "--enable-shutdown", unlisted),
+        (&["-r"], "-r", unlisted),
+        (&["--enable-coredumps"], "--enable-coredumps", unlisted),
+        (&["-N", "4"], "-N", unlisted),
+        (&["-D", ":"], "-D", unlisted),
+        // Files, users, addresses and protocols.
+        (&["-S"], "-S", reserved),
+        (&["--enable-sasl"], "--enable-sasl", reserved),
+        (&["-Y", "/tmp/x"], "-Y", reserved),
+        (&["--auth-file=/tmp/x"], "--auth-file", reserved),
+        (&["-Z"], "-Z", reserved),
+        (&["--enable-ssl"], "--enable-ssl", reserved),
+        (&["-u", "root"], "-u", reserved),
+        (&["--user=root"], "--user", reserved),
+        (&["-P", "/tmp/x"], "-P", reserved),
+        (&["--pidfile=/tmp/x"], "--pidfile", reserved),
+        (&["-l", "127.0.0.1"], "-l", reserved),
+        (&["--listen=127.0.0.1"], "--listen", reserved),
+        (&["-s", "/tmp/x"], "-s", reserved),
+        (&["--unix-socket=/tmp/x"], "--unix-socket", reserved),
+        (&["-a", "0777"], "-a", reserved),
+        (&["-p", "1"], "-p", reserved),
+        (&["--port=1"], "--port", reserved),
+        (&["-U", "11211"], "-U", reserved),
+        (&["-B", "ascii"], "-B", reserved),
+        (&["-d"], "-d", reserved),
+        (&["-h"], "-h", reserved),
+        (&["-i"], "-i", reserved),
+        (&["-V"], "-V", reserved),
+        (&["--version"], "--version", reserved),
+        (&["-c", "1"], "-c", reserved),
+        (&["--conn-limit=1"], "--conn-limit", reserved),
+        (&["-m", "1"], "-m", reserved),
+        (&["-t", "1"], "-t", reserved),
+        (&["-I", "1m"], "-I", reserved),
+        (&["-vv"], "-vv", unlisted),
+        // Other ways to write an option: joined, after a blank, shortened.
+        (&["-p1"], "-p1", unlisted),
+        (&["-e/tmp/x"], "-e/tmp/x", unlisted),
+        (&["-kA"], "-kA", unlisted),
+        (&["-e /tmp/x"], "-e /tmp/x", unlisted),
+        (&["-f 1.25"], "-f 1.25", unlisted),
+        (&["-oext_path=/tmp/x:1g"], "-oext_path=/tmp/x:1g", unlisted),
+        (&["--memory-f=/tmp/x"], "--memory-f", unlisted),
+        (&["--ext=ext_path=/tmp/x:1g"], "--ext", unlisted),
+        (&["--"], "--", unlisted),
+        (&["x"], "x", unlisted),
+        (&["$(HOME)"], "$(HOME)", unlisted),
+    ] {
+        let expected = if rule == reserved {
+            format!("Invalid, spec.memcached.extraArgs: {name} {rule}")
+        } else {
+            format!("Invalid, spec.memcached.extraArgs: {rule} {name}")
+        };
+        assert_eq!(arguments(dangerous), expected, "{dangerous:?}");
+    }
+    for (wrong, problem) in [
+        (&["-f", "-e"][..], "-f \"-e\": write a number such as 1.25"),
+        (
+            &["-b", "1 -e /tmp/x"],
+            "-b \"1 -e /tmp/x\": write a whole number",
+        ),
+        (
+            &["--listen-backlog=$(X)"],
+            "--listen-backlog \"$(X)\": write a whole number",
+        ),
+        (&["--disable-cas=1"], "--disable-cas \"1\": write no value"),
+        (
+            &["-o", "idle_timeout=/x"],
+            "idle_timeout \"/x\": write a whole number",
+        ),
+        (&["-o", "modern=1"], "modern \"1\": write no value"),
+        (
+            &["-o", "hash_algorithm=md5"],
+            "hash_algorithm \"md5\": write jenkins or murmur3 or xxh3",
+        ),
+        (&["-k", "-f"], "-f needs a value, as the next item"),
+        (&["-o"], "-o needs a value, as the next item"),
+    ] {
+        let expected = format!("Invalid, spec.memcached.extraArgs: {problem}");
+        assert_eq!(arguments(wrong), expected, "{wrong:?}");
     }
     let too_long = "x".repeat(257);
-    for arguments in [vec![""], vec![&*too_long], vec!["-k"; 65]] {
-        let spec = json!({ "memcached": { "extraArgs": arguments } });
-        let verdict = verdict(given("example", Some(&spec)));
-        assert!(
-            verdict.starts_with("rejected, spec.memcached.extraArgs"),
-            "{verdict}"
-        );
+    for wrong in [vec![""], vec![&*too_long], vec!["-k"; 65]] {
+        let verdict = arguments(&wrong);
+        let expected = "rejected, spec.memcached.extraArgs";
+        assert!(verdict.starts_with(expected), "{verdict}");
     }
 }
 
@@ -340,6 +434,23 @@ fn a_disruption_budget_lets_some_pods_go() {
 }
 
 #[test]
+fn a_parent_is_at_most_256_kib_large() {
+    let annotations = |length: usize| {
+        let spec = json!({ "service": { "annotations": { "a".repeat(length): "" } } });
+        verdict(given("example", Some(&spec)))
+    };
+    // Nothing in a definition bounds the keys of a map.
+    let problem = annotations(256 * 1024);
+    let expected = "Invalid, the object is too large: ";
+    assert!(problem.starts_with(expected), "{problem}");
+    let smaller = annotations(255 * 1024);
+    assert!(
+        smaller.starts_with("Invalid, spec.service.annotations: "),
+        "{smaller}"
+    );
+}
+
+#[test]
 fn texts_have_a_form() {
     let image = |image: &str| json!({ "image": image });
     let annotations = |key: &str| json!({ "service": { "annotations": { key: "x" } } });
@@ -370,20 +481,3 @@ fn texts_have_a_form() {
         "#]],
     );
 }
-#[test]
-fn a_parent_is_at_most_256_kib_large() {
-    let annotations = |length: usize| {
-        let spec = json!({ "service": { "annotations": { "a".repeat(length): "" } } });
-        verdict(given("example", Some(&spec)))
-    };
-    // Nothing in a definition bounds the keys of a map.
-    let problem = annotations(256 * 1024);
-    let expected = "Invalid, the object is too large: ";
-    assert!(problem.starts_with(expected), "{problem}");
-    let smaller = annotations(255 * 1024);
-    assert!(
-        smaller.starts_with("Invalid, spec.service.annotations: "),
-        "{smaller}"
-    );
-}
-
