@@ -59,6 +59,40 @@ pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
     account.take_if(|name| !is_listed(name, &limits.service_accounts));
 }
 
+/// The variables with plain values of gobackup and of the client programs in its image.
+///
+/// `GODEBUG` would log requests with their tokens, and `MYSQL_DEBUG`, `PGPASSFILE` and all other names of files write or
+/// read files.
+pub(crate) const VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_DEFAULT_REGION",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "ETCDCTL_COMMAND_TIMEOUT",
+    "ETCDCTL_DIAL_TIMEOUT",
+    "ETCDCTL_INSECURE_SKIP_TLS_VERIFY",
+    "ETCDCTL_INSECURE_TRANSPORT",
+    "ETCDCTL_PASSWORD",
+    "ETCDCTL_USER",
+    "GOGC",
+    "GOMAXPROCS",
+    "GOMEMLIMIT",
+    "MYSQL_PWD",
+    "PGAPPNAME",
+    "PGCHANNELBINDING",
+    "PGCLIENTENCODING",
+    "PGCONNECT_TIMEOUT",
+    "PGPASSWORD",
+    "PGSSLMAXPROTOCOLVERSION",
+    "PGSSLMINPROTOCOLVERSION",
+    "PGSSLMODE",
+    "PGTARGETSESSIONATTRS",
+    "PGTZ",
+    "PGUSER",
+    "REDISCLI_AUTH",
+];
+
 /// Checks that no field changes the programs of the run, unless scripts are allowed.
 fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
     if limits.scripts {
@@ -71,7 +105,7 @@ fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    check_environment("spec", &spec.env, &spec.env_from)?;
+    check_environment("spec", &spec.env, &spec.env_from, VARIABLES)?;
     let mut mounts = spec.volumes.iter().map(|it| it.mount_path.as_str());
     mounts.try_for_each(|mount| check_mount("spec.volumes", mount, &pod::DIRECTORIES))
 }

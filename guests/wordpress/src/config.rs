@@ -41,7 +41,7 @@ pub(crate) struct Tenants {
     /// routes and without a type has NodePort.
     pub(crate) service_types: Vec<ServiceType>,
     /// True if parents may state code that the Pods run: configExtra, any setting of PHP and MySQL, and
-    /// variables that change programs.
+    /// any variable.
     pub(crate) scripts: bool,
     /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).

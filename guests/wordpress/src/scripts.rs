@@ -1,7 +1,7 @@
 //! The fields with which a tenant runs code in the Pods of a site, besides the images.
 //!
-//! Settings of PHP and MySQL load files, libraries and statements in more ways than a list could name, so
-//! the checks know the settings that run no code, and refuse the others.
+//! Settings of PHP and MySQL, and variables, load files, libraries and statements in more ways than a list could
+//! name, so the checks know those that run no code, and refuse the others.
 
 use innkeeper_sdk::tenants::check_environment;
 
@@ -74,6 +74,33 @@ pub(crate) const MYSQL_SETTINGS: &[&str] = &[
     "wait_timeout",
 ];
 
+/// The variables of the official images and of Bitpoke's that WordPress takes for plain values. The official images
+/// read a file for each name with `_FILE` at its end, and run that of `WORDPRESS_CONFIG_EXTRA_FILE`.
+pub(crate) const VARIABLES: &[&str] = &[
+    "DB_HOST",
+    "DB_NAME",
+    "DB_PASSWORD",
+    "DB_USER",
+    "WORDPRESS_AUTH_KEY",
+    "WORDPRESS_AUTH_SALT",
+    "WORDPRESS_DB_CHARSET",
+    "WORDPRESS_DB_COLLATE",
+    "WORDPRESS_DB_HOST",
+    "WORDPRESS_DB_NAME",
+    "WORDPRESS_DB_PASSWORD",
+    "WORDPRESS_DB_USER",
+    "WORDPRESS_DEBUG",
+    "WORDPRESS_LOGGED_IN_KEY",
+    "WORDPRESS_LOGGED_IN_SALT",
+    "WORDPRESS_NONCE_KEY",
+    "WORDPRESS_NONCE_SALT",
+    "WORDPRESS_SECURE_AUTH_KEY",
+    "WORDPRESS_SECURE_AUTH_SALT",
+    "WORDPRESS_TABLE_PREFIX",
+    "WP_HOME",
+    "WP_SITEURL",
+];
+
 /// Checks that no field runs code of the tenant, unless the configuration allows it.
 pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
     if site.config.tenants.scripts {
@@ -86,7 +113,7 @@ pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    check_environment("spec", &spec.env, &spec.env_from)?;
+    check_environment("spec", &spec.env, &spec.env_from, VARIABLES)?;
     if let Some(text) = &spec.php_config {
         check_settings("spec.phpConfig", text, &[';'], |name| {
             PHP_SETTINGS.contains(&name)

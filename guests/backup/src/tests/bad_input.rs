@@ -302,7 +302,7 @@ fn a_run_has_limits() {
         &[
             json!({ "env": [{ "name": "DB0_PASSWORD", "value": "x" }] }),
             json!({ "env": [{ "name": "ARCHIVE_ID", "value": "x" }] }),
-            json!({ "env": [{ "name": "APP", "value": "x" }] }),
+            json!({ "env": [{ "name": "APP_X", "value": "x" }] }),
             volume(json!({})),
             volume(json!({ "name": "A" })),
             volume(json!({ "mountPath": "v" })),
@@ -323,7 +323,7 @@ fn a_run_has_limits() {
         &expect![[r#"
             {"env":[{"name":"DB0_PASSWORD","value":"x"}]}: rejected, spec.env[0]: env: the name DB0_PASSWORD is reserved for the run; use another name
             {"env":[{"name":"ARCHIVE_ID","value":"x"}]}: rejected, spec.env[0]: env: the name ARCHIVE_ID is reserved for the run; use another name
-            {"env":[{"name":"APP","value":"x"}]}: accepted
+            {"env":[{"name":"APP_X","value":"x"}]}: accepted
             {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"v"}]}: accepted
             {"volumes":[{"configMap":{"name":"c"},"mountPath":"/v","name":"A"}]}: rejected, spec.volumes[0].name: "A" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
             {"volumes":[{"configMap":{"name":"c"},"mountPath":"v","name":"v"}]}: rejected, spec.volumes[0].mountPath: "v" does not match "^/[^:]+$"; spec.volumes[0].mountPath: "v" is shorter than 2 characters

@@ -682,7 +682,7 @@ fn with_credentials() -> (Value, Vec<Value>) {
     });
     let parent = backup(json!({
         "encodeWith": { "type": "openssl", "passwordRef": key("encode") },
-        "env": [{ "name": "OWN", "valueFrom": { "secretKeyRef": key("own") } }],
+        "env": [{ "name": "MYSQL_PWD", "valueFrom": { "secretKeyRef": key("own") } }],
         "envFrom": [{ "prefix": "APP_", "secretRef": { "name": "app" } }],
         "backoffLimit": 0,
     }));
@@ -736,7 +736,7 @@ proptest! {
     ) {
         let (parent, objects) = with_credentials();
         let outcome = reconcile(&parent, &objects).unwrap();
-        let variables = ["DB0_PASSWORD", "ST0_PASSWORD", "ENC_PASSWORD", "OWN", "APP_TOKEN"];
+        let variables = ["DB0_PASSWORD", "ST0_PASSWORD", "ENC_PASSWORD", "MYSQL_PWD", "APP_TOKEN"];
         let key = format!("-----BEGIN KEY-----\n{}\n-----END KEY-----\n", values[5]);
         let secrets: Vec<&String> = values.iter().chain([&user]).collect();
         let mut output = String::new();

@@ -102,13 +102,21 @@ fn taints_and_priorities() {
 }
 
 #[test]
-fn variables_that_change_the_programs() {
+fn variables_that_run_code_or_read_files() {
     let off = "tenants.scripts of the plugin's configuration is off";
-    for name in ["PATH", "LD_PRELOAD", "BASH_ENV"] {
+    for name in [
+        "PATH",
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "GSS_MECH_CONFIG",
+        "RCLONE_PASSWORD_COMMAND",
+    ] {
         check_refused(
             json!({ "env": [{ "name": name, "value": "/v/x" }] }),
             &json!({ "scripts": true }),
-            &format!("spec.env: {name} can change the programs that run, and {off}"),
+            &format!(
+                "spec.env: {name} is not among the variables that run no code and read no file, and {off}"
+            ),
         );
     }
     let flags = json!({ "configMapRef": { "name": "flags", "optional": true } });
@@ -116,8 +124,8 @@ fn variables_that_change_the_programs() {
         json!({ "envFrom": [flags] }),
         &json!({ "scripts": true }),
         &format!(
-            "spec.envFrom: variables with the prefix \"\" can change the programs that run, and {off}; set \
-             another prefix, such as APP_"
+            "spec.envFrom: variables with the prefix \"\" can be others than those that run no code and read no \
+             file, and {off}; set the prefix APP_, or name each variable in env"
         ),
     );
     check_refused(
@@ -422,7 +430,7 @@ fn check_reference(spec: Value, kind: &str, object: Value) {
 #[test]
 fn secrets_of_other_parents() {
     let env =
-        json!([{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "x", "key": "k" } } }]);
+        json!([{ "name": "APP_A", "valueFrom": { "secretKeyRef": { "name": "x", "key": "k" } } }]);
     let volume = json!([{ "name": "v", "mountPath": "/v", "secret": { "secretName": "x" } }]);
     for spec in [
         json!({ "env": env }),
@@ -532,7 +540,7 @@ fn nothing_runs_before_the_objects_exist() {
         json!({ "volumes": [volume] })
     };
     let optional = json!({ "name": "x", "key": "k", "optional": true });
-    let env = json!([{ "name": "A", "valueFrom": { "secretKeyRef": optional } }]);
+    let env = json!([{ "name": "APP_A", "valueFrom": { "secretKeyRef": optional } }]);
     for (spec, expected) in [
         (
             json!({ "env": env }),

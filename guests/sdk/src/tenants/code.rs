@@ -2,78 +2,33 @@
 //!
 //! A list of allowed images and a switch for scripts mean little if a variable makes the programs of an
 //! allowed image load other code, or if a volume of the tenant takes the place of these programs. The
-//! checks here refuse both. They know the variables of common loaders, shells, interpreters and tools,
-//! and the directories of programs in common images; an image with further ones needs checks of its own.
+//! checks here refuse both. They allow the variables that are known to hold plain values, and know
+//! the directories of programs in common images; an image with further ones needs checks of its own.
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 
-/// Variables that name code, or options with which a program runs code. An entry that ends with `*`
-/// stands for all that start with it.
+/// Variables that no program takes for code, options or files, whatever the image. An entry that ends with `*`
+/// stands for the names that continue with letters, digits and underscores.
 ///
-/// The loaders of glibc and musl, shells, interpreters, TLS and database libraries with plugins,
-/// libraries of clouds that ask a program for credentials, and programs for archives, transfers and
-/// version control.
-const CODE_VARIABLES: &[&str] = &[
-    "APACHE_*",
-    "AWS_CONFIG_FILE",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "BASHOPTS",
-    "BASH_*",
-    "CDPATH",
-    "CLASSPATH",
-    "CORECLR_*",
-    "DOTNET_*",
-    "EDITOR",
-    "ENV",
-    "GCONV_PATH",
-    "GETCONF_DIR",
-    "GIT_*",
-    "GLIBC_TUNABLES",
-    "GOOGLE_EXTERNAL_ACCOUNT_*",
-    "GZIP",
-    "HOME",
-    "IFS",
-    "JAVA_*",
-    "JDK_*",
-    "LD_*",
-    "LESS*",
-    "LIBMYSQL_*",
-    "LOCPATH",
-    "LUA_*",
-    "MAGIC",
-    "MARIADB_*",
-    "MYSQL_HOME",
-    "MYSQL_TEST_LOGIN_FILE",
-    "NLSPATH",
-    "NODE_*",
-    "ODBC*",
-    "OPENSSL_*",
-    "PAGER",
-    "PATH",
-    "PERL*",
-    "PGSERVICE*",
-    "PGSSLKEY",
-    "PGSYSCONFDIR",
-    "PHPRC",
-    "PHP_*",
-    "PROMPT_COMMAND",
-    "PS4",
-    "PSQL*",
-    "PYTHON*",
-    "RSYNC_*",
-    "RUBY*",
-    "R_*",
-    "SHELL",
-    "SHELLOPTS",
-    "SSH_ASKPASS*",
-    "TAR_OPTIONS",
-    "TCL*",
-    "TERMINFO*",
-    "VISUAL",
-    "WORDPRESS_CONFIG_EXTRA",
-    "XDG_*",
-    "ZDOTDIR",
-    "_JAVA_OPTIONS",
+/// Locales are harmless, because libc refuses slashes in their names; `LANGUAGE` is not, because gettext accepts
+/// them. No program of a common image reads `APP_*`: they are for code of the tenant that an image runs anyway.
+const PLAIN_VARIABLES: &[&str] = &[
+    "APP_*",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "NO_PROXY",
+    "TZ",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 ];
 
 /// Directories of programs, libraries and their settings in images, and those of the kernel and the
@@ -83,10 +38,15 @@ const CODE_DIRECTORIES: &[&str] = &[
     "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var/run",
 ];
 
-/// Checks that no variable changes which code a container runs.
+/// Checks that each variable is one of those that run no code and read no file: locale, time zone and proxies, names
+/// that begin with `APP_`, and those of `plain`.
+///
+/// `plain` has the further variables of the plugin's images that hold plain values; an entry that ends with `*` stands
+/// for all names that continue with letters, digits and underscores. A list of dangerous variables would never be
+/// complete: each library of an image may have one that names a file to load.
 ///
 /// The names of `envFrom` are the keys of an object that can change after the check, so its prefix must
-/// rule out each such name.
+/// rule out each other name.
 ///
 /// # Errors
 ///
@@ -95,45 +55,53 @@ const CODE_DIRECTORIES: &[&str] = &[
 /// ```
 /// use innkeeper_sdk::{pod::variable, tenants::check_environment};
 ///
-/// assert!(check_environment("spec", &[variable("LOG_LEVEL", "debug")], &[]).is_ok());
-/// assert!(check_environment("spec", &[variable("LD_PRELOAD", "/data/x.so")], &[]).is_err());
+/// let plain = ["LOG_LEVEL"];
+/// assert!(check_environment("spec", &[variable("LOG_LEVEL", "debug")], &[], &plain).is_ok());
+/// assert!(check_environment("spec", &[variable("TZ", "Europe/Berlin")], &[], &plain).is_ok());
+/// assert!(check_environment("spec", &[variable("LD_PRELOAD", "/data/x.so")], &[], &plain).is_err());
 /// ```
 pub fn check_environment(
     path: &str,
     env: &[EnvVar],
     env_from: &[EnvFromSource],
+    plain: &[&str],
 ) -> Result<(), String> {
-    let mut names = env.iter().map(|it| it.name.as_str());
-    if let Some(name) = names.find(|name| is_code_variable(name)) {
+    let mut names = env.iter().map(|variable| variable.name.as_str());
+    if let Some(name) = names.find(|name| !is_plain(name, plain)) {
         return Err(format!(
-            "{path}.env: {name} can change the programs that run, and tenants.scripts of the plugin's \
-             configuration is off"
+            "{path}.env: {name} is not among the variables that run no code and read no file, and tenants.scripts \
+             of the plugin's configuration is off"
         ));
     }
     let mut prefixes = env_from
         .iter()
-        .map(|it| it.prefix.as_deref().unwrap_or_default());
-    match prefixes.find(|prefix| begins_code_variable(prefix)) {
+        .map(|source| source.prefix.as_deref().unwrap_or_default());
+    match prefixes.find(|prefix| !begins_plain(prefix, plain)) {
         None => Ok(()),
         Some(prefix) => Err(format!(
-            "{path}.envFrom: variables with the prefix \"{prefix}\" can change the programs that run, and \
-             tenants.scripts of the plugin's configuration is off; set another prefix, such as APP_"
+            "{path}.envFrom: variables with the prefix \"{prefix}\" can be others than those that run no code and \
+             read no file, and tenants.scripts of the plugin's configuration is off; set the prefix APP_, or name \
+             each variable in env"
         )),
     }
 }
 
-fn is_code_variable(name: &str) -> bool {
-    CODE_VARIABLES
-        .iter()
-        .any(|entry| match entry.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == *entry,
-        })
+fn is_plain(name: &str, plain: &[&str]) -> bool {
+    let mut entries = PLAIN_VARIABLES.iter().chain(plain);
+    begins_plain(name, plain) || !name.ends_with('*') && entries.any(|entry| *entry == name)
 }
 
-/// True if a variable whose name begins with this prefix can be one that names code.
-fn begins_code_variable(prefix: &str) -> bool {
-    is_code_variable(prefix) || CODE_VARIABLES.iter().any(|entry| entry.starts_with(prefix))
+/// True if all variables whose names begin with this text are plain.
+fn begins_plain(text: &str, plain: &[&str]) -> bool {
+    let is_name_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut starts = PLAIN_VARIABLES
+        .iter()
+        .chain(plain)
+        .filter_map(|entry| entry.strip_suffix('*'));
+    starts.any(|start| {
+        text.strip_prefix(start)
+            .is_some_and(|rest| rest.bytes().all(is_name_part))
+    })
 }
 
 /// Checks that a mount covers neither programs of the image nor these directories of the plugin, and
@@ -181,88 +149,93 @@ mod tests {
     use super::{check_environment, check_mount};
     use crate::pod::variable;
 
+    const PLAIN: &[&str] = &["PGPASSWORD", "PGSSLMODE", "TOOL_*"];
+
     #[test]
-    fn refuses_variables_that_change_the_code() {
-        let check = |name: &str| check_environment("spec", &[variable(name, "x")], &[]);
+    fn allows_plain_variables_alone() {
+        let check = |name: &str| check_environment("spec", &[variable(name, "x")], &[], PLAIN);
         for name in [
-            "PATH",
-            "LD_PRELOAD",
-            "LD_LIBRARY_PATH",
+            "APACHE_ENVVARS",
+            "APP",
+            "APP_}$(id)",
+            "AWS_CONFIG_FILE",
             "BASH_ENV",
             "BASH_FUNC_mkdir%%",
-            "ENV",
-            "PYTHONPATH",
-            "PERL5OPT",
-            "TAR_OPTIONS",
+            "GSS_MECH_CONFIG",
+            "KRB5_CONFIG",
+            "LANGUAGE",
+            "LC_MESSAGES_FILE",
+            "LD_PRELOAD",
+            "MAGICK_CONFIGURE_PATH",
+            "MYSQL_PWD",
             "OPENSSL_CONF",
-            "LIBMYSQL_PLUGIN_DIR",
-            "MARIADB_PLUGIN_DIR",
-            "MARIADB_HOME",
-            "MYSQL_TEST_LOGIN_FILE",
-            "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
-            "AWS_CONFIG_FILE",
-            "AWS_SHARED_CREDENTIALS_FILE",
-            "PGSSLKEY",
-            "PGSERVICE",
+            "PATH",
+            "PGPASSWORD_FILE",
             "PGSERVICEFILE",
-            "APACHE_ENVVARS",
-            "WORDPRESS_CONFIG_EXTRA",
+            "SASL_PATH",
+            "TOOL_*",
+            "TZDIR",
+            "WORDPRESS_CONFIG_EXTRA_FILE",
+            "app_x",
+            "pgpassword",
+            "",
         ] {
             assert_eq!(
                 check(name).unwrap_err(),
                 format!(
-                    "spec.env: {name} can change the programs that run, and tenants.scripts of the plugin's \
-                     configuration is off"
+                    "spec.env: {name} is not among the variables that run no code and read no file, and \
+                     tenants.scripts of the plugin's configuration is off"
                 ),
             );
         }
         for name in [
-            "AWS_REGION",
-            "LOG_LEVEL",
-            "MYSQL_PWD",
-            "MY_PATH",
-            "PATHS",
+            "APP_",
+            "APP_KEY",
+            "HTTPS_PROXY",
+            "LANG",
+            "LC_ALL",
             "PGPASSWORD",
             "PGSSLMODE",
+            "TOOL_LEVEL",
             "TZ",
-            "WORDPRESS_DEBUG",
-            "path",
+            "no_proxy",
         ] {
             assert_eq!(check(name), Ok(()), "{name}");
         }
     }
 
     #[test]
-    fn refuses_prefixes_that_leave_such_variables_open() {
+    fn refuses_prefixes_that_leave_other_variables_open() {
         let check = |prefix: Option<&str>| {
             let source = EnvFromSource {
                 prefix: prefix.map(str::to_owned),
                 ..EnvFromSource::default()
             };
-            check_environment("spec", &[], &[source])
+            check_environment("spec", &[], &[source], PLAIN)
         };
         for prefix in [
             None,
             Some(""),
-            Some("P"),
-            Some("LD_"),
+            Some("APP"),
+            Some("A"),
+            Some("LC_"),
             Some("LD_PRE"),
-            Some("PYTHON"),
             Some("PG"),
-            Some("MYSQL_"),
+            Some("PGPASSWORD"),
+            Some("TZ"),
             Some("WORDPRESS_"),
         ] {
             let text = prefix.unwrap_or_default();
             assert_eq!(
                 check(prefix).unwrap_err(),
                 format!(
-                    "spec.envFrom: variables with the prefix \"{text}\" can change the programs that run, \
-                     and tenants.scripts of the plugin's configuration is off; set another prefix, such as \
-                     APP_"
+                    "spec.envFrom: variables with the prefix \"{text}\" can be others than those that run no code \
+                     and read no file, and tenants.scripts of the plugin's configuration is off; set the prefix \
+                     APP_, or name each variable in env"
                 ),
             );
         }
-        for prefix in ["APP_", "PATH_", "DB"] {
+        for prefix in ["APP_", "APP_DB", "TOOL_"] {
             assert_eq!(check(Some(prefix)), Ok(()), "{prefix}");
         }
     }

@@ -480,7 +480,7 @@ fn variables_and_metadata_leave_the_plugins_own_alone() {
     let metadata = |block: &str, key: &str| json!({ "podMetadata": { block: { key: "x" } } });
     check(
         &[
-            variable("OTHER"),
+            variable("APP_OTHER"),
             variable("WORDPRESS_DB_HOST"),
             variable("WORDPRESS_CONFIG_EXTRA"),
             json!({ "env": [{ "name": "A" }, { "name": "A" }] }),
@@ -492,7 +492,7 @@ fn variables_and_metadata_leave_the_plugins_own_alone() {
             json!({ "podMetadata": { "labels": { "a": "b c" } } }),
         ],
         &expect![[r#"
-            {"env":[{"name":"OTHER","value":"x"}]}: accepted
+            {"env":[{"name":"APP_OTHER","value":"x"}]}: accepted
             {"env":[{"name":"WORDPRESS_DB_HOST","value":"x"}]}: accepted
             {"env":[{"name":"WORDPRESS_CONFIG_EXTRA","value":"x"}]}: rejected, spec: use configExtra instead of the variable WORDPRESS_CONFIG_EXTRA
             {"env":[{"name":"A"},{"name":"A"}]}: rejected, spec.env[1]: {"name":"A"} is in the list twice

@@ -297,7 +297,7 @@ fn a_site_that_returns_to_a_managed_database_has_its_passwords() {
 #[test]
 fn named_secrets_and_config_maps_are_hashed_unless_missing() {
     let spec = json!({
-        "env": [{ "name": "KEY", "valueFrom": { "secretKeyRef": { "name": "api", "key": "k" } } }],
+        "env": [{ "name": "APP_KEY", "valueFrom": { "secretKeyRef": { "name": "api", "key": "k" } } }],
         "envFrom": [{ "prefix": "APP_", "configMapRef": { "name": "flags", "optional": true } }],
     });
     let parent = parent("shop", &spec);

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::scripts::{MYSQL_SETTINGS, PHP_SETTINGS};
+use crate::scripts::{MYSQL_SETTINGS, PHP_SETTINGS, VARIABLES};
 
 /// Compares the verdicts of the default configuration about texts of a field. What it refuses, the switch allows.
 fn check(texts: &[&str], spec: impl Fn(&str) -> Value, expected: &Expect) {
@@ -113,20 +113,26 @@ fn settings_of_mysql() {
 }
 
 #[test]
-fn variables_that_change_programs() {
+fn variables_that_run_code_or_read_files() {
     check(
         &[
             "WORDPRESS_DEBUG",
+            "APP_KEY",
             "LD_PRELOAD",
             "PHP_INI_SCAN_DIR",
             "APACHE_ENVVARS",
+            "WORDPRESS_CONFIG_EXTRA_FILE",
+            "WORDPRESS_DB_PASSWORD_FILE",
         ],
         |name| json!({ "env": [{ "name": name, "value": "x" }] }),
         &expect![[r#"
             "WORDPRESS_DEBUG": accepted
-            "LD_PRELOAD": spec.env: LD_PRELOAD can change the programs that run, ...
-            "PHP_INI_SCAN_DIR": spec.env: PHP_INI_SCAN_DIR can change the programs that run, ...
-            "APACHE_ENVVARS": spec.env: APACHE_ENVVARS can change the programs that run, ...
+            "APP_KEY": accepted
+            "LD_PRELOAD": spec.env: LD_PRELOAD is not among the variables that run no code and read no file, ...
+            "PHP_INI_SCAN_DIR": spec.env: PHP_INI_SCAN_DIR is not among the variables that run no code and read no file, ...
+            "APACHE_ENVVARS": spec.env: APACHE_ENVVARS is not among the variables that run no code and read no file, ...
+            "WORDPRESS_CONFIG_EXTRA_FILE": spec.env: WORDPRESS_CONFIG_EXTRA_FILE is not among the variables that run no code and read no file, ...
+            "WORDPRESS_DB_PASSWORD_FILE": spec.env: WORDPRESS_DB_PASSWORD_FILE is not among the variables that run no code and read no file, ...
         "#]],
     );
     check(
@@ -134,16 +140,16 @@ fn variables_that_change_programs() {
         |prefix| json!({ "envFrom": [{ "prefix": prefix, "configMapRef": { "name": "flags" } }] }),
         &expect![[r#"
             "APP_": accepted
-            "WORDPRESS_": spec.envFrom: variables with the prefix "WORDPRESS_" can change the programs that run, ...; set another prefix, such as APP_
-            "": spec.envFrom: variables with the prefix "" can change the programs that run, ...; set another prefix, such as APP_
+            "WORDPRESS_": spec.envFrom: variables with the prefix "WORDPRESS_" can be others than those that run no code and read no file, ...; set the prefix APP_, or name each variable in env
+            "": spec.envFrom: variables with the prefix "" can be others than those that run no code and read no file, ...; set the prefix APP_, or name each variable in env
         "#]],
     );
 }
 
 #[test]
-fn the_readme_names_the_settings_that_run_no_code() {
+fn the_readme_names_the_settings_and_variables_that_run_no_code() {
     let readme = include_str!("../../README.md");
-    let names = PHP_SETTINGS.iter().chain(MYSQL_SETTINGS);
+    let names = PHP_SETTINGS.iter().chain(MYSQL_SETTINGS).chain(VARIABLES);
     for name in names {
         assert!(readme.contains(&format!("`{name}`")), "{name}");
     }

@@ -140,7 +140,7 @@ fn check_reference(spec: &Value, kind: &str, mut object: Value) {
 #[test]
 fn secrets_of_other_parents() {
     let env =
-        json!([{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "x", "key": "k" } } }]);
+        json!([{ "name": "APP_A", "valueFrom": { "secretKeyRef": { "name": "x", "key": "k" } } }]);
     let external =
         json!({ "host": "db", "databaseName": "d", "credentialsSecretRef": { "name": "x" } });
     for spec in [
@@ -167,7 +167,7 @@ fn of_another(mut object: Value) -> Value {
 fn named() -> Vec<(Value, Value, &'static str)> {
     let required = json!({ "secretKeyRef": { "name": "x", "key": "k" } });
     let optional = json!({ "secretKeyRef": { "name": "x", "key": "k", "optional": true } });
-    let env = |source: Value| json!({ "env": [{ "name": "A", "valueFrom": source }] });
+    let env = |source: Value| json!({ "env": [{ "name": "APP_A", "valueFrom": source }] });
     let external =
         json!({ "host": "db", "databaseName": "d", "credentialsSecretRef": { "name": "x" } });
     let source = json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": "x" } });
