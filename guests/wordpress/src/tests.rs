@@ -13,6 +13,7 @@ mod scripts;
 mod serving;
 mod status;
 mod tenants;
+mod variables;
 
 use std::sync::LazyLock;
 
