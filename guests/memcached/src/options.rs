@@ -134,7 +134,7 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
             check_listed(PATH, "tenants.extraArgs", [&name.to_owned()], listed)?;
             // The value of an option that takes one; memcached ignores it after any other.
             if joined.is_none() {
-                let _ = arguments.next_if(|next| !next.starts_with('-'));
+                arguments.next_if(|next| !next.starts_with('-'));
             }
             continue;
         }

@@ -233,6 +233,86 @@ fn arguments(given_arguments: &[&str]) -> String {
     verdict(given("example", Some(&spec)))
 }
 
+const RESERVED: &str = "has a field of its own, or would break the probes: leave it out";
+const UNLISTED: &str = "tenants.extraArgs of the plugin's configuration does not list";
+
+/// Arguments of the program memcached, the name in the verdict, and the rule that refuses it.
+const DANGEROUS: &[(&[&str], &str, &str)] = &[
+    // Memory and values in files.
+    (&["-e", "/tmp/x"], "-e", UNLISTED),
+    (&["--memory-file", "/tmp/x"], "--memory-file", UNLISTED),
+    (&["--memory-file=/tmp/x"], "--memory-file", UNLISTED),
+    (&["-o", "ext_path=/tmp/x:1g"], "ext_path", UNLISTED),
+    (&["-o", "modern,ext_path=/tmp/x:1g"], "ext_path", UNLISTED),
+    (&["-o", "ext_wbuf_size=1"], "ext_wbuf_size", UNLISTED),
+    (&["-o", " ext_path=/tmp/x:1g"], " ext_path", UNLISTED),
+    // Code in Lua, and keys.
+    (&["-o", "proxy_config=/tmp/x.lua"], "proxy_config", UNLISTED),
+    (&["-o", "proxy_arg=x"], "proxy_arg", UNLISTED),
+    (&["-o", "ssl_key=/tmp/x"], "ssl_key", UNLISTED),
+    (&["-o", "ssl_chain_cert=/tmp/x"], "ssl_chain_cert", UNLISTED),
+    (
+        &["-o", "no_drop_privileges"],
+        "no_drop_privileges",
+        UNLISTED,
+    ),
+    (
+        &["-o", "relaxed_privileges"],
+        "relaxed_privileges",
+        UNLISTED,
+    ),
+    // The command shutdown, for each client.
+    (&["-A"], "-A", UNLISTED),
+    (&["--enable-shutdown"], "--enable-shutdown", UNLISTED),
+    (&["-r"], "-r", UNLISTED),
+    (&["--enable-coredumps"], "--enable-coredumps", UNLISTED),
+    (&["-N", "4"], "-N", UNLISTED),
+    (&["-D", ":"], "-D", UNLISTED),
+    // Files, users, addresses and protocols.
+    (&["-S"], "-S", RESERVED),
+    (&["--enable-sasl"], "--enable-sasl", RESERVED),
+    (&["-Y", "/tmp/x"], "-Y", RESERVED),
+    (&["--auth-file=/tmp/x"], "--auth-file", RESERVED),
+    (&["-Z"], "-Z", RESERVED),
+    (&["--enable-ssl"], "--enable-ssl", RESERVED),
+    (&["-u", "root"], "-u", RESERVED),
+    (&["--user=root"], "--user", RESERVED),
+    (&["-P", "/tmp/x"], "-P", RESERVED),
+    (&["--pidfile=/tmp/x"], "--pidfile", RESERVED),
+    (&["-l", "127.0.0.1"], "-l", RESERVED),
+    (&["--listen=127.0.0.1"], "--listen", RESERVED),
+    (&["-s", "/tmp/x"], "-s", RESERVED),
+    (&["--unix-socket=/tmp/x"], "--unix-socket", RESERVED),
+    (&["-a", "0777"], "-a", RESERVED),
+    (&["-p", "1"], "-p", RESERVED),
+    (&["--port=1"], "--port", RESERVED),
+    (&["-U", "11211"], "-U", RESERVED),
+    (&["-B", "ascii"], "-B", RESERVED),
+    (&["-d"], "-d", RESERVED),
+    (&["-h"], "-h", RESERVED),
+    (&["-i"], "-i", RESERVED),
+    (&["-V"], "-V", RESERVED),
+    (&["--version"], "--version", RESERVED),
+    (&["-c", "1"], "-c", RESERVED),
+    (&["--conn-limit=1"], "--conn-limit", RESERVED),
+    (&["-m", "1"], "-m", RESERVED),
+    (&["-t", "1"], "-t", RESERVED),
+    (&["-I", "1m"], "-I", RESERVED),
+    (&["-vv"], "-vv", UNLISTED),
+    // Other ways to write an option: joined, after a blank, shortened.
+    (&["-p1"], "-p1", UNLISTED),
+    (&["-e/tmp/x"], "-e/tmp/x", UNLISTED),
+    (&["-kA"], "-kA", UNLISTED),
+    (&["-e /tmp/x"], "-e /tmp/x", UNLISTED),
+    (&["-f 1.25"], "-f 1.25", UNLISTED),
+    (&["-oext_path=/tmp/x:1g"], "-oext_path=/tmp/x:1g", UNLISTED),
+    (&["--memory-f=/tmp/x"], "--memory-f", UNLISTED),
+    (&["--ext=ext_path=/tmp/x:1g"], "--ext", UNLISTED),
+    (&["--"], "--", UNLISTED),
+    (&["x"], "x", UNLISTED),
+    (&["$(HOME)"], "$(HOME)", UNLISTED),
+];
+
 #[test]
 fn extra_arguments_are_options_that_reach_nothing_outside_of_memcached() {
     for accepted in [
@@ -260,91 +340,18 @@ fn extra_arguments_are_options_that_reach_nothing_outside_of_memcached() {
     ] {
         assert_eq!(arguments(accepted), "accepted", "{accepted:?}");
     }
-    // Program memcached: an argument, and the rule that refuses it.
-    let reserved = "has a field of its own, or would break the probes: leave it out";
-    let unlisted = "tenants.extraArgs of the plugin's configuration does not list";
-    for (dangerous, name, rule) in [
-        // Memory and values in files.
-        (&["-e", "/tmp/x"][..], "-e", unlisted),
-        (&["--memory-file", "/tmp/x"], "--memory-file", unlisted),
-        (&["--memory-file=/tmp/x"], "--memory-file", unlisted),
-        (&["-o", "ext_path=/tmp/x:1g"], "ext_path", unlisted),
-        (&["-o", "modern,ext_path=/tmp/x:1g"], "ext_path", unlisted),
-        (&["-o", "ext_wbuf_size=1"], "ext_wbuf_size", unlisted),
-        (&["-o", " ext_path=/tmp/x:1g"], " ext_path", unlisted),
-        // Code in Lua, and keys.
-        (&["-o", "proxy_config=/tmp/x.lua"], "proxy_config", unlisted),
-        (&["-o", "proxy_arg=x"], "proxy_arg", unlisted),
-        (&["-o", "ssl_key=/tmp/x"], "ssl_key", unlisted),
-        (&["-o", "ssl_chain_cert=/tmp/x"], "ssl_chain_cert", unlisted),
-        (
-            &["-o", "no_drop_privileges"],
-            "no_drop_privileges",
-            unlisted,
-        ),
-        (
-            &["-o", "relaxed_privileges"],
-            "relaxed_privileges",
-            unlisted,
-        ),
-        // The command shutdown, for each client.
-        (&["-A"], "-A", unlisted),
-        (&["--enable-shutdown"], "--enable-shutdown", unlisted),
-        (&["-r"], "-r", unlisted),
-        (&["--enable-coredumps"], "--enable-coredumps", unlisted),
-        (&["-N", "4"], "-N", unlisted),
-        (&["-D", ":"], "-D", unlisted),
-        // Files, users, addresses and protocols.
-        (&["-S"], "-S", reserved),
-        (&["--enable-sasl"], "--enable-sasl", reserved),
-        (&["-Y", "/tmp/x"], "-Y", reserved),
-        (&["--auth-file=/tmp/x"], "--auth-file", reserved),
-        (&["-Z"], "-Z", reserved),
-        (&["--enable-ssl"], "--enable-ssl", reserved),
-        (&["-u", "root"], "-u", reserved),
-        (&["--user=root"], "--user", reserved),
-        (&["-P", "/tmp/x"], "-P", reserved),
-        (&["--pidfile=/tmp/x"], "--pidfile", reserved),
-        (&["-l", "127.0.0.1"], "-l", reserved),
-        (&["--listen=127.0.0.1"], "--listen", reserved),
-        (&["-s", "/tmp/x"], "-s", reserved),
-        (&["--unix-socket=/tmp/x"], "--unix-socket", reserved),
-        (&["-a", "0777"], "-a", reserved),
-        (&["-p", "1"], "-p", reserved),
-        (&["--port=1"], "--port", reserved),
-        (&["-U", "11211"], "-U", reserved),
-        (&["-B", "ascii"], "-B", reserved),
-        (&["-d"], "-d", reserved),
-        (&["-h"], "-h", reserved),
-        (&["-i"], "-i", reserved),
-        (&["-V"], "-V", reserved),
-        (&["--version"], "--version", reserved),
-        (&["-c", "1"], "-c", reserved),
-        (&["--conn-limit=1"], "--conn-limit", reserved),
-        (&["-m", "1"], "-m", reserved),
-        (&["-t", "1"], "-t", reserved),
-        (&["-I", "1m"], "-I", reserved),
-        (&["-vv"], "-vv", unlisted),
-        // Other ways to write an option: joined, after a blank, shortened.
-        (&["-p1"], "-p1", unlisted),
-        (&["-e/tmp/x"], "-e/tmp/x", unlisted),
-        (&["-kA"], "-kA", unlisted),
-        (&["-e /tmp/x"], "-e /tmp/x", unlisted),
-        (&["-f 1.25"], "-f 1.25", unlisted),
-        (&["-oext_path=/tmp/x:1g"], "-oext_path=/tmp/x:1g", unlisted),
-        (&["--memory-f=/tmp/x"], "--memory-f", unlisted),
-        (&["--ext=ext_path=/tmp/x:1g"], "--ext", unlisted),
-        (&["--"], "--", unlisted),
-        (&["x"], "x", unlisted),
-        (&["$(HOME)"], "$(HOME)", unlisted),
-    ] {
-        let expected = if rule == reserved {
+    for (dangerous, name, rule) in DANGEROUS {
+        let expected = if *rule == RESERVED {
             format!("Invalid, spec.memcached.extraArgs: {name} {rule}")
         } else {
             format!("Invalid, spec.memcached.extraArgs: {rule} {name}")
         };
         assert_eq!(arguments(dangerous), expected, "{dangerous:?}");
     }
+}
+
+#[test]
+fn extra_arguments_have_values_of_their_form() {
     for (wrong, problem) in [
         (&["-f", "-e"][..], "-f \"-e\": write a number such as 1.25"),
         (
