@@ -4,7 +4,7 @@ use innkeeper_model::error_chain;
 use innkeeper_policy::{Grants, is_secret};
 use innkeeper_sandbox::{artifact, description, testing};
 
-use super::{corpus::Seed, run::run_with};
+use super::{corpus::Seed, run::run_with, shapes};
 
 /// The longest text of a refusal, in bytes: it goes into a condition.
 const REFUSAL_BYTES_MAX: usize = 32 << 10;
@@ -12,11 +12,15 @@ const REFUSAL_BYTES_MAX: usize = 32 << 10;
 #[test]
 fn bytes_of_a_component_are_refused_or_safe_to_compile() {
     let plugin = Seed::new("a plugin".to_owned(), testing::guest().build());
-    run_with("artifact", check, vec![plugin]);
+    run_with(
+        "artifact",
+        vec![plugin],
+        Some(|shape| [testing::guest().build(), shapes::sections(shape)].concat()),
+    );
 }
 
 /// Reaches the checks of a component that may be compiled, and those of an embedded description.
-fn check(bytes: &[u8]) -> [bool; 2] {
+pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
     let inspection = artifact::inspect(bytes);
     let checked = artifact::check(bytes, &artifact::Limits::default());
     let is_plugin = checked.is_ok();

@@ -10,11 +10,11 @@ use super::run::run;
 
 #[test]
 fn a_plugin_spec_is_refused_or_within_the_rules() {
-    run("plugin", check);
+    run("plugin");
 }
 
 /// Reaches the checks of a Plugin, and those of a file of grants.
-fn check(input: &[u8]) -> [bool; 2] {
+pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let text = str::from_utf8(input).ok();
     let plugin = text.and_then(check_plugin);
     let grants = text.and_then(check_grants_file);

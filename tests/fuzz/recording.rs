@@ -4,15 +4,19 @@ use innkeeper_model::{ReadKey, Reads as _, yaml};
 use innkeeper_sandbox::Recording;
 use serde::Deserialize;
 
-use super::run::run;
+use super::{run::run_with, shapes};
 
 #[test]
 fn a_recording_is_refused_or_gives_the_same_input_again() {
-    run("recording", check);
+    run_with(
+        "recording",
+        Vec::new(),
+        Some(|shape| shapes::yaml(shape).into()),
+    );
 }
 
 /// Reaches the checks of YAML, and those of a recording with a read.
-fn check(input: &[u8]) -> [bool; 2] {
+pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let yaml = check_yaml(input);
     [yaml.is_some(), check_recording(input).unwrap_or_default()]
 }

@@ -8,7 +8,7 @@ use innkeeper_source::{
 };
 use serde_json::Value;
 
-use super::run::run;
+use super::{run::run_with, shapes};
 
 /// The longest text of a refusal, in bytes: the server chose a part of it, and it goes into a condition.
 const REFUSAL_BYTES_MAX: usize = 8 << 10;
@@ -25,11 +25,15 @@ static EXPECTATION: LazyLock<Expectation> = LazyLock::new(|| Expectation {
 
 #[test]
 fn an_answer_of_a_registry_is_refused_or_safe_to_use() {
-    run("registry", check);
+    run_with(
+        "registry",
+        Vec::new(),
+        Some(|shape| shapes::answer(shape).into()),
+    );
 }
 
 /// Reaches what follows a manifest, a token, credentials, a signature, a reference, a challenge and a key.
-fn check(input: &[u8]) -> [bool; 7] {
+pub(super) fn check(input: &[u8]) -> [bool; 7] {
     let plugin = short(hostile::plugin_of_manifest(input));
     let token = short(hostile::token(input));
     let login = short(DockerConfig::from_json(input));

@@ -1,17 +1,22 @@
 //! Runs a target: on its corpus, then on generated inputs.
 
 use std::{
+    cell::OnceCell,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
 use innkeeper_tests::process;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use proptest::{
+    option,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
+};
 
 use super::{
     corpus::{self, Seed},
-    edits::{Edits, strategy},
+    edits::{Chosen, Edits, strategy},
+    shapes::{Shape, Shaped, shapes},
     worker::Worker,
 };
 
@@ -20,31 +25,17 @@ const INPUTS: u32 = 1000;
 
 /// Runs a target on its corpus and on generated inputs: a thousand, or those of the time that
 /// `INNKEEPER_FUZZ_SECONDS` gives to each target.
-pub(super) fn run<const N: usize>(target: &str, check: fn(&[u8]) -> [bool; N]) {
-    run_with(target, check, Vec::new());
+pub(super) fn run(target: &'static str) {
+    run_with(target, Vec::new(), None);
 }
 
-/// Runs a target on more inputs than those of its corpus. Fails if these inputs leave a part of the checks unreached.
-pub(super) fn run_with<const N: usize>(
-    target: &str,
-    check: fn(&[u8]) -> [bool; N],
-    more: Vec<Seed>,
-) {
+/// Runs a target on more inputs than those of its corpus. `shaped` makes inputs of a depth, size and cost; they are half
+/// of the generated ones. Fails if the corpus leaves a part of the checks unreached.
+pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Shaped>) {
     let mut seeds = corpus::of(target);
     seeds.extend(more);
-    let worker = Worker::start(check);
-    let mut reached = [false; N];
-    for seed in &seeds {
-        let judged = worker.check(&seed.bytes);
-        let judged = judged.unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
-        for (reached, now) in reached.iter_mut().zip(judged) {
-            *reached |= now;
-        }
-    }
-    assert_eq!(
-        reached, [true; N],
-        "no input of {target} reaches the end of a check"
-    );
+    let worker = Worker::new(target);
+    reach(target, &seeds, |input| worker.check(input));
     let edits = Edits::of(seeds);
     let time = process::fuzz_seconds().map(Duration::from_secs);
     let begun = Instant::now();
@@ -52,7 +43,7 @@ pub(super) fn run_with<const N: usize>(
     let first = time.map_or_else(process::seed, |_| fastrand::u64(..));
     let mut inputs = 0_u64;
     for round in 0_u64.. {
-        generated(target, &worker, &edits, first.wrapping_add(round));
+        generated(target, &worker, &edits, shaped, first.wrapping_add(round));
         inputs += u64::from(INPUTS);
         if time.is_none_or(|time| begun.elapsed() >= time) {
             break;
@@ -62,8 +53,25 @@ pub(super) fn run_with<const N: usize>(
     println!("{target}: {inputs} inputs, {rate} per second");
 }
 
+/// Judges the corpus of a target; together its inputs have to reach the ends of all checks.
+fn reach(target: &str, seeds: &[Seed], judge: impl Fn(&[u8]) -> Result<Vec<bool>, String>) {
+    let mut reached = Vec::new();
+    for seed in seeds {
+        let now = judge(&seed.bytes);
+        let now = now.unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
+        reached.resize(now.len(), false);
+        for (reached, now) in reached.iter_mut().zip(now) {
+            *reached |= now;
+        }
+    }
+    assert!(
+        !reached.is_empty() && reached.iter().all(|reached| *reached),
+        "no input of {target} reaches the end of a check: {reached:?}"
+    );
+}
+
 /// Runs one round; fails with the file that has the reduced input.
-fn generated<const N: usize>(target: &str, worker: &Worker<N>, edits: &Edits, seed: u64) {
+fn generated(target: &str, worker: &Worker, edits: &Edits, shaped: Option<Shaped>, seed: u64) {
     let config = Config {
         cases: INPUTS,
         failure_persistence: None,
@@ -73,16 +81,26 @@ fn generated<const N: usize>(target: &str, worker: &Worker<N>, edits: &Edits, se
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let ended = TestRunner::new_with_rng(config, rng).run(&strategy(), |chosen| {
-        let judged = worker.check(&edits.input(&chosen));
-        judged.map(drop).map_err(TestCaseError::fail)
+    let input = |(chosen, shape): &(Chosen, Option<Shape>)| match (shaped, shape) {
+        (Some(shaped), Some(shape)) => shaped(shape),
+        _ => edits.input(chosen),
+    };
+    let strategy = (strategy(), option::of(shapes()));
+    let begun = Instant::now();
+    let failed = OnceCell::new();
+    let ended = TestRunner::new_with_rng(config, rng).run(&strategy, |chosen| {
+        let judged = worker.check(&input(&chosen));
+        judged.map(drop).map_err(|problem| {
+            let after = failed.get_or_init(|| begun.elapsed());
+            TestCaseError::fail(format!("{problem}, in a round after {after:?}"))
+        })
     });
     match ended {
         Ok(()) => {}
         Err(TestError::Abort(reason)) => panic!("{target}: {reason}"),
         Err(TestError::Fail(reason, chosen)) => {
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-{seed:x}"));
-            fs::write(&path, edits.input(&chosen)).unwrap();
+            fs::write(&path, input(&chosen)).unwrap();
             let path = path.display();
             panic!(
                 "{reason}\nThe input is {path}: add it to tests/fuzz/corpus/{target}/ with the fix"
@@ -92,7 +110,7 @@ fn generated<const N: usize>(target: &str, worker: &Worker<N>, edits: &Edits, se
 }
 
 #[test]
-#[should_panic(expected = "no input of plugin reaches the end of a check")]
+#[should_panic(expected = "no input of plugin reaches the end of a check: [true, false]")]
 fn a_target_whose_corpus_leaves_a_check_unreached_fails() {
-    run("plugin", |_| [true, false]);
+    reach("plugin", &corpus::of("plugin"), |_| Ok(vec![true, false]));
 }

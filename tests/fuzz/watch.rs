@@ -21,7 +21,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::{runtime, sync::Notify, time::timeout};
 use tower::service_fn;
 
-use super::{corpus::Seed, run::run_with};
+use super::{corpus::Seed, run::run_with, shapes};
 
 /// The largest line of a watch here, so that inputs exceed it.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +31,11 @@ const SECRET: &str = "c2VjcmV0LXZhbHVl";
 
 #[test]
 fn a_list_and_a_watch_are_refused_or_cached_as_guests_may_see_them() {
-    run_with("watch", check, retained());
+    run_with(
+        "watch",
+        retained(),
+        Some(|shape| shapes::object(shape).into()),
+    );
 }
 
 /// An API server with two kinds of hostile answers.
@@ -51,7 +55,7 @@ fn kind(name: &str) -> Gvk {
 }
 
 /// Reaches the view of a child, and that of a Secret.
-fn check(input: &[u8]) -> [bool; 2] {
+pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (list, lines) = input.split_at(end.map_or(input.len(), |end| end + 1));
     let server = Arc::new(Server {

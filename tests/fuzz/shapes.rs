@@ -1,0 +1,548 @@
+//! Inputs by their depth, size and cost: schemas, patterns, definitions, selectors, rules in CEL, YAML and headers.
+//!
+//! Texts are joined without recursion, because the deepest are deeper than a stack.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::edits::BYTES_MAX;
+
+/// Levels of JSON that parsers take within one text.
+const NESTED_MAX: u32 = 100;
+
+/// Parts of an input. Every part may be any number: it selects a form by its remainder.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Levels, or the length of a chain of references.
+    pub(super) depth: u32,
+    /// Parts beside each other.
+    pub(super) size: u32,
+    /// The number in a repetition, or the length of a text.
+    pub(super) cost: u32,
+    /// The form of each level, of the whole and of its texts.
+    pub(super) forms: [u8; 4],
+    /// The restrictions beside each level.
+    pub(super) mask: u16,
+}
+
+/// Makes an input of a shape.
+pub(super) type Shaped = fn(&Shape) -> Vec<u8>;
+
+/// The strategy for shapes. Each number is as likely to be between 8 and 16 as between 8192 and 16384.
+pub(super) fn shapes() -> impl Strategy<Value = Shape> {
+    let number = |bits: u32| {
+        (0..bits, any::<u32>()).prop_map(|(bits, rest)| (1_u32 << bits) + rest % (1 << bits))
+    };
+    (
+        number(14),
+        number(14),
+        number(11),
+        any::<[u8; 4]>(),
+        any::<u16>(),
+    )
+        .prop_map(|(depth, size, cost, forms, mask)| Shape {
+            depth,
+            size,
+            cost,
+            forms,
+            mask,
+        })
+}
+
+impl Shape {
+    fn form<'a, T: ?Sized>(&self, number: usize, all: &[&'a T]) -> &'a T {
+        all[usize::from(self.forms[number]) % all.len()]
+    }
+
+    /// Returns as many parts as fit into an input, at most `count`.
+    fn parts(&self, count: u32, part: impl Fn(u32) -> String) -> Vec<String> {
+        let mut bytes = 0;
+        let mut parts = Vec::new();
+        for number in 0..count {
+            let part = part(number);
+            bytes += part.len() + 1;
+            if bytes > BYTES_MAX - 16_384 {
+                break;
+            }
+            parts.push(part);
+        }
+        parts
+    }
+}
+
+/// The levels of a schema; `@` is the next level.
+const LEVELS: [&str; 16] = [
+    "\"allOf\":[@]",
+    "\"anyOf\":[@,@]",
+    "\"oneOf\":[@]",
+    "\"not\":@",
+    "\"properties\":{\"a\":@}",
+    "\"items\":@",
+    "\"additionalProperties\":@",
+    "\"patternProperties\":{\"a\":@}",
+    "\"if\":@,\"then\":@",
+    "\"dependentSchemas\":{\"a\":@}",
+    "\"propertyNames\":@",
+    "\"contains\":@",
+    "\"prefixItems\":[@]",
+    "\"unevaluatedProperties\":@",
+    "\"else\":@",
+    "\"unevaluatedItems\":@",
+];
+
+/// The restrictions beside a level, by the bits of the mask; `#` is a pattern.
+const BESIDE: [&str; 8] = [
+    ",\"unevaluatedProperties\":false",
+    ",\"additionalProperties\":false",
+    ",\"type\":\"object\"",
+    ",\"pattern\":\"#\"",
+    ",\"required\":[\"a\"]",
+    ",\"unevaluatedItems\":false",
+    ",\"uniqueItems\":true",
+    ",\"maxLength\":1e300",
+];
+
+/// Returns a JSON schema: a chain of references, levels within each other, or parts beside each other.
+pub(super) fn schema(shape: &Shape) -> String {
+    let level = shape.form(0, &LEVELS);
+    let beside = |number: u32| {
+        let chosen = BESIDE
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| shape.mask >> bit & 1 == 1);
+        let text: String = chosen.map(|(_, text)| *text).collect();
+        text.replace('#', &escaped(&pattern(shape, number)))
+    };
+    let wide = |parts: &[String]| match shape.forms[2] % 3 {
+        0 => format!("{{\"allOf\":[{}]}}", parts.join(",")),
+        1 => format!("{{\"anyOf\":[{}]}}", parts.join(",")),
+        _ => {
+            let fields = parts.iter().enumerate();
+            let fields: Vec<String> = fields
+                .map(|(number, part)| format!("\"k{number}\":{part}"))
+                .collect();
+            format!("{{\"properties\":{{{}}}}}", fields.join(","))
+        }
+    };
+    match shape.forms[1] % 4 {
+        // A chain of definitions: each level refers to the next one.
+        0 | 1 => {
+            let is_direct = shape.forms[1] % 4 == 0;
+            let definitions = shape.parts(shape.depth, |number| {
+                let next = format!("\"$ref\":\"#/$defs/a{}\"", number + 1);
+                let inner = if is_direct {
+                    next
+                } else {
+                    level.replace('@', &format!("{{{next}}}"))
+                };
+                format!("\"a{number}\":{{{inner}{}}}", beside(number))
+            });
+            let last = definitions.len();
+            let definitions = definitions.join(",");
+            format!(
+                "{{\"$ref\":\"#/$defs/a0\",\"$defs\":{{{definitions},\"a{last}\":{{\"type\":\"object\"}}}}}}"
+            )
+        }
+        2 => nested(shape, level, &beside),
+        _ => {
+            let parts = shape.parts(shape.size, |number| {
+                let pattern = escaped(&pattern(shape, number));
+                format!("{{\"properties\":{{\"k\":{{\"pattern\":\"{pattern}\"}}}}}}")
+            });
+            wide(&parts)
+        }
+    }
+}
+
+/// Returns levels within each other; a level with two places doubles the text.
+fn nested(shape: &Shape, level: &str, beside: &impl Fn(u32) -> String) -> String {
+    let mut text = "{}".to_owned();
+    for number in 0..shape.depth.min(NESTED_MAX) {
+        let outer = format!("{{{}{}}}", level.replace('@', &text), beside(number));
+        if outer.len() > BYTES_MAX / 2 {
+            break;
+        }
+        text = outer;
+    }
+    text
+}
+
+/// Returns a pattern, another one for each number.
+pub(super) fn pattern(shape: &Shape, number: u32) -> String {
+    let atom = shape.form(
+        3,
+        &[
+            "\\w",
+            "[\\p{L}\\p{N}]",
+            ".",
+            "a",
+            "(a|b)",
+            "\\d",
+            "(?i)k",
+            "(a+)+",
+            "(?=a)",
+            "(a)\\1",
+        ],
+    );
+    let cost = shape.cost;
+    let repeated = match shape.forms[2] % 5 {
+        0 => format!("{atom}{{{cost}}}"),
+        1 => format!("{atom}{{0,{cost}}}"),
+        2 => format!("({atom}*)*"),
+        3 => format!("(({atom}{{1,{cost}}}){{1,{cost}}}){{1,{cost}}}"),
+        _ => {
+            let levels = usize::try_from(cost).unwrap();
+            format!("{}{atom}{}", "(".repeat(levels), ")".repeat(levels))
+        }
+    };
+    format!("^{repeated}z{number}$")
+}
+
+/// Returns a rule in CEL.
+pub(super) fn rule(shape: &Shape) -> String {
+    let depth = usize::try_from(shape.depth).unwrap();
+    let around =
+        |left: &str, right: &str| format!("{}true{}", left.repeat(depth), right.repeat(depth));
+    let joined = |part: &str, with: &str| vec![part; depth].join(with);
+    match shape.forms[0] % 14 {
+        0 => around("(", ")"),
+        1 => around("!", ""),
+        2 => format!("{}1 > 0", "-".repeat(depth)),
+        3 => format!("size({}) > 0", around("[", "]")),
+        4 => format!("{} > 0", joined("1", "+")),
+        5 => joined("true", " && "),
+        6 => format!("{}true", "true ? true : ".repeat(depth)),
+        7 => format!("has(self{})", ".a".repeat(depth)),
+        8 => {
+            let mut text = "true".to_owned();
+            for _ in 0..depth.min(200) {
+                text = format!("[1, 2, 3, 4, 5, 6, 7, 8].all(x, {text})");
+            }
+            text
+        }
+        9 => format!(
+            "'{}'.matches('{}')",
+            "a".repeat(depth),
+            pattern(shape, 0).replace('\\', "\\\\")
+        ),
+        10 => format!("self{} == 1", "[0]".repeat(depth)),
+        11 => format!("size({}'a') > 0", "'a' + ".repeat(depth)),
+        12 => format!("{} > 0", "9".repeat(depth)),
+        _ => format!(
+            "{}'a'{} == dyn(1)",
+            "{'a': ".repeat(depth),
+            "}".repeat(depth)
+        ),
+    }
+}
+
+/// Returns a CustomResourceDefinition with a schema in the structural form.
+pub(super) fn definition(shape: &Shape) -> String {
+    let level = shape.form(
+        0,
+        &[
+            "\"properties\":{\"a\":@}",
+            "\"items\":@,\"type\":\"array\"",
+            "\"additionalProperties\":@",
+            "\"allOf\":[@]",
+            "\"anyOf\":[@,@]",
+            "\"not\":@",
+        ],
+    );
+    let rule = Value::String(rule(shape));
+    let schema = match shape.forms[1] % 5 {
+        0 => nested(shape, level, &|_| ",\"type\":\"object\"".to_owned()),
+        1 => format!("{{\"type\":\"object\",\"x-kubernetes-validations\":[{{\"rule\":{rule}}}]}}"),
+        2 => {
+            let values = shape.parts(shape.size, |number| format!("\"v{number}\""));
+            format!(
+                "{{\"properties\":{{\"a\":{{\"enum\":[{}]}}}}}}",
+                values.join(",")
+            )
+        }
+        3 => {
+            let rules = shape.parts(shape.size, |number| {
+                format!("{{\"rule\":\"self.a > {number}\"}}")
+            });
+            format!(
+                "{{\"properties\":{{\"a\":{{\"type\":\"integer\"}}}},\"x-kubernetes-validations\":[{}]}}",
+                rules.join(",")
+            )
+        }
+        _ => {
+            let fields = shape.parts(shape.size, |number| {
+                let pattern = escaped(&pattern(shape, number));
+                format!("\"f{number}\":{{\"type\":\"string\",\"pattern\":\"{pattern}\"}}")
+            });
+            let names = shape.parts(shape.size, |number| format!("\"f{number}\""));
+            let names = if shape.mask & 1 == 1 {
+                names.join(",")
+            } else {
+                String::new()
+            };
+            format!(
+                "{{\"properties\":{{{}}},\"required\":[{names}]}}",
+                fields.join(",")
+            )
+        }
+    };
+    format!(
+        "{{\"apiVersion\":\"apiextensions.k8s.io/v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{{\"name\":\"ponds.example.com\"}},\
+         \"spec\":{{\"group\":\"example.com\",\"scope\":\"Namespaced\",\"names\":{{\"kind\":\"Pond\",\"plural\":\"ponds\"}},\
+         \"versions\":[{{\"name\":\"v1\",\"served\":true,\"storage\":true,\"schema\":{{\"openAPIV3Schema\":{{\"type\":\"object\",\"properties\":{{\"spec\":{schema}}}}}}}}}]}}}}"
+    )
+}
+
+/// Returns the description of a plugin with one large part.
+pub(super) fn description(shape: &Shape) -> String {
+    let mut description = json!({
+        "name": "pond", "version": "1", "finalize": false, "readsOwnStatus": false,
+        "parents": [{"apiVersion": "example.com/v1", "kind": "Pond", "plural": "ponds", "scope": "Namespaced"}],
+        "crds": [], "children": [], "reads": [],
+    });
+    let (part, text) = match shape.mask >> 8 & 7 {
+        0 => ("crds", format!("[{}]", definition(shape))),
+        1 => {
+            let selector = Value::String(selector(shape));
+            let read = format!(
+                "[{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"access\":\"full\",\"scope\":\"cluster\",\"labelSelector\":{selector}}}]"
+            );
+            ("reads", read)
+        }
+        _ => ("configSchema", schema(shape)),
+    };
+    description[part] = "@".into();
+    description.to_string().replacen("\"@\"", &text, 1)
+}
+
+/// Returns a label selector.
+pub(super) fn selector(shape: &Shape) -> String {
+    let cost = usize::try_from(shape.cost).unwrap();
+    let requirements = shape.parts(shape.size, |number| match shape.forms[0] % 6 {
+        0 => format!("k{number}"),
+        1 => format!("!k{number}"),
+        2 => format!("k{number}=v{number}"),
+        3 => {
+            let values: Vec<String> = (0..cost).map(|value| format!("v{value}")).collect();
+            format!("k{number} in ({})", values.join(","))
+        }
+        4 => format!("k notin ({number},{})", "(".repeat(cost)),
+        _ => format!("{}=={number}", "k".repeat(cost)),
+    });
+    requirements.join(",")
+}
+
+/// Returns a YAML text.
+pub(super) fn yaml(shape: &Shape) -> String {
+    let depth = usize::try_from(shape.depth).unwrap();
+    let cost = usize::try_from(shape.cost).unwrap();
+    match shape.forms[0] % 9 {
+        // Each level has several aliases of the one before.
+        0 => {
+            let levels = shape.parts(shape.depth.min(64), |number| {
+                let inner = match number {
+                    0 => "x".to_owned(),
+                    _ => vec![format!("*a{}", number - 1); cost].join(","),
+                };
+                format!("a{number}: &a{number} [{inner}]")
+            });
+            levels.join("\n")
+        }
+        1 => format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
+        2 => format!("{}1", "- ".repeat(depth)),
+        3 => format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth)),
+        4 => shape
+            .parts(shape.depth.min(900), |number| {
+                format!("{}a:", " ".repeat(usize::try_from(number).unwrap()))
+            })
+            .join("\n"),
+        5 => {
+            let merges = shape.parts(shape.size, |number| {
+                format!("m{number}: {{<<: *a, b{number}: 1}}")
+            });
+            let fields: Vec<String> = (0..cost).map(|field| format!("f{field}: 1")).collect();
+            format!("a: &a {{{}}}\n{}", fields.join(", "), merges.join("\n"))
+        }
+        6 => shape
+            .parts(shape.size, |number| format!("k{number}: &k{number} 1"))
+            .join("\n"),
+        7 => shape
+            .parts(shape.size, |number| format!("--- {number}"))
+            .join("\n"),
+        _ => format!(
+            "a: {}\nb: 1e{}\nc: !!binary {}",
+            "9".repeat(depth),
+            "9".repeat(cost),
+            "A".repeat(depth)
+        ),
+    }
+}
+
+/// Returns a line of a watch with a deep or wide object.
+pub(super) fn object(shape: &Shape) -> String {
+    let depth = usize::try_from(shape.depth).unwrap();
+    let deep = match shape.forms[0] % 3 {
+        0 => format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
+        1 => format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth)),
+        _ => {
+            let fields = shape.parts(shape.size, |number| {
+                format!("\"innkeeper.dev/k{number}\":\"v\"")
+            });
+            format!("{{{}}}", fields.join(","))
+        }
+    };
+    let place = shape.form(
+        1,
+        &[
+            "spec",
+            "status",
+            "data",
+            "labels",
+            "annotations",
+            "fields",
+            "owners",
+        ],
+    );
+    let part = |name: &str, default: &str| {
+        if name == place {
+            deep.clone()
+        } else {
+            default.to_owned()
+        }
+    };
+    let object = format!(
+        "{{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{{\"name\":\"a\",\"namespace\":\"demo\",\"uid\":\"u\",\"resourceVersion\":\"12\",\
+         \"labels\":{},\"annotations\":{},\"ownerReferences\":{},\
+         \"managedFields\":[{{\"manager\":\"innkeeper:cache\",\"operation\":\"Apply\",\"fieldsV1\":{}}}]}},\"spec\":{},\"data\":{},\"status\":{}}}",
+        part("labels", "{\"innkeeper.dev/plugin\":\"cache\"}"),
+        part("annotations", "{}"),
+        part("owners", "[{\"uid\":\"uid-web\",\"controller\":true}]"),
+        part("fields", "{}"),
+        part("spec", "{}"),
+        part("data", "{}"),
+        part("status", "{}"),
+    );
+    let list = format!(
+        "{{\"kind\":\"ServiceList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"11\"}},\"items\":[{object}]}}"
+    );
+    let line = format!("{{\"type\":\"ADDED\",\"object\":{object}}}");
+    if shape.mask & 1 == 1 {
+        format!("{list}\n{line}\n")
+    } else {
+        format!("{{\"metadata\":{{\"resourceVersion\":\"11\"}},\"items\":[]}}\n{line}\n")
+    }
+}
+
+/// Returns an answer of a registry, or a line that names an artifact or a challenge.
+pub(super) fn answer(shape: &Shape) -> String {
+    let depth = usize::try_from(shape.depth).unwrap();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    match shape.forms[0] % 7 {
+        0 => shape
+            .parts(shape.size, |number| format!("Basic realm=\"{number}\""))
+            .join(", "),
+        1 => format!(
+            "Bearer realm=\"https://a/{}\",scope=\"{}\"",
+            "\\\"".repeat(depth),
+            "a,".repeat(depth)
+        ),
+        2 => format!("localhost/{}a:b", "a/".repeat(depth)),
+        3 => format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            "MFkw\n".repeat(depth)
+        )
+        .repeat(4),
+        4 => {
+            let layers = shape.parts(shape.size, |number| {
+                format!("{{\"mediaType\":\"application/x{number}\",\"digest\":\"{digest}\",\"size\":1e3}}")
+            });
+            format!("{{\"schemaVersion\":2,\"layers\":[{}]}}", layers.join(","))
+        }
+        5 => {
+            let signatures = shape.parts(shape.size, |_| "{\"sig\":\"MEUCIQ==\"}".to_owned());
+            format!(
+                "{{\"dsseEnvelope\":{{\"payload\":\"AAAA\",\"payloadType\":\"application/vnd.in-toto+json\",\"signatures\":[{}]}}}}",
+                signatures.join(",")
+            )
+        }
+        _ => {
+            let logins = shape.parts(shape.size, |number| {
+                format!("\"a{number}.*.*.*\":{{\"auth\":\"YTpi\"}}")
+            });
+            format!("{{\"auths\":{{{}}}}}", logins.join(","))
+        }
+    }
+}
+
+/// Returns sections to append to a component: types within each other, or many of one kind.
+pub(super) fn sections(shape: &Shape) -> Vec<u8> {
+    let depth = usize::try_from(shape.depth).unwrap();
+    // A component type, or an instance type, that declares one type.
+    let opening = shape.form(0, &[&[0x41, 1, 1], &[0x42, 1, 1]]);
+    let content = match shape.forms[1] % 3 {
+        0 => [&[1], opening.repeat(depth).as_slice(), &[0x42, 0]].concat(),
+        // Lists of the type before, and records of as many fields.
+        1 => {
+            let lists = shape
+                .parts(shape.size, |number| number.to_string())
+                .len()
+                .min(100);
+            let lists = (0..lists).flat_map(|number| [0x70, u8::try_from(number).unwrap()]);
+            [
+                &[u8::try_from(lists.clone().count() / 2 + 1).unwrap(), 0x73],
+                lists.collect::<Vec<_>>().as_slice(),
+            ]
+            .concat()
+        }
+        _ => vec![0x41; depth],
+    };
+    let section = [&[7], leb128(content.len()).as_slice(), &content].concat();
+    let times = usize::try_from(shape.size)
+        .unwrap()
+        .min(BYTES_MAX / section.len());
+    section.repeat(if shape.mask & 1 == 1 { times.max(1) } else { 1 })
+}
+
+/// Returns a number in the encoding of WebAssembly.
+pub(super) fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(number & 0x7f).unwrap();
+        number >>= 7;
+        if number == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+/// Returns a text within the quotes of JSON.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// The shapes reach what no edit of a small input does.
+#[test]
+fn shapes_are_as_deep_and_large_as_their_numbers() {
+    let shape = Shape {
+        depth: 1500,
+        size: 2000,
+        cost: 60,
+        forms: [0, 0, 0, 1],
+        mask: 1,
+    };
+    let chain = schema(&shape);
+    assert!(chain.contains(r##""a1499":{"$ref":"#/$defs/a1500","unevaluatedProperties":false}"##));
+    let wide = schema(&Shape {
+        forms: [0, 3, 0, 1],
+        ..shape.clone()
+    });
+    assert!(wide.contains(r#"{"pattern":"^[\\p{L}\\p{N}]{60}z1999$"}"#));
+    for text in [chain, wide, description(&shape), definition(&shape)] {
+        assert!(text.len() <= BYTES_MAX, "{}", text.len());
+        let value: Result<Value, _> = serde_json::from_str(&text);
+        assert!(value.is_ok(), "{value:?} in {text}");
+    }
+    assert_eq!(selector(&shape).split(',').count(), 2000);
+}
