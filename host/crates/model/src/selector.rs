@@ -4,18 +4,37 @@ use kube_core::{Expression, Selector};
 
 use super::syntax::{is_label_key, is_label_value};
 
-/// A text that is not a label selector.
+/// The longest text form of a selector, in bytes. Every list and watch sends it in its URL, and proxies take 8 KiB there.
+const SELECTOR_BYTES_MAX: usize = 4096;
+
+/// The most requirements of one selector: the host evaluates all of them for every object of a kind.
+const REQUIREMENTS_MAX: usize = 64;
+
+/// The longest part of an invalid selector that an error shows, in characters.
+const SHOWN_CHARS_MAX: usize = 256;
+
+/// A text that is not a label selector, or one above the limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is not a label selector: join \"key=value\", \"key!=value\", \"key in (a,b)\", \"key notin (a,b)\", \"key\" and \"!key\" by commas"
+    "\"{0}\" is not a label selector: join at most {REQUIREMENTS_MAX} of \"key=value\", \"key!=value\", \"key in (a,b)\", \"key notin (a,b)\", \"key\" and \"!key\" by commas, in at most {SELECTOR_BYTES_MAX} bytes"
 )]
 pub struct InvalidSelector(
-    /// The text as given.
+    /// The text, at most its first 256 characters.
     pub String,
 );
 
-/// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all.
+impl InvalidSelector {
+    fn new(text: &str) -> Self {
+        Self(text.chars().take(SHOWN_CHARS_MAX).collect())
+    }
+}
+
+/// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all. A text has at most 4096 bytes and 64
+/// requirements.
 pub fn parse_selector(text: &str) -> Result<Selector, InvalidSelector> {
+    if text.len() > SELECTOR_BYTES_MAX {
+        return Err(InvalidSelector::new(text));
+    }
     let mut inside = false;
     let is_between = |c| {
         inside = c == '(' || (inside && c != ')');
@@ -28,13 +47,17 @@ pub fn parse_selector(text: &str) -> Result<Selector, InvalidSelector> {
     };
     selector
         .filter(is_valid_selector)
-        .ok_or_else(|| InvalidSelector(text.to_owned()))
+        .ok_or_else(|| InvalidSelector::new(text))
 }
 
-/// Returns true if all keys and values are valid and no list of values is empty.
+/// Returns true if all keys and values are valid, no list of values is empty, and the selector is within the limits of
+/// [`parse_selector`].
 pub fn is_valid_selector(selector: &Selector) -> bool {
-    let mut expressions = selector.clone().into_iter();
-    expressions.all(|expression| match expression {
+    let expressions: Vec<Expression> = selector.clone().into_iter().collect();
+    if expressions.len() > REQUIREMENTS_MAX || selector.to_string().len() > SELECTOR_BYTES_MAX {
+        return false;
+    }
+    expressions.into_iter().all(|expression| match expression {
         Expression::In(key, values) | Expression::NotIn(key, values) => {
             is_label_key(&key)
                 && !values.is_empty()
@@ -159,6 +182,31 @@ mod tests {
         ] {
             assert!(parse_selector(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_selector_has_few_requirements_and_a_short_text() {
+        let keys =
+            |count: usize| -> Vec<String> { (0..count).map(|key| format!("k{key}")).collect() };
+        let values = |count: usize| format!("a in ({})", keys(count).join(","));
+        assert!(parse_selector(&keys(64).join(",")).is_ok());
+        assert!(parse_selector(&values(800)).is_ok());
+        for text in [
+            keys(65).join(","),
+            keys(100_000).join(","),
+            values(900),
+            " ".repeat(5000),
+            "(".repeat(1 << 22),
+        ] {
+            let error = parse_selector(&text).unwrap_err().to_string();
+            assert!(error.len() < 1000, "{} bytes", error.len());
+            assert!(error.contains("at most 64 of"), "{error}");
+        }
+        // Those of a Plugin are objects, not texts.
+        let many: Selector = keys(65).into_iter().map(Expression::Exists).collect();
+        let long = Expression::In("a".to_owned(), keys(900).into_iter().collect());
+        assert!(!is_valid_selector(&many));
+        assert!(!is_valid_selector(&long.into()));
     }
 
     #[test]

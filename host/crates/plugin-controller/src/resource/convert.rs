@@ -158,8 +158,9 @@ fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error>
     let read = |selector: &Option<meta::LabelSelector>, name: &str| {
         let selector = Selector::try_from(selector.clone().unwrap_or_default()).ok();
         selector.filter(is_valid_selector).ok_or_else(|| {
-            let problem = "must be a label selector: matchLabels, and matchExpressions with the \
-                           operators In and NotIn with values, Exists and DoesNotExist without";
+            let problem = "must be a label selector with at most 64 requirements and 4096 bytes: \
+                           matchLabels, and matchExpressions with the operators In and NotIn with \
+                           values, Exists and DoesNotExist without";
             Error::field(format!("{path}.{name}"), problem)
         })
     };
