@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 
 use wasmparser::{
-    BinaryReaderError, FunctionBody, Parser, Payload, ValidPayload, Validator, WasmFeatures,
+    BinaryReader, BinaryReaderError, ComponentType, ComponentTypeDeclaration, FunctionBody, Parser,
+    Payload, ValidPayload, Validator, WasmFeatures,
 };
 
 use super::{Error, Limits};
+
+/// Levels of component and instance types within each other. `wasmparser` reads them by recursion without a limit: 3 KB of
+/// types overflow a stack of 2 MiB. Worlds of WIT have three levels.
+const TYPE_LEVELS_MAX: usize = 32;
 
 /// Returns the features of the engine: must match [`engine`](crate::engine), or a component would pass here and fail in the
 /// compiler.
@@ -63,6 +68,13 @@ pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
                 check_body(&body, limits)?;
                 continue;
             }
+            Payload::ComponentTypeSection(part) => {
+                let range = part.range();
+                let start = range.start;
+                let content = bytes.get(range).unwrap_or_default();
+                check_types(BinaryReader::new(content, start))?;
+                continue;
+            }
             _ => continue,
         };
         let counted: &mut usize = counts.entry(what).or_default();
@@ -70,6 +82,51 @@ pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
         at_most(what, *counted, max)?;
     }
     Ok(())
+}
+
+/// Refuses types that are nested too deep, without recursion.
+fn check_types(mut reader: BinaryReader<'_>) -> Result<(), Error> {
+    // The types that remain in the section, then the declarations that remain in each open type.
+    let mut levels = vec![reader.read_var_u32().map_err(damaged)?];
+    while let Some(rest) = levels.last_mut() {
+        let Some(less) = rest.checked_sub(1) else {
+            levels.pop();
+            continue;
+        };
+        *rest = less;
+        let is_declaration = levels.len() > 1;
+        if let Some(declarations) = open_type(&mut reader, is_declaration).map_err(damaged)? {
+            levels.push(declarations);
+            at_most("levels of types", levels.len() - 1, TYPE_LEVELS_MAX)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a type, or a declaration within a type. Of a component or instance type only the beginning: returns the number of
+/// its declarations, which follow.
+fn open_type(
+    reader: &mut BinaryReader<'_>,
+    is_declaration: bool,
+) -> Result<Option<u32>, BinaryReaderError> {
+    // The bytes of the component model's binary format.
+    const DECLARED_TYPE: u8 = 0x01;
+    const COMPONENT_TYPE: u8 = 0x41;
+    const INSTANCE_TYPE: u8 = 0x42;
+
+    let mut ahead = reader.clone();
+    let is_type = !is_declaration || ahead.read_u8()? == DECLARED_TYPE;
+    if is_type && matches!(ahead.read_u8()?, COMPONENT_TYPE | INSTANCE_TYPE) {
+        let declarations = ahead.read_var_u32()?;
+        *reader = ahead;
+        return Ok(Some(declarations));
+    }
+    if is_declaration {
+        reader.read::<ComponentTypeDeclaration<'_>>()?;
+    } else {
+        reader.read::<ComponentType<'_>>()?;
+    }
+    Ok(None)
 }
 
 fn check_body(body: &FunctionBody<'_>, limits: &Limits) -> Result<(), Error> {

@@ -248,6 +248,33 @@ fn check_capped(more: &str, what: &str, cap: impl FnOnce(&mut artifact::Limits))
 }
 
 #[test]
+fn refuses_types_that_are_nested_deeper_than_a_stack() {
+    use wasm_encoder::Encode as _;
+
+    // Counts of types and declarations in one byte each.
+    let nested = |levels: usize| {
+        let content = [[1].as_slice(), &[0x42, 1, 1].repeat(levels - 1), &[0x42, 0]].concat();
+        let mut bytes = guest().build();
+        // A section of types.
+        bytes.push(7);
+        content.as_slice().encode(&mut bytes);
+        bytes
+    };
+    let refusal_at = |levels: usize| {
+        let limits = artifact::Limits::default();
+        artifact::check(&nested(levels), &limits).err()
+    };
+    assert!(refusal_at(32).is_none());
+    for levels in [33, 1_000, 1_000_000] {
+        let error = refusal_at(levels).unwrap();
+        assert_eq!(
+            error.to_string(),
+            "the component has 33 levels of types, at most 32 are allowed"
+        );
+    }
+}
+
+#[test]
 fn rejects_parts_beyond_their_caps() {
     check_capped(&"(func)".repeat(50), "functions", |limits| {
         limits.functions_max = 40;
