@@ -5,7 +5,16 @@
 //! Added validation rules are listed separately, because the API server ratchets them: an object that breaks a new rule
 //! stays valid until a write changes the part that breaks it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
+
+/// The most changes of each type whose texts are kept. A path can be as long as a definition, and lists have as many
+/// entries.
+const TEXTS_MAX: usize = 64;
+
+/// The longest text of a change, in characters.
+const TEXT_CHARS_MAX: usize = 256;
 
 /// Bounds for which a higher value is narrower.
 const LOWER_BOUNDS: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
@@ -34,11 +43,26 @@ const RULES: &str = "x-kubernetes-validations";
 /// The differences, each with its path: `spec.size gets the type string`.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// The changes that make the new schema narrower.
+    /// The changes that make the new schema narrower, at most 64.
     pub(super) narrower: Vec<String>,
-    /// The rules that the new schema adds.
+    /// The rules that the new schema adds, at most 64.
     pub(super) rules: Vec<String>,
     path: Vec<String>,
+}
+
+fn place(path: &[String]) -> String {
+    if path.is_empty() {
+        "the object".to_owned()
+    } else {
+        path.join(".")
+    }
+}
+
+/// Adds a text, if there are few.
+fn add(texts: &mut Vec<String>, text: impl FnOnce() -> String) {
+    if texts.len() < TEXTS_MAX {
+        texts.push(text().chars().take(TEXT_CHARS_MAX).collect());
+    }
 }
 
 impl Differences {
@@ -59,17 +83,10 @@ impl Differences {
         }
     }
 
-    fn place(&self) -> String {
-        if self.path.is_empty() {
-            "the object".to_owned()
-        } else {
-            self.path.join(".")
-        }
-    }
-
     fn note(&mut self, change: &str) {
-        let place = self.place();
-        self.narrower.push(format!("{place} {change}"));
+        add(&mut self.narrower, || {
+            format!("{} {change}", place(&self.path))
+        });
     }
 
     fn compare_types(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
@@ -120,9 +137,10 @@ impl Differences {
                 .and_then(|properties| properties.get(field));
             property.is_some_and(|property| property.get("default").is_some())
         };
+        let known = texts(items(old, "required"));
         let required = items(new, "required")
             .iter()
-            .filter(|field| !items(old, "required").contains(field))
+            .filter(|field| !known.contains(&field.to_string()))
             .filter_map(Value::as_str)
             .filter(|field| !has_default(field));
         for field in required {
@@ -134,21 +152,20 @@ impl Differences {
         if !old.contains_key("enum") {
             self.note("gets an enum");
         }
-        let gone = items(old, "enum")
-            .iter()
-            .filter(|value| !items(new, "enum").contains(value));
-        for value in gone {
+        let known = texts(items(new, "enum"));
+        for value in texts(items(old, "enum")).difference(&known) {
             self.note(&format!("no longer takes {value}"));
         }
     }
 
     fn compare_rules(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
-        let rule = |entry: &Value| entry.get("rule").cloned().unwrap_or_default();
-        let known: Vec<Value> = items(old, RULES).iter().map(rule).collect();
+        let rule = |entry: &Value| entry.get("rule").unwrap_or(&Value::Null).to_string();
+        let known: BTreeSet<String> = items(old, RULES).iter().map(rule).collect();
         for rule in items(new, RULES).iter().map(rule) {
             if !known.contains(&rule) {
-                let place = self.place();
-                self.rules.push(format!("{place} gets the rule {rule}"));
+                add(&mut self.rules, || {
+                    format!("{} gets the rule {rule}", place(&self.path))
+                });
             }
         }
     }
@@ -181,6 +198,11 @@ impl Differences {
 
 fn flag(schema: &Map<String, Value>, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+/// Returns values in a form that is found without comparing it with every other one.
+fn texts(values: &[Value]) -> BTreeSet<String> {
+    values.iter().map(ToString::to_string).collect()
 }
 
 fn items<'a>(schema: &'a Map<String, Value>, name: &str) -> &'a [Value] {

@@ -1,5 +1,7 @@
 //! Tests of CustomResourceDefinitions: one per refusal.
 
+use std::time::{Duration, Instant};
+
 use expect_test::{Expect, expect};
 use innkeeper_model::{HashKey, ParentKind, PluginName, Scope};
 use serde_json::{Value, json};
@@ -409,4 +411,35 @@ fn rejects_parents_whose_status_cannot_be_written() {
         ["conditions"]["x-kubernetes-list-type"] = json!("atomic");
     expect!["CustomResourceDefinition webs.example.dev does not declare status.conditions of example.dev/v1 Web as a map: add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type]"]
         .assert_eq(&check(&atomic, "v1").unwrap_err());
+}
+
+/// A definition is as large as a description may be, and its comparison runs beside the passes of all plugins.
+#[test]
+fn a_comparison_of_large_definitions_takes_little_time_and_memory() {
+    let names = |prefix: &str| -> Vec<String> {
+        (0..40_000).map(|name| format!("{prefix}{name}")).collect()
+    };
+    let rules = |above: usize| -> Vec<Value> {
+        (0..20_000)
+            .map(|rule| json!({"rule": format!("self > {}", rule + above)}))
+            .collect()
+    };
+    let long = "x".repeat(200_000);
+    let spec = |prefix: &str, above: usize| {
+        let inner = json!({
+            "type": "object", "properties": {"mode": {"enum": names(prefix)}},
+            "required": names(prefix), "x-kubernetes-validations": rules(above),
+        });
+        definition(json!({"type": "object", "properties": {&long: inner}}))
+    };
+    let started = Instant::now();
+    let existing = stored(&plugin(), &spec("a", 0));
+    let refusal = plan(&existing, &spec("b", 50_000)).unwrap_err().to_string();
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(refusal.contains("would become narrower"), "{refusal}");
+    assert!(refusal.len() < 8_000, "{} bytes", refusal.len());
 }
