@@ -1,5 +1,7 @@
 //! Tests of managed fields: A1, A2, A4.
 
+use std::time::{Duration, Instant};
+
 use innkeeper_model::{Access, ManagedEntry, Object};
 use serde_json::{Value, json};
 
@@ -311,4 +313,38 @@ fn only_the_own_part_of_an_object_is_compared() {
         },
     });
     assert_eq!(part, expected);
+}
+
+/// A child of 1 MiB has so many items, and every pass compares them with the managed fields.
+#[test]
+fn the_items_of_a_long_list_are_matched_in_little_time() {
+    const ITEMS: usize = 30_000;
+    let fresh = |name: &str, make: &dyn Fn(usize) -> (String, Value, Value)| {
+        let all: Vec<_> = (0..ITEMS).map(make).collect();
+        let members = all.iter().map(|(member, ..)| (member.clone(), json!({})));
+        let owned = json!({"f:list": Value::Object(members.collect())});
+        // The API server sorts members, and the plugin states the items in another order.
+        let stated: Vec<&Value> = all.iter().rev().map(|(_, stated, _)| stated).collect();
+        let observed: Vec<&Value> = all.iter().map(|(.., observed)| observed).collect();
+        let started = Instant::now();
+        check_covers(owned.clone(), json!({"list": stated}), true);
+        assert!(
+            owns(&owned["f:list"], &json!(stated), &json!(observed)),
+            "{name}"
+        );
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(10), "{name}: {took:?}");
+    };
+    fresh("values", &|number| {
+        let value = json!(format!("v{number}"));
+        (format!("v:{value}"), value.clone(), value)
+    });
+    fresh("keys", &|number| {
+        let item = json!({"name": format!("n{number}")});
+        (format!("k:{item}"), item.clone(), item)
+    });
+    fresh("keys with a default", &|number| {
+        let item = json!({"port": number, "protocol": "TCP"});
+        (format!("k:{item}"), json!({"port": number}), item)
+    });
 }
