@@ -29,30 +29,36 @@ pub(super) fn check(children: &[Child]) -> Result<(), Rejection> {
 ///
 /// The rest also holds children that only wait for a child of the cycle.
 fn check_circles(children: &[Child]) -> Result<(), Rejection> {
-    let mut waiting: BTreeMap<&str, BTreeSet<&str>> = children
-        .iter()
-        .map(|child| {
-            let after = child.after.iter().map(String::as_str).collect();
-            (child.key.as_str(), after)
-        })
-        .collect();
-    loop {
-        let free: Vec<&str> = waiting
-            .iter()
-            .filter(|(_, after)| !after.iter().any(|key| waiting.contains_key(key)))
-            .map(|(key, _)| *key)
-            .collect();
-        if free.is_empty() {
-            break;
-        }
-        for key in free {
-            waiting.remove(key);
+    let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut followers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for child in children {
+        let after: BTreeSet<&str> = child.after.iter().map(String::as_str).collect();
+        missing.insert(&child.key, after.len());
+        for key in after {
+            followers.entry(key).or_default().push(&child.key);
         }
     }
-    if waiting.is_empty() {
+    let is_free = |(_, count): &(&&str, &usize)| **count == 0;
+    let mut free: Vec<&str> = missing
+        .iter()
+        .filter(is_free)
+        .map(|(key, _)| *key)
+        .collect();
+    while let Some(key) = free.pop() {
+        missing.remove(key);
+        for follower in followers.remove(key).into_iter().flatten() {
+            if let Some(count) = missing.get_mut(follower) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    free.push(follower);
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
         return Ok(());
     }
-    let keys: Vec<&str> = waiting.keys().copied().collect();
+    let keys: Vec<&str> = missing.keys().copied().collect();
     Err(Rejection::output(format!(
         "the children \"{}\" wait for each other in a cycle: remove one of them from an `after` list",
         keys.join("\", \"")

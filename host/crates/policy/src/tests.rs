@@ -427,6 +427,26 @@ fn rejects_after_lists_that_cannot_be_followed() {
 }
 
 #[test]
+fn a_long_chain_of_after_lists_is_checked_in_little_time() {
+    // As many children as limits allow. Each waits for the one before it, and the first ones come last.
+    let chain = |count: usize| -> Vec<Child> {
+        let after = |number: usize| {
+            let before = number.saturating_sub(100)..number;
+            before.map(|number| format!("k{number:05}")).collect()
+        };
+        let children = (0..count).map(|number| Child {
+            after: after(number),
+            ..config_map(&format!("k{number:05}"))
+        });
+        children.rev().collect()
+    };
+    let started = std::time::Instant::now();
+    assert!(order::check(&chain(10_000)).is_ok());
+    let took = started.elapsed();
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
 fn takes_the_null_that_the_types_of_kubernetes_write() {
     let mut child = with_metadata(json!({"name": "a", "creationTimestamp": null}));
     let nested = json!({"template": {"metadata": {"creationTimestamp": null}}});

@@ -1,10 +1,14 @@
 //! Tests of the operations on children: A2, A4, A5, A7, A8, A10.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{
-    ApplyPolicy, ConditionStatus, HashKey, ObjectId, Operation, Outcome, Readiness, Report, Retry,
+    ApplyPolicy, Child, ConditionStatus, HashKey, ObjectId, Operation, Outcome, Readiness, Report,
+    Retry,
 };
 use serde_json::{Value, json};
 
@@ -572,4 +576,28 @@ fn a_child_of_an_own_kind_of_parents_carries_its_depth_and_other_children_do_not
     assert_eq!(depth_of(at("1")), "2");
     // A broken annotation must not start the count again.
     assert_eq!(depth_of(at("none")), u32::MAX.to_string());
+}
+
+#[test]
+fn a_long_chain_of_children_is_ordered_in_little_time() {
+    // As many children as limits allow. Each waits for the next one by name, so that the order is the reverse.
+    let names: Vec<String> = (0..10_000).map(|number| format!("k{number:05}")).collect();
+    let keys: Vec<String> = names
+        .iter()
+        .map(|name| format!("configmap-{name}"))
+        .collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let children: Vec<Child> = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| {
+            let last = (number + 101).min(keys.len());
+            config_map(name).after(&keys[number + 1..last])
+        })
+        .collect();
+    let started = Instant::now();
+    let sorted = crate::order::sorted(&children);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(sorted.iter().rev().map(|child| &child.name).eq(&names));
 }
