@@ -6,6 +6,7 @@
 //! It does not know about admission webhooks and policies, updates (transition rules are skipped, as on create), or the
 //! cost limits of rules.
 
+mod bounds;
 mod cause;
 mod format;
 mod kinds;
@@ -112,6 +113,7 @@ impl Schema {
             let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
             replicas["x-innkeeper"] = json!({"allOf": [range]});
         }
+        bounds::check_schema(&schema).map_err(|problem| Error::schema("", problem))?;
         let validator = structure::compile(&schema)
             .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))?;
         let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;

@@ -4,6 +4,8 @@
 //! keywords of JSON schema that the dialect lacks. It becomes a part of every compiled schema, so that pruning, defaults
 //! and the validator treat metadata like any other field.
 
+use std::collections::BTreeSet;
+
 use innkeeper_model::Scope;
 use serde_json::{Map, Value, json};
 
@@ -66,11 +68,8 @@ pub(super) fn tidy(object: &mut Value) {
     let names = ["generateName", "name", "namespace"];
     metadata.retain(|key, value| value != "" || !names.contains(&key.as_str()));
     if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
-        let mut seen = Vec::new();
-        owners.retain(|owner| {
-            seen.push(owner.clone());
-            !seen[..seen.len() - 1].contains(owner)
-        });
+        let mut seen = BTreeSet::new();
+        owners.retain(|owner| seen.insert(owner.to_string()));
     }
 }
 

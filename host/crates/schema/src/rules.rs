@@ -13,13 +13,16 @@ use regex::{Captures, Regex};
 use serde_json::{Map, Number, Value, json};
 
 use super::{
-    Error,
+    Error, bounds,
     cause::RejectionCause,
     node::{Node, SchemaValue, child, entries, entry, field, items, property},
 };
 
 /// The longest message that the API server takes from an expression, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// The longest problem of a rule that does not compile, in characters: a line of the rule with its place.
+const PROBLEM_CHARS_MAX: usize = 1000;
 
 /// The beginning of the message of a rule without one, as by the API server.
 const FAILED: &str = "failed rule: ";
@@ -36,14 +39,24 @@ impl CompiledRules {
     /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
         let stated = node.x_kubernetes_validations.iter().flatten();
-        let rules: Vec<Value> = stated.map(translate).collect();
+        let mut rules = Vec::new();
+        for rule in stated {
+            let texts = [Some(&rule.rule), rule.message_expression.as_ref()];
+            let mut texts = texts.into_iter().flatten();
+            texts
+                .try_for_each(|text| bounds::check_rule(text))
+                .map_err(|problem| Error::schema(path, problem))?;
+            rules.push(translate(rule));
+        }
         if !rules.is_empty() {
             let mut schema = types(typed);
             schema["x-kubernetes-validations"] = rules.into();
             let mut compiled = compile_schema(&schema);
             let broken = compiled.validations.iter().position(Result::is_err);
             if let Some(Err(error)) = broken.map(|index| compiled.validations.remove(index)) {
-                return Err(Error::schema(path, error));
+                // The parser shows the rest of the rule for each bracket that it cannot close.
+                let problem: String = error.to_string().chars().take(PROBLEM_CHARS_MAX).collect();
+                return Err(Error::schema(path, problem));
             }
             self.0.entry(path.to_owned()).or_default().push(compiled);
         }

@@ -9,6 +9,7 @@ use jsonschema::{
 use serde_json::{Map, Number, Value, json};
 
 use super::{
+    bounds::PATTERN_BYTES_MAX,
     cause::{RejectionCause, joined, shown},
     format,
     node::{Node, child, item},
@@ -26,7 +27,8 @@ const KEYWORDS: &str = "additionalProperties else enum exclusiveMaximum exclusiv
 pub(super) fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     let mut schema = schema.clone();
     translate(&mut schema);
-    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+    let options = jsonschema::options().with_pattern_options(patterns);
     format::register(options).build(&schema)
 }
 

@@ -252,3 +252,70 @@ fn rejects_rule() {
             json!([{"rule": "self.a =="}]);
     }));
 }
+
+/// Returns the problem of a definition whose `spec` has this schema.
+fn problem_of(spec: &Value) -> Option<String> {
+    let definition = json!({"spec": {
+        "group": "test.innkeeper.dev", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+        "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}],
+    }});
+    let error = Schema::new(&object(definition), "v1").err()?;
+    Some(innkeeper_model::error_chain(&error).to_string())
+}
+
+/// Each of these took the process: by its stack, or by gigabytes of error text or compiled patterns.
+#[test]
+fn refuses_rules_and_patterns_beyond_their_bounds() {
+    let rule =
+        |rule: String| json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]});
+    let message = |text: String| json!({"type": "object", "x-kubernetes-validations": [{"rule": "true", "messageExpression": text}]});
+    let patterns = |count: usize, pattern: &str| {
+        let fields = (0..count).map(|field| {
+            let pattern = format!("{pattern}a{field}");
+            (
+                format!("f{field}"),
+                json!({"type": "string", "pattern": pattern}),
+            )
+        });
+        json!({"type": "object", "properties": Map::from_iter(fields)})
+    };
+    for (spec, problem) in [
+        (
+            rule(format!("{}1 > 0", "1+".repeat(5_000))),
+            "operators, at most 1000",
+        ),
+        (
+            rule(format!("has(self{})", ".a".repeat(5_000))),
+            "operators, at most 1000",
+        ),
+        (
+            rule(format!("'{}' == 'a'", "a".repeat(20_000))),
+            "bytes, at most 16384",
+        ),
+        (
+            rule(format!(
+                "{}1{} == []",
+                "[1].map(a, ".repeat(1_000),
+                ")".repeat(1_000)
+            )),
+            "brackets, at most 128",
+        ),
+        (
+            message(format!("{}'a'", "'a' + ".repeat(5_000))),
+            "operators, at most 1000",
+        ),
+        (patterns(2_000, "^"), "2000 patterns, at most 1000"),
+        (patterns(1, "^[\\p{L}\\p{N}]{900}"), "size limit"),
+    ] {
+        let found = problem_of(&spec).unwrap_or_default();
+        assert!(found.contains(problem), "{problem}: {found}");
+        assert!(found.len() < 4_000, "{} bytes", found.len());
+    }
+    for spec in [
+        rule(vec!["self == self"; 100].join(" && ")),
+        rule(format!("{}true{}", "(".repeat(25), ")".repeat(25))),
+        patterns(500, "^[a-z0-9]([-a-z0-9]{0,250}[a-z0-9])?"),
+    ] {
+        assert_eq!(problem_of(&spec), None);
+    }
+}
