@@ -34,6 +34,9 @@ pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
 /// The most parts of a list of tags; common registries send 100 to 1,000 tags in one.
 const TAG_PARTS_MAX: usize = 100;
 
+/// The longest list of tags, in bytes: a hundred thousand tags of 128 characters.
+const TAGS_BYTES_MAX: u64 = 16 << 20;
+
 /// A part of a list of tags; some registries send `null` for a repository without tags.
 #[derive(Deserialize)]
 struct TagList {
@@ -119,14 +122,22 @@ impl<'a> Registry<'a> {
     /// Returns all tags of the repository, in the order of the registry.
     pub(super) async fn tags(&mut self) -> Result<Vec<String>, Failure> {
         let (mut tags, mut url) = (Vec::new(), self.url("tags/list")?);
+        let mut bytes_left = TAGS_BYTES_MAX;
         for _ in 0..TAG_PARTS_MAX {
             let answer = self
                 .call(Call::get(url.clone(), "application/json"))
                 .await?;
             let next = self.next_part(&answer)?;
-            let (text, _) = answer
-                .body_if_ok("the repository", MANIFEST_BYTES_MAX)
-                .await?;
+            let bytes_max = bytes_left.min(MANIFEST_BYTES_MAX);
+            let read = answer.body_if_ok("the repository", bytes_max).await;
+            let (text, _) = read.map_err(|failure| match failure.kind {
+                FailureKind::TooLarge => {
+                    let problem = format!("its list of tags has more than {TAGS_BYTES_MAX} bytes");
+                    Failure::protocol(&url, &problem)
+                }
+                _ => failure,
+            })?;
+            bytes_left -= u64::try_from(text.len()).unwrap_or(bytes_left);
             let part: TagList = serde_json::from_slice(&text)
                 .map_err(|_| Failure::protocol(&url, "its list of tags is not one of JSON"))?;
             tags.extend(part.tags.unwrap_or_default());

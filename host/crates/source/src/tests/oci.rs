@@ -142,7 +142,12 @@ async fn a_list_of_tags_is_read_with_care() {
     let again = "</v2/plugins/pond/tags/list?last=a>; rel=\"next\"";
     let elsewhere = "<https://other.example/v2/plugins/pond/tags/list>; rel=\"next\"";
     let tags = || Reply::new(200, r#"{"tags": ["a"]}"#);
+    let long = format!(r#"{{"tags": ["{}"]}}"#, "a".repeat(3 << 20));
     for (reply, part) in [
+        (
+            Reply::new(200, &*long).header("link", again),
+            "its list of tags has more than 16777216 bytes",
+        ),
         (Reply::new(404, ""), "the repository is not there"),
         (Reply::new(200, "[]"), "its list of tags is not one of JSON"),
         (tags().header("link", again), "has more than 100 parts"),
