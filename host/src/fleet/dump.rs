@@ -19,6 +19,9 @@ use tower::service_fn;
 /// The format of the file.
 const FORMAT: &str = "innkeeper dump v1";
 
+/// The largest dump that is read, in bytes: its answers are those of a whole cluster.
+const BYTES_MAX: u64 = 4 << 30;
+
 /// The marker of requests for metadata alone, which have the same address as those for whole objects.
 const METADATA: &str = "PartialObjectMetadata";
 
@@ -107,7 +110,8 @@ impl Dump {
     /// Reads a dump.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = fs::read(path).or_fail(
+        let text = fs::File::open(path).and_then(|input| file::read_within(input, BYTES_MAX));
+        let text = text.or_fail(
             Exit::Usage,
             format!("failed to read the dump {shown}: make one with innkeeper dump"),
         )?;

@@ -1,8 +1,9 @@
-//! Files that commands write, whole or not at all: through a temporary file in the same directory.
+//! Files that commands read, up to a size, and files that they write, whole or not at all: through a temporary file in
+//! the same directory.
 
 use std::{
-    fs::Permissions,
-    io::{self, Write as _},
+    fs::{File, Permissions},
+    io::{self, Read, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
 };
@@ -10,6 +11,37 @@ use std::{
 use tempfile::{Builder, NamedTempFile};
 
 use crate::Exit;
+
+/// The largest input of a command, in bytes: twice the largest component and far more than any object. Parsed, it takes
+/// about fifty times as much memory.
+pub const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads to the end.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::FileTooLarge`] if there are more than `bytes_max` bytes.
+pub fn read_within(input: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
+        return Ok(bytes);
+    }
+    let problem = format!("it has more than the {bytes_max} bytes that are allowed");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+}
+
+/// Reads a text file of at most [`INPUT_BYTES_MAX`].
+///
+/// # Errors
+///
+/// Those of [`read_within`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = read_within(File::open(path)?, INPUT_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
 
 /// Writes a new file with data of a cluster, which only its owner can read.
 ///
@@ -60,6 +92,17 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn an_input_is_read_up_to_its_largest_size() {
+        assert_eq!(read_within(&b"abc"[..], 3).unwrap(), b"abc");
+        let error = read_within(io::repeat(b'a'), 3).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(
+            error.to_string().contains("more than the 3 bytes"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Flags that give a value to one plugin, as PLUGIN=VALUE.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, path::Path};
 
 use innkeeper_model::{error_chain, yaml};
 use serde_json::{Map, Value};
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, file};
 
 /// The value that a flag of the form PLUGIN=VALUE gives to one plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +60,14 @@ pub fn plugin_object(text: &str) -> Result<PluginObject, String> {
 }
 
 /// Reads a YAML or JSON file with one object.
-pub fn object_in(file: &str) -> Result<Map<String, Value>, String> {
-    let text = fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
+pub fn object_in(path: &str) -> Result<Map<String, Value>, String> {
+    let text = file::read_text(Path::new(path));
+    let text = text.map_err(|error| format!("failed to read {path}: {error}"));
     let values = yaml::read(&text?)
-        .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
+        .map_err(|error| format!("failed to parse {path}: {}", error_chain(&error)))?;
     match <[Value; 1]>::try_from(values) {
         Ok([Value::Object(object)]) => Ok(object),
-        _ => Err(format!("{file} must hold exactly one object")),
+        _ => Err(format!("{path} must hold exactly one object")),
     }
 }
 

@@ -14,6 +14,8 @@ use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
 use innkeeper_model::{Selector, error_chain, parse_selector, syntax::is_dns_label};
 use innkeeper_source::{Proxies, PublicKey, SigningKey};
 
+use crate::file;
+
 /// A text in PEM form.
 pub type Pem = Vec<u8>;
 
@@ -115,14 +117,16 @@ pub fn wasm_files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// Reads the file of a flag.
+/// Reads the file of a flag, up to [`INPUT_BYTES_MAX`](file::INPUT_BYTES_MAX).
 pub fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("failed to read the file: {error}"))
+    let content =
+        fs::File::open(path).and_then(|input| file::read_within(input, file::INPUT_BYTES_MAX));
+    content.map_err(|error| format!("failed to read the file: {error}"))
 }
 
 /// Reads the file of a flag as text.
 pub fn read_text(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("failed to read the file: {error}"))
+    file::read_text(path).map_err(|error| format!("failed to read the file: {error}"))
 }
 
 /// The output format.

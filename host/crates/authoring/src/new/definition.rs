@@ -1,8 +1,8 @@
 //! The CustomResourceDefinition of `innkeeper new --from-crd`.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_command::{Exit, Failure, OrFail as _, file::read_text};
 use innkeeper_model::{Gvk, yaml};
 use innkeeper_schema::{Schema, schema_of};
 use serde_json::{Map, Value, json};
@@ -28,8 +28,7 @@ impl Definition {
     /// Reads the only definition of a file, or the one of this kind.
     pub(super) fn read(file: &Path, kind: Option<&Gvk>) -> Result<Self, Failure> {
         let path = file.display();
-        let text =
-            fs::read_to_string(file).or_fail(Exit::Usage, format!("failed to read {path}"))?;
+        let text = read_text(file).or_fail(Exit::Usage, format!("failed to read {path}"))?;
         let objects = yaml::read(&text).or_fail(Exit::Usage, format!("failed to parse {path}"))?;
         let is_wanted = |object: &Value| {
             let spec = &object["spec"];

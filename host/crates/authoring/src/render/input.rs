@@ -5,11 +5,13 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
-use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, OrFail as _, Streams};
+use innkeeper_command::{
+    Exit, Failure, HASH_KEY_SECRET, OrFail as _, Streams,
+    file::{INPUT_BYTES_MAX, read_within},
+};
 use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, kind_of_crd, yaml};
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::Grants;
@@ -236,16 +238,14 @@ pub fn one_object(
     }
 }
 
-/// Reads a file, or the standard input for `-`.
+/// Reads a file, or the standard input for `-`; at most [`INPUT_BYTES_MAX`].
 pub(crate) fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Failure> {
-    let mut content = Vec::new();
-    let read = if path.as_os_str() == "-" {
-        streams.stdin.read_to_end(&mut content).map(drop)
+    let content = if path.as_os_str() == "-" {
+        read_within(&mut streams.stdin, INPUT_BYTES_MAX)
     } else {
-        fs::File::open(path).and_then(|mut file| file.read_to_end(&mut content).map(drop))
+        fs::File::open(path).and_then(|file| read_within(file, INPUT_BYTES_MAX))
     };
-    read.or_fail(Exit::Usage, unreadable(path))?;
-    Ok(content)
+    content.or_fail(Exit::Usage, unreadable(path))
 }
 
 /// Reads the key for hash reads.

@@ -52,6 +52,8 @@ const CODE: &str = "cwasm";
 const SUM: &str = "sum";
 /// The suffix of the names of verdicts.
 const VERDICT: &str = "refused";
+/// The longest verdict that is read, in bytes; the host writes a line of the compiler.
+const VERDICT_BYTES_MAX: u64 = 256 << 10;
 /// The suffix of the names of the bytes of plugins.
 pub(super) const BYTES: &str = "wasm";
 /// The suffix of the names of marks of checked signatures.
@@ -269,7 +271,9 @@ impl Cache {
         digest: &Digest,
         bounds: &CompileBounds,
     ) -> Option<CompileVerdict> {
-        let text = fs::read(self.path(engine, digest, VERDICT)).ok()?;
+        let file = File::open(self.path(engine, digest, VERDICT)).ok()?;
+        let mut text = Vec::new();
+        file.take(VERDICT_BYTES_MAX).read_to_end(&mut text).ok()?;
         // An unreadable verdict is found again by compiling.
         let (question, verdict): (u64, _) = serde_json::from_slice(&text).ok()?;
         (question == question_of(engine, bounds)).then_some(verdict)
