@@ -7,6 +7,7 @@ mod generated;
 mod guests;
 mod mutants;
 mod pages;
+mod parsers;
 mod promises;
 mod reference;
 
