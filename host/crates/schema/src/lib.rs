@@ -106,12 +106,15 @@ impl Schema {
             return Err(Error::Missing(format!("schema of version {version}")));
         };
         let mut schema = schema.clone();
+        // Below, fields have the types of the dialect.
+        serde_json::from_value::<Node>(schema.clone()).map_err(|error| Error::schema("", error))?;
         metadata::complete(&mut schema, &format!("{group}/{version}"), kind, scope);
         if let Some(Value::String(path)) = served.pointer("/subresources/scale/specReplicasPath")
-            && let Some(replicas) = schema.pointer_mut(&path.replace('.', "/properties/"))
+            && let Some(Value::Object(replicas)) =
+                schema.pointer_mut(&path.replace('.', "/properties/"))
         {
             let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
-            replicas["x-innkeeper"] = json!({"allOf": [range]});
+            replicas.insert("x-innkeeper".to_owned(), json!({"allOf": [range]}));
         }
         bounds::check_schema(&schema).map_err(|problem| Error::schema("", problem))?;
         let validator = structure::compile(&schema)

@@ -319,3 +319,30 @@ fn refuses_rules_and_patterns_beyond_their_bounds() {
         assert_eq!(problem_of(&spec), None);
     }
 }
+
+#[test]
+fn a_definition_with_fields_of_other_types_is_refused() {
+    for spec in [
+        json!({"type": "object", "properties": []}),
+        json!({"type": "object", "properties": {"a": 1}}),
+        json!({"type": "object", "required": "a"}),
+    ] {
+        let problem = problem_of(&spec).unwrap_or_default();
+        assert!(
+            problem.contains("failed to compile the schema"),
+            "{spec}: {problem}"
+        );
+    }
+    for root in [
+        json!({"properties": []}),
+        json!({"properties": {"metadata": []}}),
+    ] {
+        let mut definition = crd();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = root;
+        assert!(Schema::new(&definition, "v1").is_err());
+    }
+    let mut definition = crd();
+    definition["spec"]["versions"][0]["subresources"] =
+        json!({"scale": {"specReplicasPath": "/type"}});
+    assert!(Schema::new(&definition, "v1").is_ok());
+}
