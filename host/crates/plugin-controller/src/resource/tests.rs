@@ -460,25 +460,25 @@ fn errors_of_the_host_alone_name_the_field_too() {
         (
             json!({"grants": {"reads": [{"kind": "Pod", "access": "full", "labelSelector": "a b"}]}}),
             expect![[
-                r#"spec.grants.reads[0].labelSelector "a b" is not a label selector: join "key=value", "key!=value", "key in (a,b)", "key notin (a,b)", "key" and "!key" by commas"#
+                r#"spec.grants.reads[0].labelSelector "a b" is not a label selector: join at most 64 of "key=value", "key!=value", "key in (a,b)", "key notin (a,b)", "key" and "!key" by commas, in at most 4096 bytes"#
             ]],
         ),
         (
             json!({"parents": {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}),
             expect![
-                "spec.parents.labelSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+                "spec.parents.labelSelector must be a label selector with at most 64 requirements and 4096 bytes: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
             ],
         ),
         (
             json!({"parents": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}}}),
             expect![
-                "spec.parents.namespaceSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+                "spec.parents.namespaceSelector must be a label selector with at most 64 requirements and 4096 bytes: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
             ],
         ),
         (
             json!({"parents": {"labelSelector": {"matchLabels": {"a": "b c"}}}}),
             expect![
-                "spec.parents.labelSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+                "spec.parents.labelSelector must be a label selector with at most 64 requirements and 4096 bytes: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
             ],
         ),
         (
