@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object};
 use serde_json::{Map, Value};
 
-use super::fields::{Owned, item_keys};
+use super::fields::Owned;
 
 /// The path of a field, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,13 +106,15 @@ fn part_of(stated: &Value, value: Value, owned: Option<&Owned<'_>>) -> Value {
 fn items_of(stated: &[Value], items: Vec<Value>, owned: Option<&Owned<'_>>) -> Vec<Value> {
     let name = |item: &Value| item.get("name").cloned();
     let mut placed = Vec::with_capacity(items.len());
-    for (place, item) in items.into_iter().enumerate() {
-        let mut members = owned.into_iter().flat_map(Owned::members);
-        let is_it = |member: &str| {
-            item_keys(member)
-                .is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
-        };
-        let owned = members.find_map(|(member, owned)| is_it(member).then_some(owned));
+    let members = match owned {
+        Some(owned) => owned
+            .match_items(&items)
+            .into_iter()
+            .map(|place| place.map(|place| owned.member(place)))
+            .collect(),
+        None => vec![None; items.len()],
+    };
+    for ((place, item), owned) in items.into_iter().enumerate().zip(members) {
         let at = match name(&item) {
             known @ Some(_) => stated.iter().position(|stated| name(stated) == known),
             None => Some(place).filter(|place| *place < stated.len()),

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use innkeeper_model::{Access, ManagedEntry, Object};
-use serde_json::{Value, json};
+use proptest::{collection, option, prelude::*};
+use serde_json::{Map, Value, json};
 
 use super::build::{fields, observed};
 use crate::{
@@ -112,7 +113,137 @@ fn list_items_are_found_by_their_keys_with_the_servers_defaults() {
     check_covers(both, json!({"ports": [{"port": 53, "name": "dns"}]}), false);
     let only_udp = json!({"f:ports": {port(53, "UDP"): {".": {}, "f:port": {}, "f:protocol": {}}}});
     check_covers(only_udp.clone(), json!({"ports": [udp]}), true);
-    check_covers(only_udp, json!({"ports": [tcp]}), false);
+    // The kind may have another default than the kinds of Kubernetes: we own what an apply of the same text made.
+    check_covers(only_udp.clone(), json!({"ports": [tcp]}), true);
+    check_covers(only_udp, json!({"ports": [tcp, udp]}), false);
+}
+
+#[test]
+fn list_keys_and_set_items_are_equal_as_numbers() {
+    let owned =
+        json!({"f:list": {"k:{\"at\":2,\"name\":\"a\"}": {".": {}, "f:at": {}, "f:name": {}}}});
+    for at in [json!(2), json!(2.0), json!(2e0)] {
+        check_covers(
+            owned.clone(),
+            json!({"list": [{"at": at, "name": "a"}]}),
+            true,
+        );
+    }
+    check_covers(owned, json!({"list": [{"at": "2", "name": "a"}]}), false);
+    let set = json!({"f:set": {"v:2": {}, "v:1000": {}, "v:0.5": {}, "v:0": {}}});
+    check_covers(set.clone(), json!({"set": [2.0, 1e3, 0.5, -0.0]}), true);
+    check_covers(set, json!({"set": [2.5]}), false);
+}
+
+#[test]
+fn a_partial_key_takes_no_member_of_another_item() {
+    // An observed item without a key, of another manager, stands before the own item.
+    let udp = "k:{\"port\":80,\"protocol\":\"UDP\"}";
+    let owned = json!({"f:ports": {udp: {".": {}, "f:port": {}, "f:protocol": {}, "f:name": {}}}});
+    let stated = json!({"ports": [{"port": 80, "protocol": "UDP", "name": "own"}]});
+    let observed = json!({"ports": [{"port": 80, "name": "theirs"}, {"port": 80, "protocol": "UDP", "name": "own"}]});
+    assert!(owns(&owned, &stated, &observed));
+}
+
+/// A value of a list key or a set, as a plugin may state it.
+fn scalars() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (-3..3_i64).prop_map(Value::from),
+        (-6..6_i8).prop_map(|half| json!(f64::from(half) / 2.0)),
+        Just(json!(1e3)),
+        prop_oneof!["[ab]{0,2}", Just("k:{\"a\":1}".to_owned())].prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+    ]
+}
+
+/// Returns the value as the API server records it.
+fn recorded(value: &Value) -> Value {
+    match value.as_f64() {
+        Some(float) if value.is_f64() && float.fract() == 0.0 => {
+            serde_json::from_str(&format!("{:.0}", float + 0.0)).unwrap()
+        }
+        _ => value.clone(),
+    }
+}
+
+/// A list key and, if the schema of the kind has one, its default.
+type ListKey = (&'static str, Option<Value>);
+
+fn list_keys() -> impl Strategy<Value = Vec<ListKey>> {
+    collection::vec(option::of(scalars()), 1..4).prop_map(|defaults| {
+        ["port", "protocol", "zone"]
+            .into_iter()
+            .zip(defaults)
+            .collect()
+    })
+}
+
+/// Returns the stated items, with distinct keys, and the members that the API server records for them.
+fn list_map(keys: &[ListKey], rows: &[Vec<Option<Value>>]) -> (Vec<Value>, Map<String, Value>) {
+    let mut items = Vec::new();
+    let mut members = Map::new();
+    for row in rows {
+        let mut item = json!({"note": "x"});
+        let mut complete = Map::new();
+        for ((key, default), stated) in keys.iter().zip(row) {
+            if let Some(stated) = stated {
+                item[key] = stated.clone();
+            }
+            if let Some(value) = stated.as_ref().or(default.as_ref()) {
+                complete.insert((*key).to_owned(), recorded(value));
+            }
+        }
+        let mut node = json!({".": {}, "f:note": {}});
+        for key in item.as_object().unwrap().keys() {
+            node[format!("f:{key}")] = json!({});
+        }
+        let member = format!("k:{}", Value::Object(complete.clone()));
+        // The API server refuses an item without any key, and two items with the same keys.
+        if !complete.is_empty() && !members.contains_key(&member) {
+            members.insert(member, node);
+            items.push(item);
+        }
+    }
+    (items, members)
+}
+
+proptest! {
+    #[test]
+    fn an_applied_list_map_is_covered_until_a_member_goes(
+        keys in list_keys(),
+        rows in collection::vec(collection::vec(option::of(scalars()), 3), 1..6),
+        lost in any::<prop::sample::Index>(),
+    ) {
+        let (items, mut members) = list_map(&keys, &rows);
+        prop_assume!(!items.is_empty());
+        let is_covered = |members: &Map<String, Value>| {
+            let text = json!({"f:list": members}).to_string();
+            covers(&Owned::parse(&text).unwrap(), &fields(json!({"list": items})))
+        };
+        prop_assert!(is_covered(&members), "{:?} {:?}", members, items);
+        let lost = members.keys().nth(lost.index(members.len())).unwrap().clone();
+        members.remove(&lost);
+        prop_assert!(members.is_empty() || !is_covered(&members), "{:?} {:?}", members, items);
+    }
+
+    #[test]
+    fn an_applied_set_is_covered_in_any_order(values in collection::vec(scalars(), 1..8)) {
+        let members: Map<String, Value> =
+            values.iter().map(|value| (format!("v:{}", recorded(value)), json!({}))).collect();
+        let mut distinct: Vec<Value> = Vec::new();
+        for value in &values {
+            if !distinct.iter().any(|known| recorded(known) == recorded(value)) {
+                distinct.push(value.clone());
+            }
+        }
+        distinct.reverse();
+        let text = json!({"f:set": members}).to_string();
+        let owned = Owned::parse(&text).unwrap();
+        prop_assert!(covers(&owned, &fields(json!({"set": distinct}))), "{:?} {:?}", members, distinct);
+        distinct.push(json!("absent"));
+        let is_covered = covers(&owned, &fields(json!({"set": distinct})));
+        prop_assert!(!is_covered);
+    }
 }
 
 #[test]
