@@ -226,7 +226,10 @@ fn note_success(
     written: Option<&apply::Written>,
 ) {
     let id = operation.child().unwrap_or(parent);
-    if operation.is_restoration() {
+    // The API server answers a write that changes nothing with the observed version: then nobody has changed the child.
+    let is_changed =
+        written.is_none_or(|written| operation.child_version() != Some(written.resource_version));
+    if operation.is_restoration() && is_changed {
         let mut ledger = context.ledger.lock();
         if ledger.conflicts(parent).restored(id, Instant::now()) {
             context.metrics.contested();
