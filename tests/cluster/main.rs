@@ -30,6 +30,7 @@ mod hogs;
 mod install;
 mod lease;
 mod memcached;
+mod mirrored;
 mod misbehaving;
 mod monitoring;
 mod moody;
