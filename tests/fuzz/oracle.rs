@@ -27,6 +27,7 @@ pub(super) fn check(case: &Case, child: &Child) -> ObjectId {
     let object = Value::Object(child.object.clone());
     check_secret(case, &kind, &object);
     check_pod(case, &kind, &object);
+    check_addresses(case, &kind, &object);
     if !case.is_granted {
         check_without_grants(case, &kind, &object);
     }
@@ -45,8 +46,17 @@ fn check_kind(case: &Case, child: &Child, kind: &GroupKind) {
         panic!("{kind} is not granted");
     };
     let core = ["Namespace", "Node", "PersistentVolume", "ServiceAccount"];
+    let interfering = [
+        "Endpoints",
+        "EndpointSlice",
+        "Lease",
+        "LimitRange",
+        "ResourceQuota",
+    ];
+    let is_kubernetes = ["", "coordination.k8s.io", "discovery.k8s.io"].contains(&&*kind.group);
     let is_privileged = PRIVILEGED_GROUPS.contains(&&*kind.group)
-        || kind.group.is_empty() && core.contains(&&*kind.kind);
+        || kind.group.is_empty() && core.contains(&&*kind.kind)
+        || is_kubernetes && interfering.contains(&&*kind.kind);
     assert!(
         !is_privileged || grant.privileged,
         "{kind} is a privileged kind"
@@ -216,6 +226,17 @@ fn check_restricted(spec: &Value) {
 }
 
 /// A plugin that is given as a file stays in the namespace of the parent, and instructs no other controller.
+fn check_addresses(case: &Case, kind: &GroupKind, object: &Value) {
+    let is_confirmed = case.grants.children[kind].privileged;
+    if is_core(kind, "Service") && !is_confirmed {
+        for field in ["externalIPs", "loadBalancerIP", "externalName"] {
+            let value = &object["spec"][field];
+            let is_unset = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+            assert!(is_unset, "{field} of {kind}");
+        }
+    }
+}
+
 fn check_without_grants(case: &Case, kind: &GroupKind, object: &Value) {
     let harmless = ["ConfigMap", "PersistentVolumeClaim", "Secret", "Service"];
     assert!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_model::{Child, Desired, Fault, GroupKind, Outcome, Phase};
 
-use super::{Checked, Rejection, Rules, child, order, report};
+use super::{Checked, Rejection, Rules, child, interference, order, report};
 
 /// Checks an answer as a whole, fills in the namespaces that it leaves out, and retains the children of kinds that are
 /// never deleted.
@@ -68,6 +68,7 @@ fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>,
         })
         .collect::<Result<Vec<_>, _>>()?;
     check_identities(&children)?;
+    interference::check_targets(&children, rules.parent, rules.grants)?;
     Ok(children)
 }
 

@@ -9,9 +9,9 @@ use innkeeper_model::{
 use serde_json::{Map, Value};
 
 use super::{
-    Grants, Rejection, Rules, depth,
+    Grants, Rejection, Rules, depth, interference,
     pod_security::pod_violations,
-    privilege::{directs_to_api_server, is_credential, is_secret, reach},
+    privilege::{is_secret, reach},
 };
 
 /// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
@@ -101,31 +101,17 @@ fn check_powers(
     check_pods(kind, object, grants)
 }
 
-/// Checks that an object is no credential of the cluster and directs no traffic for the API server, unless the grant
-/// confirms it.
+/// Checks that an object affects no others by its content, unless the grant confirms it.
 fn check_confirmed(
     kind: &GroupKind,
-    (namespace, name): (Option<&str>, &str),
+    place: (Option<&str>, &str),
     object: &Map<String, Value>,
     grants: &Grants,
 ) -> Result<(), Rejection> {
-    if grants.children.get(kind).is_some_and(|it| it.privileged) {
-        return Ok(());
+    match interference::effect(kind, place, object) {
+        Some(effect) if !grants.confirms(kind) => Err(interference::unconfirmed(&effect, kind)),
+        _ => Ok(()),
     }
-    let secret_type = object.get("type").and_then(Value::as_str);
-    let power = match secret_type.filter(|it| is_secret(kind) && is_credential(it)) {
-        Some(secret_type) => {
-            format!("a Secret of type {secret_type} is a credential of the cluster")
-        }
-        None if directs_to_api_server(kind, namespace, name, object) => {
-            "it directs the traffic for the API server".to_owned()
-        }
-        None => return Ok(()),
-    };
-    Err(Rejection::forbidden(format!(
-        "{power}: the grant for children of kind {} would need `privileged: true`",
-        kind.kind
-    )))
 }
 
 /// Checks that a child of a plugin without grants takes nothing from outside its namespace.

@@ -244,6 +244,13 @@ impl Grants {
         grant.is_some_and(|grant| suffices(kind, grant.privileged))
     }
 
+    /// Returns true if the grant for children of this kind has `privileged: true`, and so confirms effects on others.
+    pub(super) fn confirms(&self, kind: &GroupKind) -> bool {
+        self.children
+            .get(kind)
+            .is_some_and(|grant| grant.privileged)
+    }
+
     /// Returns true if objects of this kind of parents may have children of their own kind.
     pub(super) fn allows_nesting(&self, kind: &GroupKind) -> bool {
         self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.depth > 0)

@@ -11,6 +11,7 @@ mod checked;
 mod child;
 mod depth;
 mod grants;
+mod interference;
 mod order;
 mod pod_security;
 mod powers;
@@ -31,8 +32,8 @@ pub use grants::{
 };
 pub use pod_security::{PodSecurity, makes_pods, pod_violations};
 pub use privilege::{
-    BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS, SETTING_KINDS,
-    is_built_in, is_privileged, is_privileged_to_read, is_secret,
+    BUILT_IN_GROUPS, INTERFERING_KINDS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS,
+    SETTING_KINDS, is_built_in, is_privileged, is_privileged_to_read, is_secret,
 };
 pub use rejection::Rejection;
 pub use rules::Rules;

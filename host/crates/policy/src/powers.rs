@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use innkeeper_model::{Access, GroupKind, Manifest, ReadScope, Scope, kind_of_crd};
 
-use super::{Grants, PodSecurity, is_built_in, is_privileged, is_secret, makes_pods};
+use super::{
+    Grants, PodSecurity, is_built_in, is_privileged, is_secret, makes_pods,
+    privilege::is_interfering,
+};
 
 /// Kinds that redirect or block network traffic.
 const TRAFFIC_KINDS: [(&str, &str); 5] = [
@@ -38,13 +41,47 @@ const BLOCKING_KINDS: [(&str, &str); 4] = [
     ("policy", "PodDisruptionBudget"),
 ];
 
+/// The powers that children of ordinary kinds have only with `privileged: true` in the grant of their kind.
+const CONFIRMED_POWERS: [(&str, &str, &str); 6] = [
+    (
+        "",
+        "Secret",
+        "can get the token of every service account in the namespaces of its children",
+    ),
+    (
+        "",
+        "Service",
+        "can take the traffic for any address of others, and give names of its namespaces to servers elsewhere",
+    ),
+    (
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        "can scale workloads of others",
+    ),
+    (
+        "networking.k8s.io",
+        "Ingress",
+        "can configure ingress controllers that serve others, and take the requests for all hosts",
+    ),
+    (
+        "networking.k8s.io",
+        "NetworkPolicy",
+        "can decide about the traffic of all Pods in the namespaces of its children",
+    ),
+    (
+        "policy",
+        "PodDisruptionBudget",
+        "can decide about the eviction of all Pods in the namespaces of its children",
+    ),
+];
+
 /// A choice of kinds.
 type OfKind = fn(&GroupKind) -> bool;
 
 /// The powers of children by their kinds, each with the words before the kinds.
 const OBJECT_POWERS: [(OfKind, &str); 8] = [
     (
-        is_privileged,
+        |kind| is_privileged(kind) && !is_interfering(kind),
         "can change the cluster itself, its settings or the permissions in it, through ",
     ),
     (
@@ -102,15 +139,11 @@ impl Grants {
 
     /// Adds the powers of the children besides Pods. Every kind is in one of them: the last is about all others.
     fn objects(&self, children: &BTreeSet<GroupKind>, powers: &mut Vec<String>) {
-        let is_token = |kind: &GroupKind| {
-            let grant = self.children.get(kind);
-            is_secret(kind) && grant.is_some_and(|grant| grant.privileged)
-        };
-        if children.iter().any(is_token) {
-            powers.push(
-                "can get the token of every service account in the namespaces of its children"
-                    .to_owned(),
-            );
+        for (group, kind, power) in CONFIRMED_POWERS {
+            let kind = GroupKind::new(group, kind);
+            if children.contains(&kind) && self.confirms(&kind) {
+                powers.push(power.to_owned());
+            }
         }
         let mut named: BTreeSet<GroupKind> = children
             .iter()

@@ -39,6 +39,17 @@ pub const SETTING_KINDS: [(&str, &str); 7] = [
     ("scheduling.k8s.io", "PriorityClass"),
 ];
 
+/// Kinds with which a plugin decides about others in the namespaces of its children, whatever the objects contain: where the
+/// traffic of a Service goes, what may be created, and who leads. Of these, Kubernetes' own role `edit` has only Leases. To
+/// read them gives no power.
+pub const INTERFERING_KINDS: [(&str, &str); 5] = [
+    ("", "Endpoints"),
+    ("", "LimitRange"),
+    ("", "ResourceQuota"),
+    ("coordination.k8s.io", "Lease"),
+    ("discovery.k8s.io", "EndpointSlice"),
+];
+
 /// Groups with a dot that are part of Kubernetes; all groups without a dot are part of it.
 pub const BUILT_IN_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
@@ -74,6 +85,9 @@ const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "Service"),
 ];
 
+/// The fields of a Service with which it takes addresses that are not its own, or names a server elsewhere.
+pub(super) const FOREIGN_ADDRESSES: [&str; 3] = ["externalIPs", "loadBalancerIP", "externalName"];
+
 /// The prefix of labels and annotations that a plugin may set without a grant, besides keys without one: the recommended
 /// labels, which describe an object. Other prefixes name a controller that may act on the object, with more rights than the
 /// plugin has: DNS names, deployments, credentials of clusters.
@@ -90,17 +104,17 @@ const HARMLESS_SECRET_TYPES: [&str; 7] = [
     "kubernetes.io/tls",
 ];
 
-/// The types of Secrets that are credentials of the cluster itself.
-const CREDENTIAL_TYPES: [&str; 2] = [
-    "bootstrap.kubernetes.io/token",
-    "kubernetes.io/service-account-token",
-];
-
 /// Returns true if a grant of parents, definitions or children of this kind must set `privileged: true`.
 pub fn is_privileged(kind: &GroupKind) -> bool {
     is_privileged_to_read(kind)
         || SETTING_GROUPS.contains(&&*kind.group)
         || SETTING_KINDS.contains(&(&*kind.group, &*kind.kind))
+        || is_interfering(kind)
+}
+
+/// Returns true if objects of this kind decide about others in their namespace.
+pub(super) fn is_interfering(kind: &GroupKind) -> bool {
+    INTERFERING_KINDS.contains(&(&*kind.group, &*kind.kind))
 }
 
 /// Returns true if a grant of reads of this kind must set `privileged: true`.
@@ -167,7 +181,7 @@ fn service_reach(spec: &Value) -> Option<&'static str> {
     let cluster_addresses = spec["clusterIPs"].as_array().into_iter().flatten();
     (service_type != "ClusterIP")
         .then_some("type")
-        .or_else(|| first_set(spec, &["externalIPs", "loadBalancerIP", "externalName"]))
+        .or_else(|| first_set(spec, &FOREIGN_ADDRESSES))
         .or_else(|| is_chosen(&spec["clusterIP"]).then_some("clusterIP"))
         .or_else(|| {
             cluster_addresses
@@ -188,37 +202,11 @@ fn claim_reach(spec: &Value) -> Option<&'static str> {
 }
 
 /// Returns the first of the fields that has a value.
-fn first_set(spec: &Value, fields: &[&'static str]) -> Option<&'static str> {
+pub(super) fn first_set(spec: &Value, fields: &[&'static str]) -> Option<&'static str> {
     let is_set = |field: &&'static str| match &spec[*field] {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
         _ => true,
     };
     fields.iter().copied().find(is_set)
-}
-
-/// Returns true if a Secret of this type is a credential of the cluster: the controllers of Kubernetes fill it with the
-/// token of a service account, or it admits nodes.
-pub(super) fn is_credential(secret_type: &str) -> bool {
-    CREDENTIAL_TYPES.contains(&secret_type)
-}
-
-/// Returns true if an object is the Service by which Pods reach the API server, or tells where its servers are.
-///
-/// Source: the controller of this Service in the API server owns the slice of its own name, but clients use all slices with
-/// the label.
-pub(super) fn directs_to_api_server(
-    kind: &GroupKind,
-    namespace: Option<&str>,
-    name: &str,
-    object: &Map<String, Value>,
-) -> bool {
-    const SERVICE: &str = "kubernetes";
-    let service = || object.get("metadata")?["labels"]["kubernetes.io/service-name"].as_str();
-    namespace == Some("default")
-        && match (&*kind.group, &*kind.kind) {
-            ("", "Service" | "Endpoints") => name == SERVICE,
-            ("discovery.k8s.io", "EndpointSlice") => service() == Some(SERVICE),
-            _ => false,
-        }
 }

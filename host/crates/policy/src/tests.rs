@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 mod depth;
 mod grants;
+mod interference;
 mod pods;
 
 use innkeeper_model::{

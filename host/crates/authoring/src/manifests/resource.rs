@@ -75,7 +75,7 @@ fn reason(entry: &Value) -> &'static str {
     if entry["builtin"] == true {
         "its parents are objects of Kubernetes itself"
     } else if entry["privileged"] == true {
-        "it is a privileged kind, with which a plugin can take over the cluster"
+        "it is a privileged kind, with which a plugin has power over the cluster or over others"
     } else if entry["group"] == "" && entry["kind"] == "Secret" {
         "it shows the values of Secrets"
     } else {

@@ -160,7 +160,7 @@ fn the_values_of_secrets_and_kinds_of_kubernetes_are_comments_with_their_reason(
         "- access: full\n  group: \"\"\n  kind: Secret",
         "Not granted: its parents are objects of Kubernetes itself. To grant it, add this to parents",
         "- builtin: true\n  group: apps\n  kind: DaemonSet",
-        "Not granted: it is a privileged kind, with which a plugin can take over the cluster. To grant it, add this to children",
+        "Not granted: it is a privileged kind, with which a plugin has power over the cluster or over others. To grant it, add this to children",
     ] {
         assert!(comments.contains(part), "{part} is not in:\n{comments}");
     }

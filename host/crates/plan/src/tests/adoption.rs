@@ -188,6 +188,12 @@ fn a6_an_object_beyond_the_grants_is_not_adopted() {
         "type",
         json!("kubernetes.io/service-account-token"),
     );
+    let address = (
+        "v1",
+        "Service",
+        "spec",
+        json!({"externalIPs": ["192.0.2.1"]}),
+    );
     let broken = "spec.template.spec.containers[0].securityContext.privileged must be false";
     for (object, level, refused) in [
         (deployment_of(&hardened), PodSecurity::Restricted, None),
@@ -206,6 +212,11 @@ fn a6_an_object_beyond_the_grants_is_not_adopted() {
             token,
             PodSecurity::Privileged,
             Some("a credential of the cluster"),
+        ),
+        (
+            address,
+            PodSecurity::Privileged,
+            Some("`spec.externalIPs` takes the traffic"),
         ),
     ] {
         let (api_version, kind, field, value) = object;

@@ -2,8 +2,8 @@
 
 use innkeeper_model::GroupKind;
 use innkeeper_policy::{
-    BUILT_IN_GROUPS, DEPTH_MAX, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS,
-    SETTING_KINDS,
+    BUILT_IN_GROUPS, DEPTH_MAX, INTERFERING_KINDS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS,
+    SETTING_GROUPS, SETTING_KINDS,
 };
 use kube::{
     KubeSchema,
@@ -21,7 +21,8 @@ use super::forms::{GROUP, KIND, NAME, NAMESPACE};
 /// Namespace, Node, PersistentVolume and ServiceAccount. For all grants but reads, these are also kinds that set something
 /// for the whole cluster: those of flowcontrol.apiserver.k8s.io, internal.apiserver.k8s.io, node.k8s.io, storage.k8s.io and
 /// storagemigration.k8s.io, and DeviceClass, DeviceTaintRule, IngressClass, IPAddress, PriorityClass, ResourceSlice and
-/// ServiceCIDR.
+/// ServiceCIDR; and kinds that decide about others in a namespace: Endpoints, EndpointSlice, Lease, LimitRange and
+/// ResourceQuota.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantsSpec {
@@ -143,8 +144,10 @@ access! {
         #[serde(default)]
         #[schemars(range(min = 0, max = DEPTH_MAX))]
         pub depth: i32,
-        /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and
-        /// bootstrap tokens.
+        /// Has to be true for a privileged kind, and for children of other kinds that affect others by their content: Secrets
+        /// that are tokens of service accounts or bootstrap tokens, Services with externalIPs, loadBalancerIP or
+        /// externalName, Ingresses with snippets or without a host, NetworkPolicies and PodDisruptionBudgets whose selector
+        /// requires no label, and HorizontalPodAutoscalers of foreign workloads.
         #[serde(default)]
         pub privileged: bool,
     }
@@ -241,7 +244,10 @@ fn list(words: &[&str]) -> String {
 fn privileged() -> Rule {
     let groups = [PRIVILEGED_GROUPS.as_slice(), &SETTING_GROUPS].concat();
     let core = PRIVILEGED_CORE_KINDS.map(|kind| ("", kind));
-    marked(&groups, &[core.as_slice(), &SETTING_KINDS].concat())
+    marked(
+        &groups,
+        &[core.as_slice(), &SETTING_KINDS, &INTERFERING_KINDS].concat(),
+    )
 }
 
 /// Returns the rule that a kind has to be marked that is privileged to read.
@@ -261,7 +267,7 @@ fn marked(groups: &[&str], kinds: &[(&str, &str)]) -> Rule {
         list(groups),
         list(&kinds)
     ))
-    .message("this kind gives power over the cluster: write privileged: true if that is meant")
+    .message("this kind gives power over the cluster or over others: write privileged: true if that is meant")
 }
 
 /// Returns the CEL expression that the kind is one of Kubernetes itself.

@@ -506,68 +506,6 @@ fn rejects_secrets_that_are_credentials_of_the_cluster() {
 }
 
 #[test]
-fn rejects_objects_that_direct_the_traffic_for_the_api_server() {
-    let labelled = |service: &str| json!({ "kubernetes.io/service-name": service });
-    for (api_version, kind, namespace, name, service, refused) in [
-        ("v1", "Service", "default", "kubernetes", "", true),
-        ("v1", "Endpoints", "default", "kubernetes", "", true),
-        (
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            "default",
-            "a",
-            "kubernetes",
-            true,
-        ),
-        (
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            "default",
-            "kubernetes",
-            "web",
-            false,
-        ),
-        (
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            "web",
-            "a",
-            "kubernetes",
-            false,
-        ),
-        ("v1", "Endpoints", "default", "web", "", false),
-        ("v1", "Service", "web", "kubernetes", "", false),
-    ] {
-        let mut scene = Scene::cluster_scoped();
-        let mut slice = child(api_version, kind, name);
-        slice.namespace = Some(namespace.to_owned());
-        slice.object["metadata"]["labels"] = labelled(service);
-        let group_kind = slice.kind.group_kind();
-        let declared = kind_of_child(api_version, kind, true);
-        scene.manifest.children.push(declared);
-        scene.grants.beyond_parent_namespace = true;
-        for privileged in [false, true] {
-            let grant = ChildGrant {
-                privileged,
-                ..ChildGrant::default()
-            };
-            scene.grants.children.insert(group_kind.clone(), grant);
-            let checked = check(desired(vec![slice.clone()]), &scene.rules());
-            let told = checked.map(drop).map_err(|it| it.to_string());
-            if refused && !privileged {
-                let expected = "it directs the traffic for the API server";
-                assert!(
-                    told.clone().is_err_and(|it| it.contains(expected)),
-                    "{kind} {told:?}"
-                );
-            } else {
-                assert_eq!(told, Ok(()), "{kind} {namespace}/{name}");
-            }
-        }
-    }
-}
-
-#[test]
 fn rejects_children_in_system_namespaces_that_the_grants_do_not_name() {
     let mut scene = Scene::cluster_scoped();
     for namespace in ["kube-system", "kube-public", "innkeeper-system"] {

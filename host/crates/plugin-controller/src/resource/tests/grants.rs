@@ -7,8 +7,7 @@ use super::*;
 
 #[test]
 fn refuses_grants() {
-    const PRIVILEGED: &str =
-        "this kind gives power over the cluster: write privileged: true if that is meant";
+    const PRIVILEGED: &str = "this kind gives power over the cluster or over others: write privileged: true if that is meant";
     for (list, entries, at, rule) in [
         (
             "parents",
@@ -43,6 +42,12 @@ fn refuses_grants() {
         (
             "children",
             json!([{"kind": "ServiceAccount"}]),
+            "[0]",
+            PRIVILEGED,
+        ),
+        (
+            "children",
+            json!([{"group": "discovery.k8s.io", "kind": "EndpointSlice"}]),
             "[0]",
             PRIVILEGED,
         ),

@@ -1,0 +1,181 @@
+//! What children of ordinary kinds do to others by their content: the grant of the kind must confirm it.
+//!
+//! Kinds that always do so are in [`privilege`](super::privilege). Both are about objects in the namespaces of the children:
+//! ownership protects the existing objects of others, but not their traffic, their Pods and their settings.
+
+use innkeeper_model::{Child, GroupKind, ObjectId};
+use serde_json::{Map, Value};
+
+use super::{
+    Grants, Rejection,
+    privilege::{FOREIGN_ADDRESSES, first_set},
+};
+
+/// The types of Secrets that are credentials of the cluster itself: the controllers of Kubernetes fill them with the token of
+/// a service account, or they admit nodes.
+const CREDENTIAL_TYPES: [&str; 2] = [
+    "bootstrap.kubernetes.io/token",
+    "kubernetes.io/service-account-token",
+];
+
+/// Annotations of Services that choose addresses as `loadBalancerIP` does, which Kubernetes has deprecated. Source: the
+/// manuals of the implementations.
+const ADDRESS_ANNOTATIONS: [&str; 13] = [
+    "io.cilium/lb-ipam-ips",
+    "kube-vip.io/loadbalancerIPs",
+    "lbipam.cilium.io/ips",
+    "loadbalancer.openstack.org/load-balancer-address",
+    "loadbalancer.openstack.org/load-balancer-id",
+    "metallb.io/loadBalancerIPs",
+    "metallb.universe.tf/loadBalancerIPs",
+    "networking.gke.io/load-balancer-ip-addresses",
+    "purelb.io/addresses",
+    "service.beta.kubernetes.io/aws-load-balancer-eip-allocations",
+    "service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses",
+    "service.beta.kubernetes.io/azure-load-balancer-ipv4",
+    "service.beta.kubernetes.io/azure-load-balancer-ipv6",
+];
+
+/// Prefixes of annotations whose names that begin with `config-` are configuration of HAProxy.
+const HAPROXY_PREFIXES: [&str; 2] = ["haproxy-ingress.github.io", "ingress.kubernetes.io"];
+
+/// Returns the effect of an object on others; none if it has none of those that a grant must confirm.
+pub(super) fn effect(
+    kind: &GroupKind,
+    (namespace, name): (Option<&str>, &str),
+    object: &Map<String, Value>,
+) -> Option<String> {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    match (&*kind.group, &*kind.kind) {
+        ("", "Secret") => credential(object),
+        // By this Service, Pods reach the API server.
+        ("", "Service") if namespace == Some("default") && name == "kubernetes" => {
+            Some("it directs the traffic for the API server".to_owned())
+        }
+        ("", "Service") => foreign_address(object, spec),
+        ("networking.k8s.io", "Ingress") => injected(object).or_else(|| all_hosts(spec)),
+        ("networking.k8s.io", "NetworkPolicy") => all_pods(&spec["podSelector"], "podSelector"),
+        // Without a selector, a budget selects nothing.
+        ("policy", "PodDisruptionBudget") if spec["selector"].is_null() => None,
+        ("policy", "PodDisruptionBudget") => all_pods(&spec["selector"], "selector"),
+        _ => None,
+    }
+}
+
+fn credential(object: &Map<String, Value>) -> Option<String> {
+    let secret_type = object.get("type")?.as_str()?;
+    CREDENTIAL_TYPES
+        .contains(&secret_type)
+        .then(|| format!("a Secret of type {secret_type} is a credential of the cluster"))
+}
+
+/// Returns the field or annotation with which a Service takes addresses of others, or names a server elsewhere.
+fn foreign_address(object: &Map<String, Value>, spec: &Value) -> Option<String> {
+    let is_elsewhere = spec["type"].as_str() == Some("ExternalName");
+    let field = first_set(spec, &FOREIGN_ADDRESSES)
+        .or_else(|| is_elsewhere.then_some("type"))
+        .map(|field| format!("spec.{field}"));
+    let place = field.or_else(|| {
+        let key = annotation(object, |key| ADDRESS_ANNOTATIONS.contains(&key))?;
+        Some(format!("metadata.annotations.{key}"))
+    })?;
+    Some(format!(
+        "`{place}` takes the traffic for an address that others may use, or sends it elsewhere"
+    ))
+}
+
+/// Returns the annotation whose value an ingress controller copies into its own configuration, which serves all namespaces.
+fn injected(object: &Map<String, Value>) -> Option<String> {
+    let key = annotation(object, |key| {
+        let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+        name.contains("snippet")
+            || (name.starts_with("config-") && HAPROXY_PREFIXES.contains(&prefix))
+    })?;
+    Some(format!(
+        "`metadata.annotations.{key}` becomes configuration of an ingress controller, which serves others"
+    ))
+}
+
+/// Returns the field with which an Ingress takes the requests for all hosts that no other Ingress names.
+fn all_hosts(spec: &Value) -> Option<String> {
+    let mut rules = spec["rules"].as_array().into_iter().flatten();
+    let has_no_host = |rule: &Value| rule["host"].as_str().is_none_or(str::is_empty);
+    let field = if !spec["defaultBackend"].is_null() {
+        "spec.defaultBackend"
+    } else if rules.any(has_no_host) {
+        "spec.rules without a host"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "`{field}` takes the requests for every host that no other Ingress names"
+    ))
+}
+
+/// Returns the label selector if it requires no value of any label, so that it selects Pods of others.
+fn all_pods(selector: &Value, field: &str) -> Option<String> {
+    let requires_label = selector["matchLabels"]
+        .as_object()
+        .is_some_and(|labels| !labels.is_empty());
+    let mut expressions = selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let requires_value = expressions.any(|expression| expression["operator"] == "In");
+    (!requires_label && !requires_value).then(|| {
+        format!("`spec.{field}` requires no value of a label, so it selects Pods of others")
+    })
+}
+
+/// Returns the first annotation whose key is meant.
+fn annotation(object: &Map<String, Value>, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
+    let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
+    annotations
+        .keys()
+        .map(String::as_str)
+        .find(|key| is_meant(key))
+}
+
+/// Checks that the autoscalers of an answer scale its own children or its parent, unless their grant confirms others.
+pub(super) fn check_targets(
+    children: &[Child],
+    parent: &ObjectId,
+    grants: &Grants,
+) -> Result<(), Rejection> {
+    let is_autoscaler = |child: &&Child| {
+        (&*child.kind.group, &*child.kind.kind) == ("autoscaling", "HorizontalPodAutoscaler")
+    };
+    for scaler in children.iter().filter(is_autoscaler) {
+        let target = target(scaler);
+        let is_own = target.as_ref().is_some_and(|target| {
+            target == parent || children.iter().any(|child| child.id() == *target)
+        });
+        if !is_own && !grants.confirms(&scaler.kind.group_kind()) {
+            let message =
+                "`spec.scaleTargetRef` names neither a child of the answer nor the parent";
+            return Err(unconfirmed(message, &scaler.kind.group_kind()).in_child(&scaler.key));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the object that an autoscaler scales.
+fn target(scaler: &Child) -> Option<ObjectId> {
+    let target = scaler.object.get("spec")?.get("scaleTargetRef")?;
+    let api_version = target["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = GroupKind::new(group, target["kind"].as_str()?);
+    Some(ObjectId::new(
+        kind,
+        scaler.namespace.as_deref(),
+        target["name"].as_str()?,
+    ))
+}
+
+/// Makes the rejection of an object whose effect on others the grant of its kind does not confirm.
+pub(super) fn unconfirmed(effect: &str, kind: &GroupKind) -> Rejection {
+    Rejection::forbidden(format!(
+        "{effect}: the grant for children of kind {} would need `privileged: true`",
+        kind.kind
+    ))
+}
