@@ -12,8 +12,7 @@ pub fn completions(args: &CompletionsArgs, streams: &mut Streams<'_>) -> Result<
     // In memory first: the generator panics if its output cannot be written.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "innkeeper", &mut script);
-    let written = streams.stdout.write_all(&script);
-    written.or_fail(Exit::Failure, "failed to write to standard output")?;
+    streams.print_own(&script)?;
     Ok(Exit::Success)
 }
 
@@ -37,11 +36,7 @@ mod tests {
 
     fn with_output(command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure>) -> String {
         let (mut stdin, mut stdout, mut stderr) = (&b""[..], Vec::new(), Vec::new());
-        let exit = command(&mut Streams {
-            stdin: &mut stdin,
-            stdout: &mut stdout,
-            stderr: &mut stderr,
-        });
+        let exit = command(&mut Streams::new(&mut stdin, &mut stdout, &mut stderr));
         assert_eq!(exit.unwrap(), Exit::Success);
         String::from_utf8(stdout).unwrap()
     }

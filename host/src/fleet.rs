@@ -13,7 +13,7 @@ mod tests;
 use std::{num::NonZeroU32, thread};
 
 use innkeeper_authoring::{Inspected, plugin_file, render};
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, runtime, stdout_has_colours};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, runtime, stdout_has_colours};
 use innkeeper_plan::Forecast;
 use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
@@ -50,7 +50,7 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         streams.note(note);
     }
     let has_colours = stdout_has_colours();
-    streams.print(&show::all(&plan, args.output, has_colours))?;
+    streams.print(&show::all(&plan, args.output, has_colours)?)?;
     Ok(exit(&plan.forecast))
 }
 
@@ -67,7 +67,7 @@ pub fn dump(args: &DumpArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
     streams.note(&format!(
         "the dump has {parents} parents and the hash key of the host: keep it as a Secret"
     ));
-    streams.print(&format!("{to}\n"))?;
+    streams.print(&Output::from_line(to.to_string()))?;
     Ok(Exit::Success)
 }
 

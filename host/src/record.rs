@@ -3,7 +3,7 @@
 use std::{fs, io, path::PathBuf, time::Duration};
 
 use http::Method;
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, file, runtime};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, file, runtime};
 use innkeeper_reconcile::RECORDINGS_BYTES_MAX;
 use innkeeper_sandbox::Recording;
 use innkeeper_server::admin::{RecordingOrder, RecordingTarget, client::AdminClient};
@@ -48,7 +48,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
                 continue;
             }
             let path = keep(args, &line, streams)?;
-            streams.print(&format!("{}\n", path.display()))?;
+            streams.print(&Output::from_line(path.display().to_string()))?;
             taken += 1;
             line.clear();
         }

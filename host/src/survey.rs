@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, runtime};
+use innkeeper_command::{Exit, Failure, Output, ResultFormat, Streams, runtime};
 use innkeeper_model::error_chain;
 use innkeeper_server::admin::{FaultState, HostProgress, ParentState, client::AdminClient};
 use serde::Serialize;
@@ -144,11 +144,11 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
     if args.watch {
         return watch(args, host.as_ref(), survey, streams).await;
     }
-    let text = match args.output {
+    let output = match args.output {
         ResultFormat::Text => show::status(&survey),
-        ResultFormat::Json => line(serde_json::to_string_pretty(&survey))?,
+        ResultFormat::Json => Output::json(&survey)?,
     };
-    streams.print(&text)?;
+    streams.print(&output)?;
     Ok(if survey.is_well() {
         Exit::Success
     } else {
@@ -176,17 +176,17 @@ async fn watch(
     loop {
         let essence = survey.essence();
         if redraws || shown.as_ref() != Some(&essence) {
-            let text = match args.output {
+            let mut output = Output::default();
+            match (redraws, args.output, &shown) {
+                (true, ..) => output.erase_screen(),
+                (false, ResultFormat::Text, Some(_)) => output.line(""),
+                (false, ..) => {}
+            }
+            output.append(&match args.output {
                 ResultFormat::Text => show::status(&survey),
-                ResultFormat::Json => line(serde_json::to_string(&survey))?,
-            };
-            let before = match (redraws, args.output, &shown) {
-                // Move the cursor home, and erase the screen and the scrollback.
-                (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
-                (false, ResultFormat::Text, Some(_)) => "\n",
-                (false, ..) => "",
-            };
-            streams.print(&format!("{before}{text}"))?;
+                ResultFormat::Json => Output::json_line(&survey)?,
+            });
+            streams.print(&output)?;
             shown = Some(essence);
         }
         tokio::time::sleep(args.interval).await;
@@ -205,11 +205,6 @@ async fn watch(
             }
         }
     }
-}
-
-fn line(encoded: serde_json::Result<String>) -> Result<String, Failure> {
-    let text = encoded.or_fail(Exit::Failure, "failed to encode the result")?;
-    Ok(text + "\n")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use innkeeper_command::plain;
+use innkeeper_command::{Failure, Output};
 use innkeeper_model::ObjectId;
 use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
 
@@ -14,38 +14,46 @@ const NAMED_MAX: usize = 20;
 /// The reason why a write to a `String` does not fail.
 const TAKES_ANY_TEXT: &str = "a String takes any text";
 
-pub(super) fn all(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
+pub(super) fn all(
+    plan: &FleetPlan,
+    format: PlanFormat,
+    has_colours: bool,
+) -> Result<Output, Failure> {
     match format {
-        PlanFormat::Text => text(plan, has_colours),
-        PlanFormat::Json => format!("{:#}\n", plan.json()),
-        PlanFormat::Markdown => markdown(plan),
+        PlanFormat::Text => Ok(text(plan, has_colours)),
+        PlanFormat::Json => Output::json(&plan.json()),
+        PlanFormat::Markdown => Ok(markdown(plan)),
     }
 }
 
-fn text(plan: &FleetPlan, has_colours: bool) -> String {
-    let red = |text: String, is_delete: bool| {
+fn text(plan: &FleetPlan, has_colours: bool) -> Output {
+    let push = |out: &mut Output, text: &str, is_delete: bool| {
         if is_delete && has_colours {
-            format!("\x1b[31m{text}\x1b[0m")
+            out.red_line(text);
         } else {
-            text
+            out.line(text);
         }
     };
-    let mut out = format!("{}\n\n", heading(plan));
-    let indented = |text: String, is_delete| red(format!("  {text}"), is_delete);
-    add_findings(&mut out, plan, "  ", red, indented);
+    let mut out = Output::from_line(heading(plan));
+    out.line("");
+    let entry = |out: &mut Output, text: &str, is_delete| {
+        push(out, &format!("  {text}"), is_delete);
+    };
+    add_findings(&mut out, plan, "  ", &push, &entry);
     if !plan.forecast.kinds.is_empty() {
         let rows = plan.forecast.kinds.iter().map(|(kind, writes)| {
             let [creates, updates, deletes] = cells(*writes);
             [kind.to_string(), deletes, creates, updates]
         });
-        out.push_str(&table(["CHILDREN", "DELETES", "CREATES", "UPDATES"], rows));
-        out.push('\n');
+        out.append(&table(["CHILDREN", "DELETES", "CREATES", "UPDATES"], rows));
+        out.line("");
     }
-    line(&mut out, &format!("{}.", summary(&plan.forecast)));
+    out.line(format!("{}.", summary(&plan.forecast)));
     for (parent, differences) in asked(plan) {
-        write!(out, "\n{parent}\n").expect(TAKES_ANY_TEXT);
+        out.line("");
+        out.line(parent.to_string());
         for difference in differences {
-            line(&mut out, &format!("  {difference}"));
+            out.line(format!("  {difference}"));
         }
     }
     out
@@ -96,13 +104,13 @@ fn summary(forecast: &Forecast) -> String {
     text
 }
 
-/// Adds the deletes and the new faults. `title` and `entry` return lines; the line about more entries begins with `start`.
+/// Adds the deletes and the new faults. `title` and `entry` add lines, and the line about more entries begins with `start`.
 fn add_findings(
-    out: &mut String,
+    out: &mut Output,
     plan: &FleetPlan,
     start: &str,
-    title: impl Fn(String, bool) -> String,
-    entry: impl Fn(String, bool) -> String,
+    title: &dyn Fn(&mut Output, &str, bool),
+    entry: &dyn Fn(&mut Output, &str, bool),
 ) {
     let ids = plan.forecast.deletes.iter();
     let deletes: Vec<String> = ids.map(ToString::to_string).collect();
@@ -115,14 +123,14 @@ fn add_findings(
         }
         let number = entries.len();
         let counted = count(number, one, many);
-        line(out, &title(format!("{verb} {counted}:"), is_delete));
-        for text in entries.into_iter().take(NAMED_MAX) {
-            line(out, &entry(text, is_delete));
+        title(out, &format!("{verb} {counted}:"), is_delete);
+        for text in entries.iter().take(NAMED_MAX) {
+            entry(out, text, is_delete);
         }
         if number > NAMED_MAX {
-            line(out, &format!("{start}and {} more", number - NAMED_MAX));
+            out.line(format!("{start}and {} more", number - NAMED_MAX));
         }
-        out.push('\n');
+        out.line("");
     }
 }
 
@@ -133,7 +141,7 @@ fn faults(plan: &FleetPlan) -> Vec<String> {
             reason,
             message,
             known: false,
-        } => Some(format!("{parent}: {reason}: {}", plain(message))),
+        } => Some(format!("{parent}: {reason}: {message}")),
         _ => None,
     };
     plan.parents().iter().filter_map(fault).collect()
@@ -153,37 +161,42 @@ fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
             } => vec![format!("fails: {reason}: {message}")],
             ParentOutcome::Skipped => vec!["has no pass".to_owned()],
         };
-        (
-            parent,
-            lines.iter().map(|line| plain(line).into_owned()).collect(),
-        )
+        (parent, lines)
     })
 }
 
-fn markdown(plan: &FleetPlan) -> String {
-    let mut out = format!("### {}\n\n", heading(plan));
-    let title = |text: String, _| format!("**{text}**\n");
-    let entry = |text: String, _| format!("- `{}`", text.replace('`', "'"));
-    add_findings(&mut out, plan, "- ", title, entry);
+fn markdown(plan: &FleetPlan) -> Output {
+    let mut out = Output::from_line(format!("### {}", heading(plan)));
+    out.line("");
+    let title = |out: &mut Output, text: &str, _| {
+        out.line(format!("**{text}**"));
+        out.line("");
+    };
+    let entry = |out: &mut Output, text: &str, _| {
+        out.line(format!("- `{}`", text.replace('`', "'")));
+    };
+    add_findings(&mut out, plan, "- ", &title, &entry);
     if !plan.forecast.kinds.is_empty() {
-        out.push_str("| Children | Deletes | Creates | Updates |\n|---|---|---|---|\n");
+        out.line("| Children | Deletes | Creates | Updates |");
+        out.line("|---|---|---|---|");
         for (kind, writes) in &plan.forecast.kinds {
             let [creates, updates, deletes] = cells(*writes);
-            line(
-                &mut out,
-                &format!("| {kind} | {deletes} | {creates} | {updates} |"),
-            );
+            out.line(format!("| {kind} | {deletes} | {creates} | {updates} |"));
         }
-        out.push('\n');
+        out.line("");
     }
-    line(&mut out, &format!("{}.", summary(&plan.forecast)));
+    out.line(format!("{}.", summary(&plan.forecast)));
     for (parent, differences) in asked(plan) {
-        let lines = differences.join("\n").replace("```", "'''");
-        write!(
-            out,
-            "\n<details><summary>{parent}</summary>\n\n```\n{lines}\n```\n\n</details>\n"
-        )
-        .expect(TAKES_ANY_TEXT);
+        out.line("");
+        out.line(format!("<details><summary>{parent}</summary>"));
+        out.line("");
+        out.line("```");
+        for difference in differences {
+            out.line(difference.replace("```", "'''"));
+        }
+        out.line("```");
+        out.line("");
+        out.line("</details>");
     }
     out
 }
@@ -202,9 +215,4 @@ fn count(number: usize, one: &str, many: &str) -> String {
 fn short(revision: &str) -> &str {
     let digits = revision.trim_start_matches("sha256:");
     digits.get(..16).unwrap_or(digits)
-}
-
-fn line(out: &mut String, text: &str) {
-    out.push_str(text);
-    out.push('\n');
 }

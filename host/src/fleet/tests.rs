@@ -1,7 +1,7 @@
 //! The sums and the output of a plan.
 
 use expect_test::expect;
-use innkeeper_model::{GroupKind, ObjectId};
+use innkeeper_model::{GroupKind, ObjectId, foreign::is_deceptive};
 use innkeeper_plan::{Changes, FleetPlan, ParentOutcome, ParentPlan, Planned};
 use serde_json::Value;
 
@@ -91,7 +91,38 @@ fn every_outcome() -> FleetPlan {
 }
 
 fn shown(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
-    show::all(plan, format, has_colours)
+    let output = show::all(plan, format, has_colours).unwrap();
+    output.as_str().to_owned()
+}
+
+#[test]
+fn hostile_texts_of_a_plan_neither_control_a_terminal_nor_forge_a_line() {
+    const TEXT: &str = "a\u{1b}[2J\r\nforged\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}";
+
+    let fault = ParentOutcome::Fault {
+        reason: "Invalid".to_owned(),
+        message: TEXT.to_owned(),
+        known: false,
+    };
+    let planned = Planned {
+        differences: vec![TEXT.to_owned()],
+        operations: vec![TEXT.to_owned()],
+        ..Planned::default()
+    };
+    let mut asked = parent("b", ParentOutcome::Planned(planned));
+    asked.1.is_asked = true;
+    let plan = plan(vec![parent("a", fault), asked]);
+    for format in [PlanFormat::Text, PlanFormat::Markdown, PlanFormat::Json] {
+        for has_colours in [false, true] {
+            let text = shown(&plan, format, has_colours);
+            let deceives = |c: char| is_deceptive(c) && c != '\n';
+            assert!(!text.contains(deceives), "{text:?}");
+            assert!(
+                !text.lines().any(|line| line.starts_with("forged")),
+                "{text}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! A survey as tables for people.
 
-use std::fmt::Write as _;
-
-use innkeeper_command::plain;
+use innkeeper_command::{Output, plain};
 use innkeeper_server::admin::{FaultState, ParentState};
 
 use super::{OfPlugin, PluginRow, Survey};
@@ -14,39 +12,37 @@ const GAP: &str = "  ";
 const NOTHING: &str = "-";
 
 /// Returns the output of `status`.
-pub(super) fn status(survey: &Survey) -> String {
-    let mut out = format!("{}\n", heading(survey));
+pub(super) fn status(survey: &Survey) -> Output {
+    let mut out = Output::from_line(heading(survey));
     for problem in &survey.problems {
-        line(&mut out, &format!("Problem: {}", plain(problem)));
+        out.line(format!("Problem: {problem}"));
     }
     if survey.plugins.is_empty() {
-        out.push_str("No plugin is active.\n");
+        out.line("No plugin is active.");
         return out;
     }
-    out.push('\n');
-    out.push_str(&plugins(&survey.plugins));
-    out.push('\n');
+    out.line("");
+    out.append(&plugins(&survey.plugins));
+    out.line("");
     let total: usize = survey.plugins.iter().map(|plugin| plugin.parents).sum();
     let not_ready = survey.parents.len() + survey.parents_omitted;
     if not_ready == 0 {
         match total {
-            0 => line(&mut out, "There are no parents."),
-            1 => line(&mut out, "The only parent is Ready."),
-            many => line(&mut out, &format!("All {many} parents are Ready.")),
+            0 => out.line("There are no parents."),
+            1 => out.line("The only parent is Ready."),
+            many => out.line(format!("All {many} parents are Ready.")),
         }
     } else {
-        line(
-            &mut out,
-            &format!("{not_ready} of {total} parents are not Ready:"),
-        );
-        out.push_str(&parents(&survey.parents));
+        out.line(format!("{not_ready} of {total} parents are not Ready:"));
+        out.append(&parents(&survey.parents));
         if survey.parents_omitted > 0 {
-            line(&mut out, &format!("and {} more", survey.parents_omitted));
+            out.line(format!("and {} more", survey.parents_omitted));
         }
     }
     if !survey.faults.is_empty() {
-        out.push_str("\nLast faults:\n");
-        out.push_str(&faults(&survey.faults));
+        out.line("");
+        out.line("Last faults:");
+        out.append(&faults(&survey.faults));
     }
     out
 }
@@ -70,7 +66,7 @@ fn heading(survey: &Survey) -> String {
     format!("{}{does}{left_out}", survey.from)
 }
 
-fn plugins(plugins: &[PluginRow]) -> String {
+fn plugins(plugins: &[PluginRow]) -> Output {
     let rows = plugins.iter().map(|plugin| {
         [
             plugin.name.clone(),
@@ -98,7 +94,7 @@ fn plugins(plugins: &[PluginRow]) -> String {
     )
 }
 
-fn parents(parents: &[OfPlugin<ParentState>]) -> String {
+fn parents(parents: &[OfPlugin<ParentState>]) -> Output {
     let rows = parents.iter().map(
         |OfPlugin {
              plugin,
@@ -128,7 +124,7 @@ fn parents(parents: &[OfPlugin<ParentState>]) -> String {
     )
 }
 
-fn faults(faults: &[OfPlugin<FaultState>]) -> String {
+fn faults(faults: &[OfPlugin<FaultState>]) -> Output {
     let rows = faults.iter().map(
         |OfPlugin {
              plugin,
@@ -157,7 +153,7 @@ fn why(reason: &str, message: &str) -> String {
 pub(crate) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
-) -> String {
+) -> Output {
     let rows: Vec<[String; N]> = rows
         .map(|row| row.map(|cell| plain(&cell).into_owned()))
         .collect();
@@ -171,13 +167,13 @@ pub(crate) fn table<const N: usize>(
             .max()
             .unwrap_or_default()
     };
-    let mut out = String::new();
+    let mut out = Output::default();
     let mut push = |cells: [&str; N]| {
         let padded: Vec<String> = columns
             .iter()
             .map(|column| format!("{:<1$}", cells[*column], width(*column)))
             .collect();
-        line(&mut out, padded.join(GAP).trim_end());
+        out.line(padded.join(GAP).trim_end());
     };
     push(headings);
     for row in &rows {
@@ -188,8 +184,4 @@ pub(crate) fn table<const N: usize>(
 
 fn shown(cell: &str) -> &str {
     if cell.is_empty() { NOTHING } else { cell }
-}
-
-fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("writing to a String does not fail");
 }

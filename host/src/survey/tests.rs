@@ -7,6 +7,10 @@ use serde_json::json;
 
 use super::*;
 
+fn status(survey: &Survey) -> String {
+    show::status(survey).as_str().to_owned()
+}
+
 fn state() -> HostState {
     let state = json!({
         "started": true,
@@ -65,7 +69,7 @@ fn lists_parents_that_are_not_ready_with_the_reason() {
         TIME                  PLUGIN     PARENT                                FAULT
         2030-01-31T08:00:00Z  memcached  Memcached.cache.example.com demo/web  GuestTrapped: unreachable
     "]]
-    .assert_eq(&show::status(&survey));
+    .assert_eq(&status(&survey));
 }
 
 #[test]
@@ -74,11 +78,11 @@ fn reports_that_all_parents_are_ready() {
     state.plugins.remove(0);
     let survey = host::of_state("h:1", state.clone());
     assert!(survey.is_well());
-    assert!(show::status(&survey).ends_with("\nAll 2 parents are Ready.\n"));
+    assert!(status(&survey).ends_with("\nAll 2 parents are Ready.\n"));
     state.progress.plugins_not_served = 1;
     let survey = host::of_state("h:1", state);
     assert!(!survey.is_well());
-    let text = show::status(&survey);
+    let text = status(&survey);
     assert!(
         text.starts_with("host h:1 is active; 1 plugin is not active"),
         "{text}"
@@ -92,7 +96,7 @@ fn a_plugin_that_waits_for_the_cache_is_not_well() {
     state.plugins[0].kinds[0].waiting_for = vec!["v1 Pod is being listed".to_owned()];
     let survey = host::of_state("h:1", state);
     assert!(!survey.is_well());
-    let text = show::status(&survey);
+    let text = status(&survey);
     assert!(text.contains("Unknown"), "{text}");
     assert!(
         text.contains("WaitingForCache: v1 Pod is being listed"),
@@ -134,7 +138,7 @@ fn a_parent_without_a_report_on_its_generation_has_a_reason() {
     ));
     let parent = object(&parent, &Gvk::new("example.com", "v1", "Site"));
     found.parents(&GroupKind::new("example.com", "Site"), &[parent]);
-    let text = show::status(&Survey {
+    let text = status(&Survey {
         plugins: found.plugins.into_values().collect(),
         ..found.survey
     });
@@ -232,7 +236,7 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
             ..Survey::default()
         };
         assert!(!survey.is_well());
-        let text = show::status(&survey);
+        let text = status(&survey);
         assert!(text.contains(&format!("Problem: {problem}\n")), "{text}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, file};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams, file};
 use innkeeper_guest_build::{
     self as guest_build, Component, Environment, Guest, Request, Toolchain,
 };
@@ -38,7 +38,7 @@ pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         .iter()
         .map(|component| finish(component, &out_dir))
         .collect::<Result<Vec<_>, _>>()?;
-    streams.print(&text(args.output, &results))?;
+    streams.print(&text(args.output, &results)?)?;
     Ok(Exit::Success)
 }
 
@@ -151,14 +151,17 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file::replace(path, bytes)
 }
 
-fn text(output: ResultFormat, built: &[Value]) -> String {
+fn text(output: ResultFormat, built: &[Value]) -> Result<Output, Failure> {
     match output {
-        ResultFormat::Json => format!("{:#}\n", json!(built)),
+        ResultFormat::Json => Output::json(&built),
         ResultFormat::Text => {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let line = |one: &Value| format!("{}  {}", text(&one["digest"]), text(&one["file"]));
-            let lines: Vec<String> = built.iter().map(line).collect();
-            lines.join("\n") + "\n"
+            let mut output = Output::default();
+            for component in built {
+                let digest = text(&component["digest"]);
+                output.line(format!("{digest}  {}", text(&component["file"])));
+            }
+            Ok(output)
         }
     }
 }

@@ -3,9 +3,7 @@
 //! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
 //! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
 
-use std::fmt::Write as _;
-
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams};
 use innkeeper_model::Manifest;
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
@@ -25,11 +23,11 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failur
     let inspection = artifact::inspect(&bytes);
     let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
     let manifest = described.as_ref().ok().map(Described::manifest);
-    let text = match args.output {
+    let output = match args.output {
         ResultFormat::Text => text(&inspection, manifest),
-        ResultFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
+        ResultFormat::Json => Output::json(&value(&inspection, manifest))?,
     };
-    streams.print(&text)?;
+    streams.print(&output)?;
     let exit = |error: &plugin_file::Error| match error {
         plugin_file::Error::Artifact(_) => Exit::Finding,
         plugin_file::Error::Plugin(error) => Exit::of_plugin(error),
@@ -82,7 +80,7 @@ fn crds(manifest: &Manifest) -> Vec<&str> {
         .collect()
 }
 
-fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
+fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> Output {
     let mut out = PropertyLines::default();
     out.one("what", what(inspection));
     if let Some(manifest) = manifest {
@@ -108,7 +106,7 @@ fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
     if let Some(manifest) = manifest {
         describe_text(manifest, &mut out);
     }
-    out.text
+    out.output
 }
 
 fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
@@ -151,12 +149,12 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
 /// Output lines with the names in the first column.
 #[derive(Default)]
 struct PropertyLines {
-    text: String,
+    output: Output,
 }
 
 impl PropertyLines {
     fn one(&mut self, name: &str, value: &str) {
-        writeln!(self.text, "{name:<13} {value}").expect("writing to a String does not fail");
+        self.output.line(format!("{name:<13} {value}"));
     }
 
     fn many(&mut self, name: &str, values: &[impl AsRef<str>]) {

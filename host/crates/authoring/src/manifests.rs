@@ -8,8 +8,8 @@ mod resource;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, by_plugin, runtime};
-use innkeeper_model::{Gvk, LABEL_PLUGIN, Manifest, yaml};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, by_plugin, runtime};
+use innkeeper_model::{Gvk, LABEL_PLUGIN, Manifest};
 use innkeeper_plugin_controller as plugins;
 use innkeeper_policy::{Assessment, Grants};
 use innkeeper_sandbox::{Described, artifact};
@@ -40,14 +40,12 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
             return Err(Failure::new(Exit::Usage, message));
         }
     }
-    let texts: Vec<Result<String, Failure>> = if args.print_grants {
+    let documents = if args.print_grants {
         granted.iter().map(Granted::file).collect()
     } else {
-        let documents = documents(&granted, args);
-        documents.iter().map(Document::text).collect()
+        documents(&granted, args)
     };
-    let texts = texts.into_iter().collect::<Result<Vec<_>, _>>()?;
-    streams.print(&texts.join("---\n"))?;
+    streams.print(&output(&documents)?)?;
     Ok(Exit::Success)
 }
 
@@ -140,7 +138,7 @@ impl<'a> Granted<'a> {
     }
 
     /// The grants as a file for `--grants`.
-    fn file(&self) -> Result<String, Failure> {
+    fn file(&self) -> Document {
         let Assessment { missing, reduced } = self.grants.assess(self.manifest);
         let denied = missing.into_iter().chain(reduced);
         let name = &self.manifest.name;
@@ -149,7 +147,6 @@ impl<'a> Granted<'a> {
             comments: self.powers().chain(denied).collect(),
             object: json!(plugins::resource::file_of_grants(&self.grants)),
         }
-        .text()
     }
 
     /// The declared and granted parent kinds.
@@ -201,17 +198,19 @@ struct Document {
     object: Value,
 }
 
-impl Document {
-    fn text(&self) -> Result<String, Failure> {
-        let mut text = String::new();
-        for line in &self.comments {
-            text.push_str("# ");
-            text.push_str(line);
-            text.push('\n');
+/// Returns documents with their comments, and `---` between them.
+fn output(documents: &[Document]) -> Result<Output, Failure> {
+    let mut output = Output::default();
+    for (index, document) in documents.iter().enumerate() {
+        if index > 0 {
+            output.line("---");
         }
-        let object = yaml::write(std::slice::from_ref(&self.object));
-        Ok(text + &object.or_fail(Exit::Failure, "failed to encode the manifests")?)
+        for comment in &document.comments {
+            output.line(format!("# {comment}"));
+        }
+        output.append(&Output::yaml(std::slice::from_ref(&document.object))?);
     }
+    Ok(output)
 }
 
 impl From<Value> for Document {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use heck::ToUpperCamelCase as _;
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams};
 use innkeeper_model::{Gvk, PluginName, yaml};
 use serde_json::{Value, json};
 
@@ -78,10 +78,16 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
         format!("failed to create {}", directory.display()),
     )?;
     let path = directory.display();
-    let text = format!(
-        "created {path}\nnext:\n  cd {path}\n  cargo test\n  innkeeper build\n  innkeeper test\n  innkeeper render --plugin target/plugins/{name}.wasm tests/example/parent.yaml\n"
-    );
-    streams.print(&text)?;
+    let mut output = Output::from_line(format!("created {path}"));
+    output.line("next:");
+    output.line(format!("  cd {path}"));
+    for command in ["cargo test", "innkeeper build", "innkeeper test"] {
+        output.line(format!("  {command}"));
+    }
+    output.line(format!(
+        "  innkeeper render --plugin target/plugins/{name}.wasm tests/example/parent.yaml"
+    ));
+    streams.print(&output)?;
     Ok(Exit::Success)
 }
 

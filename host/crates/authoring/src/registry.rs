@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, file, runtime};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams, file, runtime};
 use innkeeper_model::Digest;
 use innkeeper_sandbox::artifact;
 use innkeeper_source::{Expectation, Package, PublicKey, Reference, RegistryArtifact};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     args::{CacheArgs, FetchArgs, PullArgs, PushArgs, SignArgs, VerifyArgs},
@@ -156,27 +156,26 @@ fn write(
     output: ResultFormat,
     found: &[(&'static str, Value)],
 ) -> Result<Exit, Failure> {
-    let text = match output {
+    let output = match output {
         ResultFormat::Json => {
             let object: serde_json::Map<String, Value> = found
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect();
-            format!("{:#}\n", json!(object))
+            Output::json(&object)?
         }
         ResultFormat::Text => {
-            let line = |(name, value): &(&str, Value)| {
+            let mut output = Output::default();
+            for (name, value) in found.iter().filter(|(_, value)| !value.is_null()) {
                 let value = value
                     .as_str()
                     .map_or_else(|| value.to_string(), str::to_owned);
-                format!("{name:<15} {value}")
-            };
-            let found = found.iter().filter(|(_, value)| !value.is_null());
-            let lines: Vec<String> = found.map(line).collect();
-            lines.join("\n") + "\n"
+                output.line(format!("{name:<15} {value}"));
+            }
+            output
         }
     };
-    streams.print(&text)?;
+    streams.print(&output)?;
     Ok(Exit::Success)
 }
 

@@ -24,7 +24,7 @@ mod yaml_output;
 
 use std::path::Path;
 
-use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Streams};
+use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Output, Streams};
 use innkeeper_model::{HashKey, Limits, Manifest, Phase};
 use innkeeper_policy::{self as policy, Grants};
 use innkeeper_sandbox::{self as plugin, CallOutput, CallReport, LogLine, Request};
@@ -40,9 +40,6 @@ pub use input::{grants_in, one_object};
 use observed::ObservedObjects;
 pub(crate) use parent::UID;
 pub(crate) use reads::{OfflineReads, World};
-
-/// The failure to encode the result.
-const ENCODE: &str = "failed to encode the result";
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
@@ -96,11 +93,11 @@ fn pass(
     let passed = offline.pass(given.parent, given.others, circumstances)?;
     note_log(&passed.log, streams);
     let said = &passed.said;
-    let text = match args.output {
-        OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel),
+    let output = match args.output {
+        OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel)?,
         OutputFormat::Yaml => yaml_output::children(said, &passed.observed, args.seed)?,
     };
-    print(said, &text, args.output, streams)
+    print(said, &output, args.output, streams)
 }
 
 fn paths(args: &RenderArgs, parent: &Path) -> Paths {
@@ -239,15 +236,15 @@ pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Fa
 
 fn print(
     said: &CallOutput,
-    text: &str,
-    output: OutputFormat,
+    output: &Output,
+    format: OutputFormat,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
     note_fault(said, streams);
-    if said.fault.is_none() && output == OutputFormat::Yaml && said.outcome != Some("desired") {
+    if said.fault.is_none() && format == OutputFormat::Yaml && said.outcome != Some("desired") {
         streams.note("the plugin leaves the children as they are");
     }
-    streams.print(text)?;
+    streams.print(output)?;
     Ok(match said.fault {
         Some(_) => Exit::Finding,
         None => Exit::Success,

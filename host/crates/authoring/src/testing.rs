@@ -98,7 +98,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
             problem: problem.or_else(|| over.clone().filter(|_| property == Property::Cheap)),
         }
     }));
-    streams.print(&show::all(&results, cost, args.output))?;
+    streams.print(&show::all(&results, cost, args.output)?)?;
     let failed = results.iter().any(|result| result.problem.is_some());
     Ok(if failed { Exit::Finding } else { Exit::Success })
 }

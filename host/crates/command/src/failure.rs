@@ -33,14 +33,6 @@ impl Failure {
 }
 
 impl Streams<'_> {
-    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
-    pub fn print(&mut self, text: &str) -> Result<(), Failure> {
-        let written = self.stdout.write_all(text.as_bytes());
-        written
-            .and_then(|()| self.stdout.flush())
-            .or_fail(Exit::Failure, "failed to write the result")
-    }
-
     /// Returns the end of a command, and reports its failure.
     pub fn end(&mut self, result: Result<Exit, Failure>) -> Exit {
         result.unwrap_or_else(|failure| {

@@ -7,6 +7,7 @@ mod failure;
 pub mod file;
 mod log;
 mod of_plugin;
+mod output;
 mod parent_name;
 mod plain;
 pub mod runtime;
@@ -17,6 +18,7 @@ pub use cluster::{Definitions, HASH_KEY_SECRET, HOST_NAMESPACE, Namespaces, name
 pub use failure::{Failure, OrFail};
 pub use log::{LogArgs, LogControl, LogFormat, start_log, stdout_has_colours};
 pub use of_plugin::{OfPlugin, PluginObject, by_plugin, object_in, plugin_object};
+pub use output::Output;
 pub use parent_name::ParentName;
 pub use plain::plain;
 pub use streams::{Exit, Streams};

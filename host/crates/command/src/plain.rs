@@ -1,12 +1,54 @@
-//! Texts of guests and of users of the cluster, for a terminal.
+//! Foreign texts for a terminal: those of guests, registries and users of the cluster.
 
 use std::borrow::Cow;
 
-/// Returns the text on one line and without control characters, because a terminal would execute escape sequences. Its
-/// indent stays.
+use innkeeper_model::foreign::{is_deceptive, is_invisible};
+
+/// The longest text, in bytes: longer than any message of the host, and short enough for a terminal.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Returns the text on one line, cut to 16 KiB. Control characters become spaces, because a terminal would execute escape
+/// sequences. Invisible and bidirectional characters become U+FFFD, because they would hide or reorder others. The indent
+/// stays.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    match shortened(text) {
+        Cow::Borrowed(text) => visible(text),
+        Cow::Owned(text) => Cow::Owned(visible(&text).into_owned()),
+    }
+}
+
+/// Returns the text, cut to 16 KiB.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT_BYTES_MAX {
         return Cow::Borrowed(text);
+    }
+    let start = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+    let omitted = text.len() - start.len();
+    Cow::Owned(format!("{start} ... ({omitted} bytes omitted)"))
+}
+
+/// Returns the lines of a text, each of them as [`plain`] returns it. All but the first are indented, so that a foreign
+/// text cannot write a line of its own.
+pub(crate) fn plain_lines(text: &str) -> String {
+    const INDENT: &str = "  ";
+
+    let mut lines = text.trim_end_matches('\n').split('\n').map(plain);
+    let mut result = lines.next().unwrap_or_default().into_owned();
+    for line in lines {
+        result.push('\n');
+        result.push_str(INDENT);
+        result.push_str(&line);
+    }
+    result
+}
+
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_deceptive) {
+        return Cow::Borrowed(text);
+    }
+    let text = text.replace(is_invisible, "\u{fffd}");
+    if !text.contains(char::is_control) {
+        return Cow::Owned(text);
     }
     let words: Vec<&str> = text
         .split(|c: char| c.is_control() || c == ' ')
@@ -31,6 +73,39 @@ mod tests {
             ("ä\u{7f}ö", "ä ö"),
         ] {
             assert_eq!(plain(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn characters_that_hide_or_reorder_others_are_shown() {
+        for (text, shown) in [
+            ("a\u{202e}b", "a\u{fffd}b"),
+            ("\u{2066}a\u{2069}", "\u{fffd}a\u{fffd}"),
+            ("ad\u{200b}min\u{feff}", "ad\u{fffd}min\u{fffd}"),
+            ("a\u{2028}b", "a\u{fffd}b"),
+            ("\u{1b}[1m\u{202e}a  b", "[1m\u{fffd}a b"),
+        ] {
+            assert_eq!(plain(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let text = "ä".repeat(TEXT_BYTES_MAX);
+        let shown = plain(&text);
+        let expected = format!("{} ... (16384 bytes omitted)", "ä".repeat(8192));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn further_lines_of_a_text_are_indented() {
+        for (text, shown) in [
+            ("a", "a"),
+            ("a\nerror: b", "a\n  error: b"),
+            ("a\r\n    b\n\u{1b}c", "a\n      b\n  c"),
+            ("a\n", "a"),
+        ] {
+            assert_eq!(plain_lines(text), shown, "{text:?}");
         }
     }
 }

@@ -9,40 +9,64 @@ use std::{
 use innkeeper_model::{Blame, error_chain};
 use innkeeper_sandbox as plugin;
 
-use super::plain;
+use super::{Failure, OrFail as _, Output, plain::plain_lines};
 
 /// The standard streams; tests give others.
 pub struct Streams<'a> {
     /// The input that `-` names.
     pub stdin: &'a mut dyn Read,
-    /// The output of the command.
-    pub stdout: &'a mut dyn Write,
-    /// Warnings and errors.
-    pub stderr: &'a mut dyn Write,
+    stdout: &'a mut dyn Write,
+    stderr: &'a mut dyn Write,
+}
+
+impl<'a> Streams<'a> {
+    /// Makes the streams of a command: `stdout` is for its output, `stderr` for warnings and errors.
+    pub fn new(
+        stdin: &'a mut dyn Read,
+        stdout: &'a mut dyn Write,
+        stderr: &'a mut dyn Write,
+    ) -> Self {
+        Self {
+            stdin,
+            stdout,
+            stderr,
+        }
+    }
 }
 
 impl Streams<'_> {
     /// Runs a command on the streams of the process.
     pub fn of_process<T>(command: impl FnOnce(&mut Streams<'_>) -> T) -> T {
-        command(&mut Streams {
-            stdin: &mut io::stdin(),
-            stdout: &mut io::stdout(),
-            stderr: &mut io::stderr(),
-        })
+        command(&mut Streams::new(
+            &mut io::stdin(),
+            &mut io::stdout(),
+            &mut io::stderr(),
+        ))
     }
 
-    /// Writes an error with its causes as one line.
+    /// Writes an error with its causes.
     pub fn report(&mut self, error: &(dyn Error + 'static)) {
         let text = format!("error: {}", error_chain(error));
         self.note(&text);
     }
 
-    /// Writes a text to the standard error, without control characters: errors hold texts of guests and servers.
+    /// Writes a text to the standard error, as [`plain_lines`] returns it: errors contain texts of guests and servers.
     pub fn note(&mut self, text: &str) {
-        for line in text.split('\n') {
-            // A closed standard error must not fail the command.
-            drop(writeln!(self.stderr, "{}", plain(line)));
-        }
+        // A closed standard error must not fail the command.
+        drop(writeln!(self.stderr, "{}", plain_lines(text)));
+    }
+
+    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
+    pub fn print(&mut self, output: &Output) -> Result<(), Failure> {
+        self.print_own(output.as_str().as_bytes())
+    }
+
+    /// Writes a text of the program itself, which contains nothing foreign.
+    pub fn print_own(&mut self, text: &[u8]) -> Result<(), Failure> {
+        let written = self.stdout.write_all(text);
+        written
+            .and_then(|()| self.stdout.flush())
+            .or_fail(Exit::Failure, "failed to write the result")
     }
 }
 
@@ -147,12 +171,9 @@ mod tests {
     #[test]
     fn a_note_has_no_escape_sequences() {
         let mut stderr = Vec::new();
-        let mut streams = Streams {
-            stdin: &mut io::empty(),
-            stdout: &mut io::sink(),
-            stderr: &mut stderr,
-        };
-        streams.note("error: \u{1b}[2Jgone\n  at line 3");
-        assert_eq!(stderr, b"error: [2Jgone\n  at line 3\n");
+        let (mut stdin, mut stdout) = (io::empty(), io::sink());
+        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
+        streams.note("error: \u{1b}[2Jgone\n  at line 3\nerror: forged");
+        assert_eq!(stderr, b"error: [2Jgone\n    at line 3\n  error: forged\n");
     }
 }

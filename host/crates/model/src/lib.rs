@@ -11,6 +11,7 @@ mod blame;
 mod chain;
 mod condition;
 mod digest;
+pub mod foreign;
 mod kind;
 mod lease;
 mod limits;

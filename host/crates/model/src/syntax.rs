@@ -3,6 +3,9 @@
 /// The longest DNS subdomain, and so the longest name of most objects.
 pub const SUBDOMAIN_CHARS_MAX: usize = 253;
 
+/// The longest version of a plugin: room for a semantic version with a commit and a build.
+pub const VERSION_CHARS_MAX: usize = 64;
+
 /// The longest DNS label, and so the longest name of a namespace; also the longest name in the key of a label.
 const LABEL_CHARS_MAX: usize = 63;
 
@@ -69,6 +72,11 @@ pub fn is_data_key(text: &str) -> bool {
         && !text.starts_with("..")
 }
 
+/// Returns true if the text is the version of a plugin: every semantic version is one, and also shorter forms.
+pub fn is_version(text: &str) -> bool {
+    text.len() <= VERSION_CHARS_MAX && is_mixed_word(&text.replace('+', "."))
+}
+
 fn is_lower_word(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -89,7 +97,8 @@ mod tests {
         let long_label = "x".repeat(63);
         let (long_part, long_name) = (format!("{long_label}x.a"), "x".repeat(254));
         type Check = fn(&str) -> bool;
-        let table: [(Check, Vec<&str>, Vec<&str>); 8] = [
+        let long_version = "1".repeat(65);
+        let table: [(Check, Vec<&str>, Vec<&str>); 9] = [
             (
                 is_dns_label,
                 vec!["a", "a-1", long_label.as_str()],
@@ -125,6 +134,21 @@ mod tests {
                 is_data_key,
                 vec!["a", ".env", "A_b-c.d"],
                 vec!["", ".", "..", "..a", "a b", "a/b"],
+            ),
+            (
+                is_version,
+                vec!["1", "v1.2.3-rc.1+build_5", &long_version[1..]],
+                vec![
+                    "",
+                    "1.",
+                    "+1",
+                    "1 2",
+                    "1\u{1b}[2J",
+                    "1\n2",
+                    "1\u{202e}2",
+                    "ä",
+                    &long_version,
+                ],
             ),
         ];
         for (check, good, bad) in table {

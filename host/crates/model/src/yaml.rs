@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use super::foreign::{escape_yaml, is_invisible};
+
 /// A failure to read or write YAML.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -58,7 +60,8 @@ fn without_whole_floats(value: Value) -> Value {
 
 /// Writes values as YAML documents, with `---` between them.
 ///
-/// Texts that YAML 1.1 would read as something else are quoted.
+/// Texts that YAML 1.1 would read as something else are quoted. Characters that deceive readers are escaped, except for
+/// tabs; a document with invisible or bidirectional characters is written as JSON.
 pub fn write(documents: &[Value]) -> Result<String, Error> {
     let options = serde_saphyr::ser_options! {
         // Folded lines would be correct YAML but hard to read.
@@ -68,6 +71,12 @@ pub fn write(documents: &[Value]) -> Result<String, Error> {
     for document in documents {
         if !text.is_empty() {
             text.push_str("---\n");
+        }
+        let json = format!("{document:#}\n");
+        if json.contains(is_invisible) {
+            // JSON is YAML, and the writer would leave these characters as they are, in names even without quotes.
+            text += &escape_yaml(&json);
+            continue;
         }
         text += &serde_saphyr::to_string_with_options(document, options.clone())
             .map_err(Error::Write)?;
@@ -81,6 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::foreign::is_hidden_in_lines;
 
     #[test]
     fn reads_numbers_and_booleans_like_kubectl() {
@@ -107,6 +117,34 @@ mod tests {
         ];
         let text = write(&documents).unwrap();
         assert_eq!(read(&text).unwrap(), documents, "{text}");
+    }
+
+    #[test]
+    fn deceptive_characters_are_escaped_and_read_back() {
+        let controls: String = (0..0xa0).filter_map(char::from_u32).collect();
+        let invisible = "\u{200b}\u{202e}\u{2066}\u{2028}\u{feff}\u{e0041}";
+        let with = |hostile: &str| {
+            json!({
+                "text": hostile,
+                "lines": format!("a\n{hostile}\nb\n"),
+                hostile: [hostile, {format!("a{hostile}"): {(hostile): null}}],
+                "tabs": "\ta\n\tb\n",
+            })
+        };
+        let documents = [
+            with(&controls),
+            with("\u{1b}\r"),
+            with("\u{85}"),
+            with(invisible),
+            json!({"a": 1}),
+        ];
+        let text = write(&documents).unwrap();
+        let hidden: Vec<char> = text.chars().filter(|c| is_hidden_in_lines(*c)).collect();
+        assert_eq!(hidden, [], "{text}");
+        assert_eq!(read(&text).unwrap(), documents, "{text}");
+        assert!(text.ends_with("---\na: 1\n"), "{text}");
+        // Only the writer of YAML keeps them readable.
+        assert!(text.contains("tabs: |"), "{text}");
     }
 
     #[test]

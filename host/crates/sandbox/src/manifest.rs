@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest,
-    syntax::{is_dns_label, is_dns_subdomain},
+    syntax::{VERSION_CHARS_MAX, is_condition_type, is_dns_label, is_dns_subdomain, is_version},
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
@@ -17,9 +17,6 @@ const PARENTS_MAX: usize = 16;
 const CRDS_MAX: usize = 64;
 const CHILDREN_MAX: usize = 128;
 const READS_MAX: usize = 128;
-/// Room for a semantic version with a commit and a build; conditions and metrics show it.
-const VERSION_BYTES_MAX: usize = 128;
-
 // The lists of a description, as errors name them.
 pub(super) const PARENTS: &str = "parents";
 pub(super) const CRDS: &str = "crds";
@@ -34,12 +31,14 @@ pub enum Error {
     /// Remedy: Correct the name in `describe`.
     #[error("the name is not valid")]
     Name(#[from] InvalidPluginName),
-    /// The version is missing or too long.
-    #[error("the version has {bytes} bytes: give 1 to {VERSION_BYTES_MAX}")]
-    Version {
-        /// Its length.
-        bytes: usize,
-    },
+    /// The version is missing, too long or has other characters.
+    #[error(
+        "\"{0}\" is not a version: use at most {VERSION_CHARS_MAX} letters, digits, dots, dashes, underscores and plus signs, starting and ending with a letter or digit"
+    )]
+    Version(
+        /// The start of the text.
+        String,
+    ),
     /// There is no parent.
     ///
     /// Remedy: Name a kind of parent in `describe`.
@@ -157,9 +156,9 @@ pub(super) fn check_counts<P, C, H, R>(
 
 /// Checks the converted description.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
-    let bytes = manifest.version.len();
-    if !(1..=VERSION_BYTES_MAX).contains(&bytes) {
-        return Err(Error::Version { bytes });
+    if !is_version(&manifest.version) {
+        let start = manifest.version.chars().take(VERSION_CHARS_MAX);
+        return Err(Error::Version(start.collect()));
     }
     for parent in &manifest.parents {
         if !is_dns_label(&parent.plural) {
@@ -173,6 +172,18 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     }
     check_kinds(PARENTS, manifest.parents.iter().map(|parent| &parent.kind))?;
     check_kinds(CHILDREN, manifest.children.iter().map(|child| &child.kind))?;
+    for child in &manifest.children {
+        if let Some(condition) = &child.ready_condition
+            && !is_condition_type(condition)
+        {
+            return Err(Error::KindName {
+                part: CHILDREN,
+                kind: child.kind.clone(),
+                field: "condition for readiness",
+                value: condition.clone(),
+            });
+        }
+    }
     for read in &manifest.reads {
         check_kind(READS, &read.kind)?;
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use expect_test::expect;
-use innkeeper_model::Digest;
+use innkeeper_model::{Digest, foreign::is_deceptive};
 use innkeeper_sandbox::testing::{Description, guest};
 use innkeeper_source::{Package, RegistryArtifact, tests::shared::TestRegistry};
 
@@ -34,11 +34,7 @@ fn look_at_in(
         output,
     };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
-    let mut streams = Streams {
-        stdin: &mut stdin,
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-    };
+    let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let ended = run(&args, &mut streams);
     let exit = streams.end(ended);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -81,6 +77,112 @@ fn describes_any_other_file_as_json() {
     expect![[r#"
         error: failed to load the file as a plugin: this is not WebAssembly: it starts with "apiVersion: v1"; give the .wasm file that the build made
     "#]].assert_eq(&err);
+}
+
+const HOSTILE: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\r\ndigest        sha256:forged\u{7f}\u{85}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{2028}\u{feff}";
+
+/// Returns every form in which a file gets a text into the output.
+fn hostile_files() -> Vec<Vec<u8>> {
+    let hostile = || HOSTILE.to_owned();
+    let describing = |description| guest().describing(description).build();
+    let description = Description::default;
+    let crd = json!({"apiVersion": HOSTILE, "kind": HOSTILE, "metadata": {"name": HOSTILE}});
+    let component = guest().build();
+    let long = "\u{202e}".repeat(1_000_000);
+    vec![
+        HOSTILE.as_bytes().to_vec(),
+        describing(Description {
+            name: hostile(),
+            ..description()
+        }),
+        describing(Description {
+            name: long.clone(),
+            ..description()
+        }),
+        describing(Description {
+            version: hostile(),
+            ..description()
+        }),
+        describing(Description {
+            version: long,
+            ..description()
+        }),
+        describing(Description {
+            parents: vec![[hostile(), hostile(), hostile(), hostile()]],
+            ..description()
+        }),
+        describing(Description {
+            crds: vec![hostile()],
+            ..description()
+        }),
+        describing(Description {
+            crds: vec![crd.to_string()],
+            ..description()
+        }),
+        describing(Description {
+            children: vec![[hostile(), hostile()]],
+            ..description()
+        }),
+        describing(Description {
+            reads: vec![["v1".to_owned(), "Secret".to_owned(), hostile()]],
+            ..description()
+        }),
+        describing(Description {
+            config_schema: Some(hostile()),
+            ..description()
+        }),
+        describing(Description {
+            config_schema: Some(json!({"type": HOSTILE}).to_string()),
+            ..description()
+        }),
+        with_producers(&component, HOSTILE),
+    ]
+}
+
+#[test]
+fn a_hostile_file_is_described_without_its_escape_sequences() {
+    for bytes in hostile_files() {
+        for format in [ResultFormat::Text, ResultFormat::Json] {
+            let (_, out, err) = inspect(&bytes, format);
+            for text in [&out, &err] {
+                let deceives = |c: char| is_deceptive(c) && c != '\n';
+                assert!(!text.contains(deceives), "{text:?}");
+                assert!(text.len() < 64 * 1024, "{} bytes", text.len());
+                let forged = text
+                    .lines()
+                    .filter(|line| line.starts_with("digest        sha256:f"));
+                assert_eq!(forged.count(), 0, "{text}");
+            }
+        }
+    }
+    let (_, out, _) = inspect(
+        &with_producers(&guest().build(), HOSTILE),
+        ResultFormat::Json,
+    );
+    let value: Value = serde_json::from_str(&out).unwrap();
+    let mut producers = value["producers"].as_array().unwrap().iter();
+    assert!(producers.any(|tool| tool["name"] == HOSTILE && tool["version"] == HOSTILE));
+}
+
+/// Returns a component whose first section names a tool and its version.
+fn with_producers(component: &[u8], tool: &str) -> Vec<u8> {
+    let length = |bytes: usize| u8::try_from(bytes).unwrap();
+    let mut section = vec![9];
+    section.extend(b"producers");
+    section.extend([1, 12]);
+    section.extend(b"processed-by");
+    section.push(1);
+    for _ in ["name", "version"] {
+        // Two bytes of LEB128, because the text has more than 127 bytes.
+        section.extend([length(tool.len() % 128) | 0x80, length(tool.len() / 128)]);
+        section.extend(tool.as_bytes());
+    }
+    let size = section.len();
+    let mut custom = vec![0, length(size % 128) | 0x80, length(size / 128)];
+    custom.extend(section);
+    // Magic and version come first.
+    let (header, sections) = component.split_at(8);
+    [header, &custom, sections].concat()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use clap::Parser as _;
 use expect_test::{expect, expect_file};
 use innkeeper_model::{
     Access, ChildKind, Gvk, ParentKind, PluginName, ReadKind, ReadScope, Scope, Selector,
+    foreign::is_deceptive, yaml,
 };
 
 use super::*;
@@ -73,8 +74,21 @@ fn documents_of(given: &Manifest, grants: Option<Value>, more: &[&str]) -> Vec<D
 }
 
 fn text_of(documents: &[Document]) -> String {
-    let texts: Vec<String> = documents.iter().map(|one| one.text().unwrap()).collect();
-    texts.join("---\n")
+    output(documents).unwrap().as_str().to_owned()
+}
+
+#[test]
+fn hostile_definitions_are_printed_with_escapes() {
+    const TEXT: &str = "a\u{1b}[2J\r\nkind: Forged\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}";
+
+    let mut manifest = pond();
+    manifest.crds[0]["metadata"]["annotations"] = json!({ TEXT: TEXT });
+    let text = text_of(&documents_of(&manifest, None, &[]));
+    let deceives = |c: char| is_deceptive(c) && c != '\n';
+    assert!(!text.contains(deceives), "{text:?}");
+    assert!(!text.contains("\nkind: Forged"), "{text}");
+    let read = yaml::read(&text).unwrap();
+    assert_eq!(read[0]["metadata"]["annotations"][TEXT], TEXT);
 }
 
 /// The resources of all rules in the roles of a kind.
@@ -171,7 +185,7 @@ fn the_values_of_secrets_and_kinds_of_kubernetes_are_comments_with_their_reason(
 fn the_printed_grants_are_read_as_they_were_made() {
     let (manifest, source) = (pond(), Value::Null);
     let granted = Granted::new(&manifest, &source, &BTreeMap::new()).unwrap();
-    let text = granted.file().unwrap();
+    let text = text_of(&[granted.file()]);
     expect![[r#"
         # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
         # Plugin pond can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods.
@@ -240,11 +254,7 @@ fn nothing_is_allowed_by_a_wildcard() {
 
 fn failure(args: &ManifestsArgs) -> (Exit, String) {
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
-    let mut streams = Streams {
-        stdin: &mut stdin,
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-    };
+    let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let ended = run(args, &mut streams);
     let exit = streams.end(ended);
     (exit, String::from_utf8(stderr).unwrap())

@@ -18,11 +18,7 @@ fn new(directory: &Path, change: impl FnOnce(&mut NewArgs)) -> (Result<Exit, Fai
     change(&mut args);
     let ended = run(
         &args,
-        &mut Streams {
-            stdin: &mut io::empty(),
-            stdout: &mut stdout,
-            stderr: &mut stderr,
-        },
+        &mut Streams::new(&mut io::empty(), &mut stdout, &mut stderr),
     );
     (ended, String::from_utf8(stdout).unwrap())
 }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
+use innkeeper_command::plain;
 use serde_json::Value;
 
 /// The keywords of Rust that may not be names of fields.
@@ -162,7 +163,12 @@ fn comment(description: &Value, indent: &str, usual: &str) -> String {
         |text| text.replace(['[', ']', '<', '>'], "|"),
     );
     text.lines()
-        .map(|line| format!("{indent}/// {}", line.trim()).trim_end().to_owned() + "\n")
+        .map(|line| {
+            format!("{indent}/// {}", plain(line.trim()))
+                .trim_end()
+                .to_owned()
+                + "\n"
+        })
         .collect()
 }
 

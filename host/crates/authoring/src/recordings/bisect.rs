@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, iter, path::Path};
 
-use innkeeper_command::{Exit, Failure, OrFail as _, ResultFormat, Streams, runtime};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams, runtime};
 use innkeeper_sandbox::{Recording, description};
 use innkeeper_source as source;
 use semver::Version;
@@ -61,7 +61,7 @@ pub fn run(args: &BisectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
         tried.push(json!({"revision": name, "differs": differs}));
         if args.output == ResultFormat::Text {
             let word = if differs { "differs" } else { "same" };
-            streams.print(&format!("{word:<7}  {name}\n"))?;
+            streams.print(&Output::from_line(format!("{word:<7}  {name}")))?;
         }
         Ok(differs)
     })?;
@@ -74,20 +74,25 @@ pub fn run(args: &BisectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
         }
     };
     let first = first.map(|at| &revisions[at].name);
-    let text = match (args.output, first) {
+    let output = match (args.output, first) {
         (ResultFormat::Json, _) => {
             let result = json!({"first": first, "tried": tried, "differences": differences});
-            format!("{result:#}\n")
+            Output::json(&result)?
         }
-        (ResultFormat::Text, None) => format!("all {count} revisions answer as {reference}\n"),
+        (ResultFormat::Text, None) => {
+            Output::from_line(format!("all {count} revisions answer as {reference}"))
+        }
         (ResultFormat::Text, Some(name)) => {
-            let differences = differences.join("\n");
-            format!(
-                "{name} is the first of {count} revisions that does not answer as {reference}:\n{differences}\n"
-            )
+            let mut output = Output::from_line(format!(
+                "{name} is the first of {count} revisions that does not answer as {reference}:"
+            ));
+            for line in &differences {
+                output.line(line);
+            }
+            output
         }
     };
-    streams.print(&text)?;
+    streams.print(&output)?;
     Ok(match first {
         None => Exit::Success,
         Some(_) => Exit::Finding,

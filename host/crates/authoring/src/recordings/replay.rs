@@ -1,6 +1,6 @@
 //! The repetition of a recorded pass: `innkeeper replay`.
 
-use innkeeper_command::{Exit, Failure, ResultFormat, Streams};
+use innkeeper_command::{Exit, Failure, Output, ResultFormat, Streams};
 use serde_json::json;
 
 use super::{plugin, read, repeat};
@@ -25,17 +25,15 @@ pub fn run(args: &ReplayArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
     } else {
         "the answer is not the recorded one"
     });
-    let text = match args.output {
+    let mut output = Output::default();
+    match args.output {
         ResultFormat::Json => {
             let result = json!({"answer": repeated.answer(), "differences": differences});
-            format!("{result:#}\n")
+            output = Output::json(&result)?;
         }
-        ResultFormat::Text => differences
-            .iter()
-            .flat_map(|line| [line.as_str(), "\n"])
-            .collect(),
-    };
-    streams.print(&text)?;
+        ResultFormat::Text => differences.iter().for_each(|line| output.line(line)),
+    }
+    streams.print(&output)?;
     Ok(if is_same {
         Exit::Success
     } else {

@@ -4,7 +4,7 @@
 
 use std::{ops::Range, path::Path};
 
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, file};
+use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, file};
 use innkeeper_sandbox::{Described, Recording};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub fn run(args: &ShrinkArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
     if tries == TRIES_MAX {
         streams.note("the tries are used up: a second run on the result may make it smaller");
     }
-    streams.print(&format!("{}\n", args.to.display()))?;
+    streams.print(&Output::from_line(args.to.display().to_string()))?;
     Ok(Exit::Success)
 }
 

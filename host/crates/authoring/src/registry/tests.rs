@@ -1,8 +1,10 @@
 use std::{fs, io, sync::Arc};
 
+use innkeeper_model::foreign::is_deceptive;
 use innkeeper_sandbox::testing::guest;
 use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
 use innkeeper_source::{DockerConfigText, SigningKey};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
@@ -22,11 +24,7 @@ async fn run(
 ) -> CommandOutput {
     let work = move || {
         let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
-        let mut streams = Streams {
-            stdin: &mut stdin,
-            stdout: &mut stdout,
-            stderr: &mut stderr,
-        };
+        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
         let ended = command(&mut streams);
         let exit = streams.end(ended);
         CommandOutput {
@@ -233,6 +231,132 @@ async fn the_error_names_the_unusable_argument() {
     };
     let elsewhere = run(move |streams| verify(&args, streams)).await;
     assert_eq!(elsewhere.exit, Exit::Failure, "{elsewhere:?}");
+}
+
+/// Answers every request with these bytes, until the end of the process.
+fn hostile_server(response: Vec<u8>) -> String {
+    use std::io::{Read as _, Write as _};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 16 * 1024];
+            // The requests of a fetch have no body and are small.
+            let read = stream.read(&mut request);
+            drop(read.and_then(|_| stream.write_all(&response)));
+        }
+    });
+    format!("{address}/plugins/pond:1")
+}
+
+/// Returns responses with a hostile text in each place that a server chooses.
+fn hostile_responses() -> Vec<Vec<u8>> {
+    const HOSTILE: &str =
+        "a\u{1b}[2J\r\nsignedBy        sha256:forged\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}";
+    const TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+    let http = |status: &str, headers: &str, body: &str| {
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}")
+            .into_bytes()
+    };
+    let manifest = |media_type: &str| {
+        json!({
+            "schemaVersion": 2, "mediaType": media_type, "artifactType": HOSTILE,
+            "config": {"mediaType": HOSTILE, "digest": HOSTILE, "size": 2},
+            "layers": [{"mediaType": HOSTILE, "digest": HOSTILE, "size": 1, "annotations": {HOSTILE: HOSTILE}}],
+            "annotations": {HOSTILE: HOSTILE},
+        })
+        .to_string()
+    };
+    let wide = "\u{202e}\u{2066}\u{9b}31m";
+    let errors = json!({"errors": [{"code": HOSTILE, "message": HOSTILE, "detail": HOSTILE}]});
+    vec![
+        HOSTILE.as_bytes().to_vec(),
+        http("200 OK", "", HOSTILE),
+        http(
+            "200 OK",
+            &format!("Content-Type: {TYPE}\r\n"),
+            &manifest(TYPE),
+        ),
+        http(
+            "200 OK",
+            &format!("Content-Type: {TYPE}\r\n"),
+            &manifest(HOSTILE),
+        ),
+        http(
+            "200 OK",
+            &format!("Content-Type: {wide}\r\n"),
+            &manifest(TYPE),
+        ),
+        http(
+            "200 OK",
+            &format!("Docker-Content-Digest: {wide}\r\n"),
+            &manifest(TYPE),
+        ),
+        http(&format!("500 {wide}"), "", HOSTILE),
+        http("404 Not Found", "", &errors.to_string()),
+        http("403 Forbidden", "", &errors.to_string()),
+        http(
+            "429 Too Many Requests",
+            &format!("Retry-After: {wide}\r\n"),
+            HOSTILE,
+        ),
+        http("302 Found", &format!("Location: http://{wide}/\r\n"), ""),
+        http("302 Found", &format!("Location: /{wide}\r\n"), ""),
+        http(
+            "401 Unauthorized",
+            &format!(
+                "WWW-Authenticate: Bearer realm=\"http://127.0.0.1:1/{wide}\",service=\"{wide}\"\r\n"
+            ),
+            &errors.to_string(),
+        ),
+        http(
+            "401 Unauthorized",
+            &format!("WWW-Authenticate: {wide}\r\n"),
+            HOSTILE,
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostile_registry_writes_nothing_of_its_own_to_a_terminal() {
+    for response in hostile_responses() {
+        let shown = String::from_utf8_lossy(&response).into_owned();
+        let fetch = |output| FetchArgs {
+            reference: hostile_server(response.clone()),
+            digest: None,
+            registry: RegistryArgs {
+                insecure: true,
+                ..RegistryArgs::default()
+            },
+            output,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        for output in [ResultFormat::Text, ResultFormat::Json] {
+            let pulling = PullArgs {
+                fetch: fetch(output),
+                keys: Vec::new(),
+                to: Some(directory.path().join("pulled.wasm")),
+            };
+            let verifying = VerifyArgs {
+                fetch: fetch(output),
+                keys: vec![PublicKey::from_pem(P256_PUB).unwrap()],
+            };
+            for ended in [
+                run(move |streams| pull(&pulling, streams)).await,
+                run(move |streams| verify(&verifying, streams)).await,
+            ] {
+                assert_ne!(ended.exit, Exit::Success, "{shown:?}: {ended:?}");
+                let deceives = |c: char| is_deceptive(c) && c != '\n';
+                assert!(!ended.error.contains(deceives), "{shown:?}: {ended:?}");
+                assert!(!ended.error.contains("\nsignedBy"), "{shown:?}: {ended:?}");
+                assert!(ended.error.starts_with("error: "), "{shown:?}: {ended:?}");
+            }
+        }
+    }
 }
 
 #[test]

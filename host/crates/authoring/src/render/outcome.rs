@@ -1,9 +1,9 @@
 //! The complete outcome of a pass as JSON.
 
+use innkeeper_command::{Failure, Output};
 use innkeeper_model::ReadKey;
 use innkeeper_policy::{self as policy, Rules};
 use innkeeper_sandbox::{CallOutput, End, read_to_json};
-use serde_json::Value;
 
 /// Checks the guest's answer with the policy of the host.
 pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
@@ -22,10 +22,14 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
     }
 }
 
-/// Encodes the outcome as one JSON object and a line feed.
-pub(super) fn json(said: &CallOutput, reads: &[ReadKey], fuel: Option<u64>) -> String {
+/// Encodes the outcome as one JSON object.
+pub(super) fn json(
+    said: &CallOutput,
+    reads: &[ReadKey],
+    fuel: Option<u64>,
+) -> Result<Output, Failure> {
     let mut rendered = said.to_json();
     rendered.insert("reads".to_owned(), reads.iter().map(read_to_json).collect());
     rendered.insert("fuel".to_owned(), fuel.into());
-    format!("{:#}\n", Value::Object(rendered))
+    Output::json(&rendered)
 }

@@ -3,6 +3,7 @@
 use std::{fs, io, path::PathBuf, time::Duration};
 
 use expect_test::{expect, expect_file};
+use innkeeper_model::foreign::is_deceptive;
 use innkeeper_model::{
     Access, ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Generated, Gvk, ListSelector,
     Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
@@ -190,11 +191,7 @@ impl Given {
     fn render(&self, guest: &Pond) -> (Exit, String, String) {
         let (mut stdin, mut stdout, mut stderr) =
             (io::Cursor::new(self.stdin.clone()), Vec::new(), Vec::new());
-        let mut streams = Streams {
-            stdin: &mut stdin,
-            stdout: &mut stdout,
-            stderr: &mut stderr,
-        };
+        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
         let parent = self.args.parent.as_deref().unwrap();
         let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
         let done = Files::read(&paths(&self.args, parent), &mut streams)
@@ -276,17 +273,45 @@ fn texts_of_a_plugin_reach_the_terminal_without_escape_sequences() {
     let (_, _, err) = given(PARENT).render(&guest);
     assert_eq!(err, "fault: invalid: bad [2J error: mine\n");
     let mut stderr = Vec::new();
-    let mut streams = Streams {
-        stdin: &mut io::empty(),
-        stdout: &mut io::sink(),
-        stderr: &mut stderr,
-    };
+    let (mut stdin, mut stdout) = (io::empty(), io::sink());
+    let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let line = LogLine {
         level: LogLevel::Info,
         message: TEXT.to_owned(),
     };
     note_log(&[line], &mut streams);
     assert_eq!(stderr, b"log: info: bad [2J error: mine\n");
+}
+
+#[test]
+fn hostile_children_are_printed_with_escapes() {
+    const TEXT: &str = "a\u{1b}[2J\r\nb: forged\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}";
+
+    let guest = pond(|_, _, _| {
+        desired(vec![child(
+            "hostile",
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hostile"},
+                "data": {TEXT: TEXT, "lines": "a\u{202e}\nb\n"},
+            }),
+        )])
+    });
+    for output in [OutputFormat::Yaml, OutputFormat::Json] {
+        let (exit, out, err) = given(PARENT)
+            .with(|args| args.output = output)
+            .render(&guest);
+        assert_eq!((exit, err.as_str()), (Exit::Success, ""));
+        assert!(!out.contains(|c| is_deceptive(c) && c != '\n'), "{out:?}");
+        assert!(!out.contains("\nb: forged"), "{out}");
+        let object = match output {
+            OutputFormat::Yaml => innkeeper_model::yaml::read(&out).unwrap().remove(0),
+            OutputFormat::Json => {
+                let outcome: Value = serde_json::from_str(&out).unwrap();
+                outcome["children"][0]["object"].clone()
+            }
+        };
+        assert_eq!(object["data"][TEXT], TEXT, "{out}");
+    }
 }
 
 #[test]

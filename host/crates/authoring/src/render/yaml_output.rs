@@ -1,13 +1,13 @@
 //! The children as manifests, ready for `kubectl apply`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_model::{ANNOTATION_GENERATED, ApplyPolicy, Child, Generated, ObjectId, yaml};
+use innkeeper_command::{Failure, Output};
+use innkeeper_model::{ANNOTATION_GENERATED, ApplyPolicy, Child, Generated, ObjectId};
 use innkeeper_plan as plan;
 use innkeeper_sandbox::CallOutput;
 use serde_json::{Map, Value};
 
-use super::{ENCODE, observed::ObservedObjects, seed};
+use super::{observed::ObservedObjects, seed};
 use crate::document::Document;
 
 /// Returns all children that the host would write, in the order of the answer, regardless of their dependencies.
@@ -17,7 +17,7 @@ pub(super) fn children(
     said: &CallOutput,
     observed: &ObservedObjects,
     seed: u64,
-) -> Result<String, Failure> {
+) -> Result<Output, Failure> {
     let manifests: Vec<Value> = said
         .children
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn children(
             written.then(|| Value::Object(manifest(child, &id, existing, seed)))
         })
         .collect();
-    yaml::write(&manifests).or_fail(Exit::Failure, ENCODE)
+    Output::yaml(&manifests)
 }
 
 /// Returns the child with its generated values: the existing ones with an unchanged token, else new ones from the seed.

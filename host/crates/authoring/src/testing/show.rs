@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use innkeeper_command::plain;
+use innkeeper_command::{Failure, Output};
 use innkeeper_model::yaml;
 use serde_json::{Value, json};
 
@@ -29,17 +29,21 @@ pub(super) fn finding(finding: &Finding) -> String {
     text
 }
 
-pub(super) fn all(results: &[TestResult], cost: Cost, format: TestFormat) -> String {
+pub(super) fn all(
+    results: &[TestResult],
+    cost: Cost,
+    format: TestFormat,
+) -> Result<Output, Failure> {
     match format {
-        TestFormat::Text => text(results, cost),
+        TestFormat::Text => Ok(text(results, cost)),
         TestFormat::Json => {
             let result =
                 |result: &TestResult| json!({"name": result.name, "problem": result.problem});
             let results: Vec<Value> = results.iter().map(result).collect();
             let cost = json!({"fuel": cost.fuel, "memoryBytes": cost.memory_bytes});
-            format!("{:#}\n", json!({"results": results, "cost": cost}))
+            Output::json(&json!({"results": results, "cost": cost}))
         }
-        TestFormat::Junit => junit(results),
+        TestFormat::Junit => Ok(junit(results)),
     }
 }
 
@@ -50,48 +54,43 @@ fn failed(results: &[TestResult]) -> usize {
         .count()
 }
 
-fn text(results: &[TestResult], cost: Cost) -> String {
-    let mut text = String::new();
+fn text(results: &[TestResult], cost: Cost) -> Output {
+    let mut output = Output::default();
     for TestResult { name, problem } in results {
         match problem {
-            None => writeln!(text, "ok      {name}"),
-            Some(problem) => writeln!(text, "FAILED  {name}\n  {}", lines(problem, "\n  ")),
+            None => output.line(format!("ok      {name}")),
+            Some(problem) => {
+                output.line(format!("FAILED  {name}"));
+                output.lines(format!("  {problem}"));
+            }
         }
-        .expect("a text takes all");
     }
     let failed = failed(results);
     let passed = results.len() - failed;
     let Cost { fuel, memory_bytes } = cost;
-    writeln!(text, "{passed} passed, {failed} failed; the largest pass took {fuel} fuel and {memory_bytes} bytes of memory")
-        .expect("a text takes all");
-    text
+    output.line(format!("{passed} passed, {failed} failed; the largest pass took {fuel} fuel and {memory_bytes} bytes of memory"));
+    output
 }
 
-fn junit(results: &[TestResult]) -> String {
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"innkeeper test\" tests=\"{}\" failures=\"{}\">\n",
+fn junit(results: &[TestResult]) -> Output {
+    let mut output = Output::from_line("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
+    output.line(format!(
+        "<testsuite name=\"innkeeper test\" tests=\"{}\" failures=\"{}\">",
         results.len(),
         failed(results)
-    );
+    ));
     for TestResult { name, problem } in results {
-        let name = escaped(&plain(name));
+        let name = escaped(name);
         match problem {
-            None => writeln!(text, "  <testcase name=\"{name}\"/>"),
-            Some(problem) => writeln!(
-                text,
+            None => output.line(format!("  <testcase name=\"{name}\"/>")),
+            Some(problem) => output.lines(format!(
                 "  <testcase name=\"{name}\"><failure>{}</failure></testcase>",
-                escaped(&lines(problem, "\n"))
-            ),
+                escaped(problem)
+            )),
         }
-        .expect("a text takes all");
     }
-    text + "</testsuite>\n"
-}
-
-/// Returns the lines of a text without control characters, which guests choose, and XML does not have.
-fn lines(text: &str, separator: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(plain).collect();
-    lines.join(separator)
+    output.line("</testsuite>");
+    output
 }
 
 /// Escapes a text for XML.

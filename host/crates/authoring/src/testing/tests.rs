@@ -238,7 +238,10 @@ fn results_are_shown_as_text_json_and_junit() {
         fuel: 5,
         memory_bytes: 6,
     };
-    let show = |format| show::all(&results, cost, format);
+    let show = |format| {
+        let output = show::all(&results, cost, format).unwrap();
+        output.as_str().to_owned()
+    };
     expect![[r"
         ok      case a
         FAILED  property total
@@ -252,7 +255,7 @@ fn results_are_shown_as_text_json_and_junit() {
         <testsuite name="innkeeper test" tests="2" failures="1">
           <testcase name="case a"/>
           <testcase name="property total"><failure>a &lt; b [31m
-        c</failure></testcase>
+          c</failure></testcase>
         </testsuite>
     "#]]
     .assert_eq(&show(crate::args::TestFormat::Junit));

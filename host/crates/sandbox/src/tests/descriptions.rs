@@ -92,7 +92,36 @@ fn refuses_names() {
         name: name.to_owned(),
         ..Description::default()
     };
-    check_refused(named("Web"), "\"Web\" is not a plugin name");
+    for name in [
+        "",
+        "Web",
+        "we\u{1b}b",
+        "web\n",
+        "we\u{202e}b",
+        &"w".repeat(41),
+    ] {
+        check_refused(named(name), &format!("\"{name}\" is not a plugin name"));
+    }
+    let versioned = |version: &str| Description {
+        version: version.to_owned(),
+        ..Description::default()
+    };
+    for version in ["1", "1.2.3", "v1.2.3-rc.1+build.5", &"1".repeat(64)] {
+        load(versioned(version)).unwrap();
+    }
+    let long = "1".repeat(100_000);
+    for version in [
+        "",
+        "1\u{1b}[2J",
+        "1\r\n2",
+        "1\u{9b}",
+        "1\u{202e}2",
+        "1\u{200b}",
+        &long,
+    ] {
+        let start = &version[..version.len().min(64)];
+        check_refused(versioned(version), &format!("\"{start}\" is not a version"));
+    }
     let of = |parts: [&str; 4]| Description {
         parents: vec![parts.map(str::to_owned)],
         ..Description::default()

@@ -183,6 +183,7 @@ pub fn fault(kind: u8, message: &str) -> V {
 #[derive(Clone, Debug)]
 pub struct Description {
     pub name: String,
+    pub version: String,
     pub parents: Vec<[String; 4]>,
     pub crds: Vec<String>,
     pub children: Vec<[String; 2]>,
@@ -198,6 +199,7 @@ impl Default for Description {
         let parent = ["example.com", "v1", "Web", "webs"].map(str::to_owned);
         Self {
             name: "web".to_owned(),
+            version: "1.2.3".to_owned(),
             parents: vec![parent],
             crds: Vec::new(),
             children: vec![["v1", "ConfigMap"].map(str::to_owned)],
@@ -234,7 +236,7 @@ impl Description {
         };
         V::Rec(vec![
             text(&self.name),
-            text("1.2.3"),
+            text(&self.version),
             V::List(self.parents.iter().map(parent).collect()),
             V::List(self.crds.iter().map(|crd| text(crd)).collect()),
             V::List(self.children.iter().map(child).collect()),
