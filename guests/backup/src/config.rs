@@ -63,8 +63,8 @@ pub(crate) struct Tenants {
     pub(crate) tolerations: Vec<String>,
     /// PriorityClasses that parents may name for their runs. Empty: none.
     pub(crate) priority_classes: Vec<String>,
-    /// True if the scripts of parents and of their models run, and if parents may name variables and
-    /// mounts that change the programs of the run. Scripts that do not run cause a warning.
+    /// True if the scripts of parents and of their models run, and if parents may name any variable, any option of
+    /// the programs of the run, and mounts that change these programs. Scripts that do not run cause a warning.
     pub(crate) scripts: bool,
     /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
     /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).

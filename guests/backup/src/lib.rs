@@ -14,6 +14,7 @@ mod plan;
 mod pod;
 mod prepare;
 mod probe;
+mod programs;
 mod references;
 mod render;
 mod report;

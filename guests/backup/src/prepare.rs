@@ -28,7 +28,9 @@ pub(crate) fn plan<'a>(
     config: &'a Config,
 ) -> Result<Plan<'a>, Stop> {
     validate::parent(parent)?;
-    tenants::check_parent(parent, &config.tenants)?;
+    let limits = &config.tenants;
+    tenants::check_parent(parent, limits)?;
+    tenants::check_settings(&parent.spec.settings, limits).map_err(Stop::Invalid)?;
     let schedule = parent
         .schedule
         .as_ref()
@@ -38,7 +40,11 @@ pub(crate) fn plan<'a>(
     let mut related = references::read(request, host, parent, &path)?;
     let mut settings = parent.spec.settings.or(&related.model);
     validate::merged(parent, &settings)?;
-    let limits = &config.tenants;
+    tenants::check_settings(&settings, limits).map_err(|problem| {
+        let name = parent.model().unwrap_or_default();
+        Stop::invalid_reference(format!("BackupModel {name}: {problem}"))
+    })?;
+    tenants::check_arguments(&related.databases, parent, limits)?;
     let warning = tenants::remove_scripts(&mut settings, &mut related.databases, limits);
     let mut rendered = render::render(request.name(), parent, &settings, &related)?;
     rendered.warnings.extend(warning);

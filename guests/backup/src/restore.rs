@@ -206,10 +206,15 @@ fn origin(
     mount_archives(&mut parent, backup, name, &related.storages[0]);
     // After the last change of the parent. The stored backup may be one that the plugin refuses.
     validate::mounts(&parent)?;
-    tenants::check_parent(&parent, &config.tenants)?;
+    let limits = &config.tenants;
+    tenants::check_parent(&parent, limits)?;
     let mut settings = parent.spec.settings.or(&related.model);
-    // The arguments of openssl may load code.
-    tenants::remove_scripts(&mut settings, &mut related.databases, &config.tenants);
+    tenants::check_settings(&settings, limits).map_err(|problem| {
+        let kind = spec.backup_ref.kind.as_str();
+        Stop::invalid_reference(format!("{kind} {name}: {problem}"))
+    })?;
+    tenants::check_arguments(&related.databases, &parent, limits)?;
+    tenants::remove_scripts(&mut settings, &mut related.databases, limits);
     let encryption = settings.encode_with.clone();
     let origin = Origin {
         encryption: encryption.filter(render::is_encrypting),

@@ -4,8 +4,12 @@ use crate::{
     api::{ArchiveSettings, BackupSpec, Parent},
     config::Tenants,
     pod,
+    programs::{
+        self, ETCDCTL, GBAK, MARIADB_BACKUP, MONGODUMP, MYSQLDUMP, OPENSSL, PG_DUMP, PG_DUMPALL,
+        Program, REDIS_CLI, SQLPACKAGE, openssl,
+    },
     references::Source,
-    render::{LocalStorage, Origin, Rendered},
+    render::{LocalStorage, Origin, Rendered, is_encrypting},
     status::Warning,
     stop::Stop,
 };
@@ -129,56 +133,107 @@ pub(crate) fn check_local<'a>(
 /// The keys of a database whose values are scripts.
 const DATABASE_SCRIPTS: [&str; 3] = ["after_script", "before_script", "on_exit"];
 
-/// The starts of options with which openssl and the client programs of MySQL and MariaDB load code, or
-/// settings that load code.
-const LOADING_OPTIONS: [&str; 7] = [
-    "default-auth",
-    "defaults",
-    "engine",
-    "login-path",
-    "plugin",
-    "provider",
-    "xtrabackup-plugin",
-];
+/// The keys of a database that hold arguments of a program.
+const ARGUMENTS: [&str; 2] = ["args", "args_redis"];
 
-/// The prefixes of MySQL and MariaDB that an option may have besides its name.
-const OPTION_PREFIXES: [&str; 6] = [
-    "autoset-", "disable-", "enable-", "loose-", "maximum-", "skip-",
-];
+/// The end of the message about a field that needs `tenants.scripts`.
+const OFF: &str = "and tenants.scripts of the plugin's configuration is off";
 
-/// True if arguments have an option that loads code; with `shortens`, also a shortened one.
-fn loads_code(arguments: &str, shortens: bool) -> bool {
-    let plain = arguments.replace(['\'', '"', '\\'], "").replace('_', "-");
-    plain.split_whitespace().any(|it| is_loading(it, shortens))
-}
-
-/// True if an argument is an option that loads code. With `shortens`, the program accepts each beginning
-/// of a long option that fits no other.
-fn is_loading(argument: &str, shortens: bool) -> bool {
-    let option = argument.trim_start_matches('-');
-    if option.len() == argument.len() {
-        return false;
+/// Checks the settings that end in command lines.
+///
+/// The cipher is a subcommand of openssl, so it is one of `openssl enc` whatever the configuration allows.
+pub(crate) fn check_settings(settings: &ArchiveSettings, limits: &Tenants) -> Result<(), String> {
+    let encryption = settings.encode_with.as_ref();
+    let encryption = encryption.filter(|it| is_encrypting(it));
+    let cipher = encryption.and_then(|it| it.cipher.as_deref());
+    if let Some(cipher) = cipher.filter(|it| !it.is_empty() && !openssl::is_cipher(it)) {
+        let cipher: String = cipher.chars().take(64).collect();
+        return Err(format!(
+            "encodeWith.cipher: {cipher} is not a cipher of openssl enc; write one such as aes-256-cbc"
+        ));
     }
-    let mut name = option.split('=').next().unwrap_or_default();
-    while let Some(rest) = OPTION_PREFIXES.iter().find_map(|it| name.strip_prefix(it)) {
-        name = rest;
+    if limits.scripts {
+        return Ok(());
     }
-    let is_short = shortens && argument.starts_with("--") && !name.is_empty();
-    let mut loading = LOADING_OPTIONS.iter();
-    loading.any(|it| name.starts_with(it) || is_short && it.starts_with(name))
+    if let Some(arguments) = encryption.and_then(|it| it.args.as_deref()) {
+        programs::check(&OPENSSL, arguments, &[])
+            .map_err(|problem| format!("encodeWith.args: {problem}, {OFF}"))?;
+    }
+    if let Some(split) = &settings.split_with
+        && !programs::is_size(&split.chunk_size)
+    {
+        return Err(format!(
+            "splitWith.chunkSize: {} is not a number with a unit such as 500m, {OFF}",
+            split.chunk_size
+        ));
+    }
+    let compression = settings.compress_with.as_ref();
+    match compression.and_then(|it| it.filename_format.as_deref()) {
+        Some(format) if format.contains('/') => Err(format!(
+            "compressWith.filenameFormat: a slash in {format} leads to another directory, {OFF}"
+        )),
+        _ => Ok(()),
+    }
 }
 
-/// True if arguments of a client of PostgreSQL have a connection string that can load code: it names the
-/// engine of a key, a service whose settings do, or is a URI, which can encode both.
-fn connects_with_code(arguments: &str) -> bool {
-    let is_plain = |it: &char| !it.is_whitespace() && !matches!(it, '\'' | '"' | '\\');
-    let plain: String = arguments.chars().filter(is_plain).collect();
-    let parts = ["://", "service=", "servicefile=", "sslkey="];
-    parts.iter().any(|part| plain.contains(part))
+/// Checks the arguments of the programs that dump databases, and the file of Redis, which the run copies into the
+/// archive. An error lies in the database.
+pub(crate) fn check_arguments(
+    databases: &[Source],
+    parent: &Parent,
+    limits: &Tenants,
+) -> Result<(), Stop> {
+    if limits.scripts {
+        return Ok(());
+    }
+    for database in databases {
+        let path = database.config.get("rdb_path").and_then(Value::as_str);
+        let path = path.filter(|it| database.type_.name == "redis" && !it.is_empty());
+        if let Some(path) = path.filter(|it| !programs::is_mounted(it, &parent.spec.volumes)) {
+            return Err(Stop::invalid_reference(format!(
+                "{}: {path} is not inside a mount of spec.volumes, {OFF}",
+                database.path("rdb_path")
+            )));
+        }
+        let Some(program) = dump_program(database) else {
+            continue;
+        };
+        for key in ARGUMENTS {
+            let Some(given) = database.config.get(key).filter(|it| !it.is_null()) else {
+                continue;
+            };
+            let checked = match given.as_str() {
+                Some(arguments) => programs::check(program, arguments, &parent.spec.volumes),
+                None => Err("is no text".to_owned()),
+            };
+            checked.map_err(|problem| {
+                let field = database.path(key);
+                Stop::invalid_reference(format!("{field}: {problem}, {OFF}"))
+            })?;
+        }
+    }
+    Ok(())
 }
 
-/// Removes scripts that may not run, also those in arguments of programs, and returns a warning that
-/// names them.
+/// The program that dumps a database, if its command line has arguments of the tenant.
+fn dump_program(database: &Source) -> Option<&'static Program> {
+    match database.type_.name {
+        "postgresql" if database.config.get("all_databases") == Some(&true.into()) => {
+            Some(&PG_DUMPALL)
+        }
+        "postgresql" => Some(&PG_DUMP),
+        "mysql" => Some(&MYSQLDUMP),
+        "mariadb" => Some(&MARIADB_BACKUP),
+        "mongodb" => Some(&MONGODUMP),
+        "redis" => Some(&REDIS_CLI),
+        "mssql" => Some(&SQLPACKAGE),
+        "etcd" => Some(&ETCDCTL),
+        "firebird" => Some(&GBAK),
+        _ => None,
+    }
+}
+
+/// Removes scripts that may not run, and returns a warning that names them.
 pub(crate) fn remove_scripts(
     settings: &mut ArchiveSettings,
     databases: &mut [Source],
@@ -196,32 +251,17 @@ pub(crate) fn remove_scripts(
             removed.push(field.to_owned());
         }
     }
-    // tar runs the programs that its options name.
+    // tar runs the programs that its options name, and gobackup gives it none of them rightly.
     if let Some(given) = &mut settings.compress_with
         && given.args.take().is_some_and(|text| !text.is_empty())
     {
         removed.push("compressWith.args".to_owned());
-    }
-    if let Some(given) = &mut settings.encode_with
-        && given.args.take_if(|text| loads_code(text, false)).is_some()
-    {
-        removed.push("encodeWith.args".to_owned());
     }
     for database in databases {
         for key in DATABASE_SCRIPTS {
             if database.config.remove(key).is_some() {
                 removed.push(database.path(key));
             }
-        }
-        let arguments = database.config.get("args").and_then(Value::as_str);
-        let type_ = database.type_.name;
-        let loads = |given: &str| {
-            loads_code(given, matches!(type_, "mysql" | "mariadb"))
-                || type_ == "postgresql" && connects_with_code(given)
-        };
-        if arguments.is_some_and(loads) {
-            database.config.remove("args");
-            removed.push(database.path("args"));
         }
     }
     (!removed.is_empty()).then(|| {

@@ -18,6 +18,7 @@ pub(crate) mod outcomes;
 mod parents;
 mod paths;
 mod probe;
+mod programs;
 mod properties;
 mod readiness;
 mod requested;

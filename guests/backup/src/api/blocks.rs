@@ -221,9 +221,9 @@ pub(crate) struct Encryption {
     pub(crate) salt: Option<bool>,
     /// Encode the result as base64 text.
     pub(crate) base64: Option<bool>,
-    /// Cipher of openssl. Default: aes-256-cbc.
+    /// Cipher of `openssl enc`, without a dash. Default: aes-256-cbc.
     pub(crate) cipher: Option<String>,
-    /// Additional options for openssl.
+    /// Additional options for `openssl enc`: -pbkdf2, -iter, -md, -salt or a cipher with a dash.
     pub(crate) args: Option<String>,
 }
 

@@ -87,8 +87,9 @@ fi
 
 /// The filter of the log: it replaces the values of Secrets, and writes the end as the termination message.
 ///
-/// `SECRETS` has the names of variables, of prefixes (with a star) and of files. Long values come first,
-/// because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
+/// `SECRETS` has the names of variables, of prefixes (with a star) and of files. The log is replaced line by line, so
+/// of a value with several lines each of eight characters or more counts, without blanks around it. Long values come
+/// first, because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
 /// percent signs. The path of a URL counts too, because errors of requests print a URL without its password.
 /// The message holds at most 3584 bytes, so that a further message of the script fits into
 /// the 4096 that the kubelet reads, and it begins with a whole character.
@@ -109,8 +110,16 @@ function escaped(value, space,    i, c, text) {
   }
   return text
 }
-function secret(value) {
+function secret(value,    parts, i, number) {
+  number = split(value, parts, "\n")
+  for (i = 1; i <= number; i++) {
+    gsub(/^[ \t]+|[ \t\r]+$/, "", parts[i])
+    if (number > 1 && length(parts[i]) > 7) add_forms(parts[i])
+  }
   sub(/\n+$/, "", value)
+  add_forms(value)
+}
+function add_forms(value) {
   add(value)
   add(escaped(value, ""))
   add(escaped(value, "+"))

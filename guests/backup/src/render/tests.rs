@@ -234,11 +234,11 @@ fn translates_databases() {
     );
     check_database(
         "etcd",
-        json!({ "endpoints": ["https://e:2379", "f:2379"], "args": "--x" }),
+        json!({ "endpoints": ["https://e:2379", "f:2379"], "args": "--debug" }),
         expect![[r#"
                   "pg":
                     type: "etcd"
-                    args: "--x --insecure-transport=false"
+                    args: "--debug --insecure-transport=false"
                     endpoint: "e:2379"
         "#]],
     );

@@ -247,8 +247,8 @@ fn decryption(restoration: &Restoration<'_>) -> String {
     if given.base64 == Some(true) {
         arguments.push("-base64".to_owned());
     }
-    // gobackup passes them as one argument.
-    arguments.extend(given.args.filter(|it| !it.is_empty()).map(|it| quoted(&it)));
+    let given = given.args.unwrap_or_default();
+    arguments.extend(given.split_ascii_whitespace().map(quoted));
     arguments.join(" ")
 }
 

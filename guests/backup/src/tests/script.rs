@@ -788,6 +788,23 @@ proptest! {
     }
 }
 
+/// A line of a private key, for example in the message of a parser, gives away a part of the key.
+#[test]
+fn no_line_of_a_secret_of_several_lines_is_logged() {
+    let (parent, objects) = with_credentials();
+    let outcome = reconcile(&parent, &objects).unwrap();
+    let key = "-----BEGIN KEY-----\r\nfirst-line-of-key\r\n  second-line=\r\nshort\r\n-----END KEY-----\n";
+    for name in ["MYSQL_PWD", "APP_TOKEN"] {
+        let program = "echo 'bad line first-line-of-key'
+            echo 'key -----BEGIN KEY-----, first-line-of-key,   second-line=, short'
+            echo 'second-line%3D'
+            exit 1";
+        let ended = end(program, &outcome, &[(name, key.as_bytes())]);
+        assert_eq!(ended.log, "bad line ***\nkey ***, ***,   ***, short\n***\n");
+        assert_eq!(ended.message, ended.log);
+    }
+}
+
 // gobackup logs the URL, and Go's errors have it without its password.
 #[test]
 fn the_url_of_a_notifier_is_not_logged() {

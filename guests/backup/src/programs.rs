@@ -1,0 +1,282 @@
+//! The programs whose command lines have texts of tenants, and the options that a tenant may give them.
+//!
+//! Each of these programs has options that run code or read and write any file, in more spellings than a list could
+//! name. So each table has the options that do neither, with the form of their values; all others are refused. The
+//! tables follow the manuals of the programs in the image of gobackup.
+
+use crate::api::Volume;
+
+mod clients;
+mod mysql;
+pub(crate) mod openssl;
+mod postgresql;
+
+pub(crate) use clients::{ETCDCTL, GBAK, MONGODUMP, REDIS_CLI, SQLPACKAGE};
+pub(crate) use mysql::{MARIADB_BACKUP, MYSQLDUMP};
+pub(crate) use openssl::OPENSSL;
+pub(crate) use postgresql::{PG_DUMP, PG_DUMPALL};
+
+/// The maximum length of arguments in bytes.
+const ARGUMENTS_MAX: usize = 4096;
+
+/// The maximum length of a value in bytes.
+const VALUE_MAX: usize = 1024;
+
+/// The length to which a message cuts an option, in characters.
+const SHOWN_MAX: usize = 64;
+
+/// The directory of the certificates of an image, which options may name although no volume is mounted there.
+const CERTIFICATES: &str = "/etc/ssl";
+
+/// A program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    syntax: Syntax,
+    /// The options that run no code and read no file but one of the tenant's, by the form of their values.
+    options: &'static [(Value, &'static [&'static str])],
+    /// True for further options without a value.
+    is_flag: fn(&str) -> bool,
+}
+
+impl Program {
+    const fn new(
+        name: &'static str,
+        syntax: Syntax,
+        options: &'static [(Value, &'static [&'static str])],
+    ) -> Self {
+        Self {
+            name,
+            syntax,
+            options,
+            is_flag: |_| false,
+        }
+    }
+}
+
+/// The ways in which a program takes the value of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    /// `--name=value`, `--name value`, `-n value` or `-nvalue`.
+    Getopt,
+    /// As `Getopt`, with underscores for dashes, and `skip-`, `disable-` and `enable-` before the name of a switch.
+    MySql,
+    /// `-name value`.
+    Words,
+    /// `/name:value`.
+    Colon,
+}
+
+/// The form of an option's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    /// No value.
+    None,
+    /// None, or a boolean in the same word.
+    Switch,
+    /// A number within these bounds.
+    Number(u64, u64),
+    /// None, or a number within these bounds in the same word.
+    OptionalNumber(u64, u64),
+    /// A number of bytes, with a unit such as `M` after it.
+    Size,
+    Choice(&'static [&'static str]),
+    /// A name or a pattern, which is no option, no connection string and no URL.
+    Name,
+    /// Any text that is no option.
+    Text,
+    /// A file or directory inside a mount of the parent, or a certificate of the image.
+    Path,
+}
+
+impl Value {
+    /// Returns true if the value is the next word unless it is in the same one.
+    fn is_required(self) -> bool {
+        !matches!(self, Self::None | Self::Switch | Self::OptionalNumber(..))
+    }
+
+    fn accepts(self, value: &str, volumes: &[Volume]) -> bool {
+        let is_number = |min, max| {
+            value.bytes().all(|byte| byte.is_ascii_digit())
+                && value
+                    .parse::<u64>()
+                    .is_ok_and(|number| (min..=max).contains(&number))
+        };
+        match self {
+            Self::None => false,
+            Self::Switch => {
+                let known = ["0", "1", "true", "false", "on", "off"];
+                known.iter().any(|it| it.eq_ignore_ascii_case(value))
+            }
+            Self::Number(min, max) | Self::OptionalNumber(min, max) => is_number(min, max),
+            Self::Size => is_size(value),
+            Self::Choice(choices) => choices.iter().any(|it| it.eq_ignore_ascii_case(value)),
+            Self::Name => !value.is_empty() && !value.starts_with('-') && !is_connection(value),
+            Self::Text => !value.is_empty(),
+            Self::Path => {
+                is_mounted(value, volumes) || is_below(value, CERTIFICATES) && !is_climbing(value)
+            }
+        }
+    }
+
+    /// What the value must be.
+    fn expected(self) -> String {
+        match self {
+            Self::None => "absent".to_owned(),
+            Self::Switch => "true or false, after an equals sign".to_owned(),
+            Self::Number(min, max) | Self::OptionalNumber(min, max) => {
+                format!("a number from {min} to {max}")
+            }
+            Self::Size => "a number, with one of the units k, M and G or none".to_owned(),
+            Self::Choice(choices) => format!("one of {}", choices.join(", ")),
+            Self::Name => "a name".to_owned(),
+            Self::Text => "a text".to_owned(),
+            Self::Path => {
+                format!("a path inside a mount of spec.volumes, or below {CERTIFICATES}")
+            }
+        }
+    }
+}
+
+/// Returns true for a number with an optional unit, as split and the clients of MySQL read it.
+pub(crate) fn is_size(value: &str) -> bool {
+    let digits = value.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let unit = &value[digits.len()..];
+    let is_unit = matches!(
+        unit.to_ascii_uppercase().as_str(),
+        "" | "B"
+            | "K"
+            | "KB"
+            | "KIB"
+            | "M"
+            | "MB"
+            | "MIB"
+            | "G"
+            | "GB"
+            | "GIB"
+            | "T"
+            | "TB"
+            | "TIB"
+    );
+    is_unit && (1..=18).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// Returns true for a connection string or a URL in the place of a name.
+fn is_connection(value: &str) -> bool {
+    value.contains('=') || value.contains("://")
+}
+
+fn is_climbing(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Returns true if a path is inside a mount of the parent.
+pub(crate) fn is_mounted(path: &str, volumes: &[Volume]) -> bool {
+    !is_climbing(path) && volumes.iter().any(|volume| volume.holds(path))
+}
+
+/// Checks arguments of a tenant, which gobackup splits at ASCII white space, without quotes.
+///
+/// # Errors
+///
+/// The first option that the table does not have, or its value if it has another form. The message shows no value, which
+/// may be a password.
+pub(crate) fn check(program: &Program, arguments: &str, volumes: &[Volume]) -> Result<(), String> {
+    if arguments.len() > ARGUMENTS_MAX {
+        return Err(format!("has more than {ARGUMENTS_MAX} bytes"));
+    }
+    let mut words = arguments.split_ascii_whitespace().peekable();
+    while let Some(word) = words.next() {
+        if (program.is_flag)(word) {
+            continue;
+        }
+        let Some((value, given)) = option(program, word) else {
+            return Err(format!(
+                "{} is not among the options of {} that run no code and read no file",
+                shown(program, word),
+                program.name
+            ));
+        };
+        let given = match given {
+            None if value.is_required() => {
+                Some(words.next_if(|it| !it.starts_with('-')).unwrap_or_default())
+            }
+            given => given,
+        };
+        let is_good = |given: &str| given.len() <= VALUE_MAX && value.accepts(given, volumes);
+        if !given.is_none_or(is_good) {
+            return Err(format!(
+                "the value of {} is not {}",
+                shown(program, word),
+                value.expected()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The form of an option's value, and the value in the same word.
+fn option<'a>(program: &Program, word: &'a str) -> Option<(Value, Option<&'a str>)> {
+    let (name, given) = parts(program, word);
+    let value = find(program, name)?;
+    let is_short = given.is_some() && is_short(program, word);
+    (!is_short || value.is_required()).then_some((value, given))
+}
+
+/// The name of an option, and the value in the same word.
+fn parts<'a>(program: &Program, word: &'a str) -> (&'a str, Option<&'a str>) {
+    let parts = match program.syntax {
+        Syntax::Getopt | Syntax::MySql if is_short(program, word) => {
+            let parts = word.split_at_checked(2);
+            parts.filter(|(_, rest)| !rest.is_empty())
+        }
+        Syntax::Getopt | Syntax::MySql => word.split_once('='),
+        // Properties are written `/p:name=value`.
+        Syntax::Colon if word.starts_with("/p:") => word.split_once('='),
+        Syntax::Colon => word.split_once(':'),
+        Syntax::Words => None,
+    };
+    parts.map_or((word, None), |(name, given)| (name, Some(given)))
+}
+
+fn is_short(program: &Program, word: &str) -> bool {
+    matches!(program.syntax, Syntax::Getopt | Syntax::MySql)
+        && word.starts_with('-')
+        && !word.starts_with("--")
+}
+
+/// The form of the value of an option.
+fn find(program: &Program, name: &str) -> Option<Value> {
+    let listed = |name: &str| {
+        let mut options = program.options.iter();
+        let (value, _) = options.find(|(_, names)| names.contains(&name))?;
+        Some(*value)
+    };
+    if program.syntax != Syntax::MySql {
+        return listed(name);
+    }
+    let name = name.replace('_', "-");
+    listed(&name).or_else(|| {
+        let bare = ["--skip-", "--disable-", "--enable-"]
+            .iter()
+            .find_map(|it| name.strip_prefix(it))?;
+        listed(&format!("--{bare}")).filter(|it| *it == Value::Switch)
+    })
+}
+
+/// A word as messages show it: the name of an option, without a value, which may be a password.
+fn shown(program: &Program, word: &str) -> String {
+    let (name, _) = parts(program, word);
+    // A flag of one letter with further text.
+    if is_short(program, word) && find(program, name).is_some_and(|it| !it.is_required()) {
+        return word.chars().take(SHOWN_MAX).collect();
+    }
+    // openssl takes a value after an equals sign too.
+    let name = name.split('=').next().unwrap_or_default();
+    name.chars().take(SHOWN_MAX).collect()
+}
