@@ -2,28 +2,59 @@
 //!
 //! Pure: it only counts. The plugin controller decides from the counts if the revision stays.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use innkeeper_model::ObjectId;
 
 use super::faults::RecentFault;
 
+/// The generation of a parent; none if its kind has none.
+pub(super) type Generation = Option<i64>;
+
+/// What is known of a parent when an analysis starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ParentFacts {
+    pub(super) generation: Generation,
+    /// The generation of the last pass that ended well in this process; none without such a pass.
+    pub(super) good_at: Option<Generation>,
+    /// True if the last pass was a fault of another revision.
+    pub(super) faulted_before: bool,
+    /// True if the status reports a successful pass of the generation, perhaps of another process.
+    pub(super) is_synced: bool,
+}
+
+impl ParentFacts {
+    /// Returns true if a fault of the first pass says something about the revision: the generation passed before.
+    ///
+    /// `has_history` is true if any pass has ended well in this process. Without, the process has just started within a
+    /// rollout: the status already tells of the new revision, whose faults must still lead to the rollback.
+    pub(super) fn counts(self, has_history: bool) -> bool {
+        !self.faulted_before
+            && match self.good_at {
+                Some(generation) => generation == self.generation,
+                None => self.is_synced || !has_history,
+            }
+    }
+}
+
 /// The counts of the first passes so far.
 ///
 /// A pass without a verdict about the guest, because it was parked or is to be retried, does not count: the parent's
-/// next pass is its first.
+/// next pass is its first. Neither does a pass of another generation than at the start: a tenant who edits parents into
+/// failing must not force a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
-    /// The parents without a first pass; none while the parents are unknown.
-    pending: Option<BTreeSet<ObjectId>>,
+    /// The parents without a first pass, each with its generation; none while the parents are unknown.
+    pending: Option<BTreeMap<ObjectId, Generation>>,
     well: usize,
     faulted: usize,
     first_fault: Option<RecentFault>,
 }
 
 impl Analysis {
-    /// Starts the analysis of a revision that takes over these parents; parents that come later are not part of it.
-    pub fn of(parents: impl IntoIterator<Item = ObjectId>) -> Self {
+    /// Starts the analysis of a revision that takes over these parents, each with its generation; parents that come later
+    /// are not part of it.
+    pub fn of(parents: impl IntoIterator<Item = (ObjectId, Option<i64>)>) -> Self {
         let mut analysis = Self::unopened();
         analysis.open(parents);
         analysis
@@ -39,8 +70,8 @@ impl Analysis {
         }
     }
 
-    /// Starts the analysis with these parents.
-    pub fn open(&mut self, parents: impl IntoIterator<Item = ObjectId>) {
+    /// Starts the analysis with these parents, each with its generation.
+    pub fn open(&mut self, parents: impl IntoIterator<Item = (ObjectId, Option<i64>)>) {
         self.pending = Some(parents.into_iter().collect());
     }
 
@@ -49,14 +80,22 @@ impl Analysis {
         self.pending.is_some()
     }
 
-    /// Counts the end of a pass; only the first one of a parent counts.
+    /// Counts the end of a pass of a generation; only the first one of a parent counts.
     ///
     /// It ends well if the guest gave a valid answer, or reported that the parent is invalid. It ends with a fault if
     /// the guest trapped, exceeded its time or memory, gave an answer that was rejected, or reported a fatal fault.
     /// Returns true if the analysis should be evaluated now: it is complete, or it has one more fault.
-    pub fn record(&mut self, parent: &ObjectId, fault: Option<&RecentFault>) -> bool {
-        if !self.take(parent) {
+    pub fn record(
+        &mut self,
+        parent: &ObjectId,
+        generation: Option<i64>,
+        fault: Option<&RecentFault>,
+    ) -> bool {
+        let Some(expected) = self.take(parent) else {
             return false;
+        };
+        if expected != generation {
+            return self.pending() == 0;
         }
         if let Some(fault) = fault {
             self.faulted += 1;
@@ -71,17 +110,16 @@ impl Analysis {
     ///
     /// Returns true if the analysis is now complete.
     pub fn exempt(&mut self, parent: &ObjectId) -> bool {
-        self.take(parent) && self.pending() == 0
+        self.take(parent).is_some() && self.pending() == 0
     }
 
-    fn take(&mut self, parent: &ObjectId) -> bool {
-        let pending = self.pending.as_mut();
-        pending.is_some_and(|pending| pending.remove(parent))
+    fn take(&mut self, parent: &ObjectId) -> Option<Generation> {
+        self.pending.as_mut()?.remove(parent)
     }
 
     /// Returns the number of parents without a first pass; zero while the parents are unknown.
     pub fn pending(&self) -> usize {
-        self.pending.as_ref().map_or(0, BTreeSet::len)
+        self.pending.as_ref().map_or(0, BTreeMap::len)
     }
 
     /// Returns the number of first passes that ended well.
@@ -116,6 +154,11 @@ mod tests {
         ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name)
     }
 
+    /// Parents of the first generation.
+    fn new<const N: usize>(names: [&str; N]) -> [(ObjectId, Option<i64>); N] {
+        names.map(|name| (id(name), Some(1)))
+    }
+
     /// Records a fault of a parent with this message.
     fn fault(analysis: &mut Analysis, parent: &str, message: &str) -> bool {
         let fault = RecentFault {
@@ -124,16 +167,27 @@ mod tests {
             message: message.to_owned(),
             time: jiff::Timestamp::UNIX_EPOCH,
         };
-        analysis.record(&id(parent), Some(&fault))
+        analysis.record(&id(parent), Some(1), Some(&fault))
+    }
+
+    /// Records a fault of a generation of a parent.
+    fn fault_at(analysis: &mut Analysis, parent: &str, generation: Option<i64>) -> bool {
+        let fault = RecentFault {
+            parent: id(parent),
+            reason: "GuestTrapped".to_owned(),
+            message: String::new(),
+            time: jiff::Timestamp::UNIX_EPOCH,
+        };
+        analysis.record(&id(parent), generation, Some(&fault))
     }
 
     #[test]
     fn only_the_first_pass_of_a_parent_counts() {
-        let mut analysis = Analysis::of(["a", "b", "c"].map(id));
-        assert!(!analysis.record(&id("a"), None));
+        let mut analysis = Analysis::of(new(["a", "b", "c"]));
+        assert!(!analysis.record(&id("a"), Some(1), None));
         assert!(!fault(&mut analysis, "a", "later"));
         assert!(fault(&mut analysis, "b", "first"));
-        assert!(!analysis.record(&id("b"), None));
+        assert!(!analysis.record(&id("b"), Some(1), None));
         assert_eq!(
             (analysis.pending(), analysis.well(), analysis.faulted()),
             (1, 1, 1)
@@ -149,7 +203,7 @@ mod tests {
 
     #[test]
     fn parents_that_come_later_or_get_no_pass_do_not_count() {
-        let mut analysis = Analysis::of(["a", "b"].map(id));
+        let mut analysis = Analysis::of(new(["a", "b"]));
         fault(&mut analysis, "new", "of a new one");
         assert!(!analysis.exempt(&id("a")));
         fault(&mut analysis, "a", "of one that is gone");
@@ -162,16 +216,92 @@ mod tests {
         assert!(!analysis.exempt(&id("b")));
     }
 
+    /// A tenant could otherwise edit parents into failing while a rollout runs, and so force its rollback.
+    #[test]
+    fn a_pass_of_another_generation_does_not_count() {
+        let mut analysis = Analysis::of([(id("edited"), Some(1)), (id("same"), Some(2))]);
+        assert!(!fault_at(&mut analysis, "edited", Some(2)));
+        assert!(
+            !fault_at(&mut analysis, "edited", Some(1)),
+            "only the first pass counts"
+        );
+        assert_eq!((analysis.pending(), analysis.faulted()), (1, 0));
+        assert!(fault_at(&mut analysis, "same", Some(2)));
+        assert_eq!((analysis.pending(), analysis.faulted()), (0, 1));
+        // The last pending one completes the analysis, although it does not count.
+        let mut analysis = Analysis::of([(id("edited"), Some(1))]);
+        assert!(fault_at(&mut analysis, "edited", Some(2)));
+        assert_eq!((analysis.well(), analysis.faulted()), (0, 0));
+    }
+
+    #[test]
+    fn only_parents_whose_generation_passed_before_count() {
+        let facts = ParentFacts {
+            generation: Some(3),
+            ..ParentFacts::default()
+        };
+        let good_at = |generation| ParentFacts {
+            good_at: Some(generation),
+            ..facts
+        };
+        let synced = |facts| ParentFacts {
+            is_synced: true,
+            ..facts
+        };
+        let faulted = |facts| ParentFacts {
+            faulted_before: true,
+            ..facts
+        };
+        for (state, facts, counts, counts_at_start) in [
+            ("it passed", good_at(Some(3)), true, true),
+            (
+                "it was edited since it passed",
+                good_at(Some(2)),
+                false,
+                false,
+            ),
+            (
+                "the edit is reported as synced",
+                synced(good_at(Some(2))),
+                false,
+                false,
+            ),
+            (
+                "it faulted after it passed",
+                faulted(good_at(Some(3))),
+                false,
+                false,
+            ),
+            ("it is new", facts, false, true),
+            (
+                "another process reported its pass",
+                synced(facts),
+                true,
+                true,
+            ),
+            ("its only pass was a fault", faulted(facts), false, false),
+        ] {
+            assert_eq!(facts.counts(true), counts, "{state}");
+            assert_eq!(facts.counts(false), counts_at_start, "{state}");
+        }
+        // Built-in kinds without generations.
+        let ungenerated = ParentFacts {
+            good_at: Some(None),
+            ..ParentFacts::default()
+        };
+        assert!(ungenerated.counts(true));
+    }
+
     #[test]
     fn an_analysis_starts_when_its_parents_are_known() {
         let mut analysis = Analysis::unopened();
         assert!(!fault(&mut analysis, "a", "before"));
         assert!(!analysis.is_open());
-        analysis.open(["a"].map(id));
+        analysis.open(new(["a"]));
         assert_eq!(
             (analysis.is_open(), analysis.pending(), analysis.faulted()),
             (true, 1, 0)
         );
-        assert!(analysis.record(&id("a"), None));
+        assert!(analysis.record(&id("a"), Some(1), None));
     }
 }

@@ -9,13 +9,14 @@ use std::{
 };
 
 use innkeeper_apply::{self as apply, Target, Written};
-use innkeeper_cluster::{CacheSize, Registration};
+use innkeeper_cluster::{CacheSize, ParentConditions, Registration};
 use innkeeper_metrics::PluginMetrics;
-use innkeeper_model::{Object, ObjectId, PluginName, ResourceVersion};
+use innkeeper_model::{Digest, Object, ObjectId, PluginName, ResourceVersion};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
+    analysis::{Generation, ParentFacts},
     bound::{
         BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, RETAINED,
         Usage, WRITES_PER_SECOND,
@@ -126,6 +127,31 @@ impl Context {
                 })
             })
             .collect()
+    }
+
+    /// Returns the parents whose first passes say something about a revision, each with its generation.
+    pub(crate) fn analysed_parents(&self, revision: &Digest) -> Vec<(ObjectId, Generation)> {
+        let has_history = self.ledger.lock().has_history();
+        let counted = |id: ObjectId| {
+            let parent = self.registration.parent(&id)?;
+            let ledger = self.ledger.lock();
+            let good_at = ledger.good_at(&id);
+            let faulted_before = ledger.faulted_before(&id, revision);
+            drop(ledger);
+            // Parsed only where it decides.
+            let is_synced =
+                good_at.is_none() && ParentConditions::of(&parent).synced_status() == Some("True");
+            let generation = parent.generation;
+            let facts = ParentFacts {
+                generation,
+                good_at,
+                faulted_before,
+                is_synced,
+            };
+            facts.counts(has_history).then_some((id, generation))
+        };
+        let parents = self.registration.parents();
+        parents.into_iter().filter_map(counted).collect()
     }
 
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.

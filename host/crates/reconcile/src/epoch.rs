@@ -11,7 +11,12 @@ use innkeeper_model::ObjectId;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{analysis::Analysis, given_up::GivenUp, memory::Memory, serving::Serving};
+use super::{
+    analysis::{Analysis, Generation},
+    given_up::GivenUp,
+    memory::Memory,
+    serving::Serving,
+};
 
 /// The period in which passes begin with the same [`Serving`]; each of them holds it until it has ended.
 pub(super) struct Epoch {
@@ -56,7 +61,7 @@ impl Epoch {
     }
 
     /// Starts the rollout analysis if it still waits for the parents; callers do this before they call the guest.
-    pub(super) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<ObjectId>) {
+    pub(super) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<(ObjectId, Generation)>) {
         let mut analysis = self.analysis.lock();
         if !analysis.is_open() {
             analysis.open(parents());

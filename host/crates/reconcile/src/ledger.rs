@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Event, ObjectId};
 use tokio::time::Instant;
 
-use super::{budget::WriteLimit, conflicts::Conflicts};
+use super::{analysis::Generation, budget::WriteLimit, conflicts::Conflicts};
 
 /// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ struct ParentRecord {
     passed: Option<(Instant, &'static str)>,
     /// The revision of the last answer if that was a fault; none otherwise.
     faulted_on: Option<Digest>,
+    /// The generation of the last answer that was no fault, of any revision; none without such an answer.
+    good_at: Option<Generation>,
     /// The time at which the host saw the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
     /// The write limit.
@@ -110,9 +112,30 @@ impl Ledger {
         self.parents.remove(parent);
     }
 
-    /// Notes the revision of an answer and if the answer was a fault.
-    pub(super) fn answered(&mut self, parent: &ObjectId, revision: &Digest, faulted: bool) {
-        self.entry(parent).faulted_on = faulted.then(|| revision.clone());
+    /// Records an answer for a generation of a parent: its revision, and if it was a fault.
+    pub(super) fn answered(
+        &mut self,
+        parent: &ObjectId,
+        generation: Generation,
+        revision: &Digest,
+        faulted: bool,
+    ) {
+        let entry = self.entry(parent);
+        entry.faulted_on = faulted.then(|| revision.clone());
+        if !faulted {
+            entry.good_at = Some(generation);
+        }
+    }
+
+    /// Returns the generation of the last answer that was no fault.
+    pub(super) fn good_at(&self, parent: &ObjectId) -> Option<Generation> {
+        self.parents.get(parent)?.good_at
+    }
+
+    /// Returns true if any answer was no fault.
+    pub(super) fn has_history(&self) -> bool {
+        let mut parents = self.parents.values();
+        parents.any(|parent| parent.good_at.is_some())
     }
 
     /// Returns true if the last answer for a parent was a fault of a revision other than this one.
@@ -182,11 +205,16 @@ mod tests {
         let [old, new] = ["old", "new"].map(|text| Digest::of(text.as_bytes()));
         let mut ledger = Ledger::default();
         assert!(!ledger.faulted_before(&id, &new));
-        ledger.answered(&id, &old, true);
+        ledger.answered(&id, Some(1), &old, true);
         assert!(ledger.faulted_before(&id, &new));
         assert!(!ledger.faulted_before(&id, &old));
-        ledger.answered(&id, &old, false);
+        assert_eq!((ledger.good_at(&id), ledger.has_history()), (None, false));
+        ledger.answered(&id, Some(2), &old, false);
         assert!(!ledger.faulted_before(&id, &new));
+        // A fault leaves the generation that passed.
+        ledger.answered(&id, Some(3), &new, true);
+        let good_at = ledger.good_at(&id);
+        assert_eq!((good_at, ledger.has_history()), (Some(Some(2)), true));
     }
 
     #[test]

@@ -137,18 +137,12 @@ impl Reconciler {
     }
 
     /// Returns the rollout analysis for a revision that is about to become active.
-    ///
-    /// It leaves out parents for which the revision before it failed as well: their failures prove nothing.
     fn analysis_of(&self, serving: &Serving) -> Analysis {
-        let registration = self.registration();
-        if !registration.waiting().is_empty() {
+        if !self.registration().waiting().is_empty() {
             return Analysis::unopened();
         }
-        let mut parents = registration.parents();
         let revision = serving.plugin.revision();
-        let ledger = self.context.ledger.lock();
-        parents.retain(|parent| !ledger.faulted_before(parent, revision));
-        Analysis::of(parents)
+        Analysis::of(self.context.analysed_parents(revision))
     }
 
     /// Updates the watches after a change of the inventory.

@@ -15,7 +15,8 @@ use crate::{faults::RecentFault, stop::Stop};
 pub(super) fn count<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'a, Checked>> {
     match checked {
         Ok(pass) => {
-            pass.record(None);
+            let generation = pass.state.entered.observation.parent.generation;
+            pass.record(generation, None);
             Ok(pass)
         }
         Err(stopped) => {
@@ -27,6 +28,8 @@ pub(super) fn count<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'
 
 impl Pass<'_, Stopped> {
     fn count_fault(&self) {
+        let parent = self.state.parent.as_ref();
+        let generation = parent.and_then(|parent| parent.generation);
         match &self.state.reason {
             Stop::Fault { fault, phase } => {
                 let condition = plan::fault_condition(fault);
@@ -34,9 +37,9 @@ impl Pass<'_, Stopped> {
                 match fault.kind {
                     // The next pass decides.
                     FaultKind::Retry => {}
-                    FaultKind::Invalid => self.record(None),
+                    FaultKind::Invalid => self.record(generation, None),
                     FaultKind::Fatal => {
-                        self.record(Some((reason::FATAL, &fault.message)));
+                        self.record(generation, Some((reason::FATAL, &fault.message)));
                         if let (Phase::Reconcile, Some(parent)) = (phase, &self.state.parent) {
                             self.epoch.given_up.add(parent, condition);
                         }
@@ -45,7 +48,7 @@ impl Pass<'_, Stopped> {
             }
             Stop::Refused { reason, message } => {
                 self.context.metrics.fault(reason);
-                self.record(Some((reason, message)));
+                self.record(generation, Some((reason, message)));
             }
             _ => {}
         }
@@ -53,8 +56,8 @@ impl Pass<'_, Stopped> {
 }
 
 impl<S> Pass<'_, S> {
-    /// Counts an answer; `fault` has the reason and the message if it was a fault.
-    pub(super) fn record(&self, fault: Option<(&str, &str)>) {
+    /// Counts an answer for a generation of the parent; `fault` has the reason and the message if it was a fault.
+    pub(super) fn record(&self, generation: Option<i64>, fault: Option<(&str, &str)>) {
         let (context, epoch) = (self.context, &self.epoch);
         let fault = fault.map(|(reason, message)| RecentFault {
             parent: self.id.clone(),
@@ -64,11 +67,13 @@ impl<S> Pass<'_, S> {
         });
         let revision = epoch.serving.plugin.revision();
         let mut ledger = context.ledger.lock();
-        ledger.answered(self.id, revision, fault.is_some());
+        ledger.answered(self.id, generation, revision, fault.is_some());
         drop(ledger);
-        if epoch.analysis.lock().record(self.id, fault.as_ref()) {
+        let mut analysis = epoch.analysis.lock();
+        if analysis.record(self.id, generation, fault.as_ref()) {
             context.shared.analyses.notify_one();
         }
+        drop(analysis);
         if let Some(fault) = fault {
             epoch.faults.fetch_add(1, Ordering::Relaxed);
             context.recent_faults.add(fault);

@@ -34,7 +34,9 @@ impl<'a> Pass<'a, Observed> {
         if let Some(change) = pass.epoch.take_change() {
             context.metrics.took_over(change.elapsed());
         }
-        pass.epoch.begin_analysis(|| registration.parents());
+        let revision = pass.epoch.serving.plugin.revision();
+        pass.epoch
+            .begin_analysis(|| context.analysed_parents(revision));
         Ok(pass)
     }
 

@@ -77,7 +77,7 @@ impl<'a> Pass<'a, Entered> {
         self.registration.commit(self.id, &reads.into_recording());
         context.count_skip();
         // The last pass gave a valid answer, or it would not be remembered.
-        self.record(None);
+        self.record(parent.generation, None);
         debug!("skipped: inputs unchanged since the last pass");
         Some(next)
     }

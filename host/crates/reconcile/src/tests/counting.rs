@@ -74,6 +74,41 @@ async fn a_failure_to_map_code_again_counts_neither_as_a_fault_nor_in_the_rollou
     assert_eq!(counts(), (1, 0, 0));
 }
 
+/// A tenant could otherwise force the rollback of a good revision by edits that no revision can serve.
+#[tokio::test]
+async fn a_fault_for_an_edit_during_a_rollout_does_not_count() {
+    let traps = || serving_of(saying("bye").doing("(unreachable)", &[]));
+    for edits_before_the_swap in [true, false] {
+        let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+        let edit = async {
+            world.put_parent("a", 2);
+            let seen = || {
+                let parent = reconciler.registration().parent(&parent("a"));
+                parent.is_some_and(|parent| parent.json.contains("\"size\":2"))
+            };
+            while !seen() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if edits_before_the_swap {
+            timeout(PATIENCE, edit).await.unwrap();
+            reconciler.swap(traps(), None);
+            assert_eq!(reconciler.analysis().pending(), 0);
+        } else {
+            reconciler.swap(traps(), None);
+            assert_eq!(reconciler.analysis().pending(), 1);
+            timeout(PATIENCE, edit).await.unwrap();
+        }
+        world
+            .drive(&reconciler, "trapped", |world| {
+                world.synced("a") == "GuestTrapped"
+            })
+            .await;
+        let analysis = reconciler.analysis();
+        assert_eq!((analysis.pending(), analysis.faulted()), (0, 0));
+    }
+}
+
 /// The only file of compiled code in a cache, open for changes.
 fn code_in(cache: &std::path::Path) -> File {
     let mut entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap());
