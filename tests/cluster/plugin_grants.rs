@@ -1,8 +1,11 @@
 //! Plugins with the grants of an administrator who knows an older version: they serve without the kinds of
-//! optional features, and only the parents that use a feature report it.
+//! optional features, and only the parents that use a feature report it. Plugin files without any grants serve only their
+//! own kinds.
+
+use std::{fs, time::Duration};
 
 use innkeeper_tests::{
-    Host,
+    Host, harmless,
     manifest::{self, condition, is_ready},
 };
 use serde_json::{Value, json};
@@ -271,5 +274,45 @@ fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
     });
     check_reports(&site, &host, &parent, "PersistentVolumeClaim");
     assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
+    Stage::stop(host);
+}
+
+/// A plugin that serves the kind of another owner decides about the objects of that owner's users.
+#[test]
+fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
+    const GROUP: &str = "idle.example.com";
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("idle.wasm");
+    fs::write(&file, harmless::idle(GROUP)).unwrap();
+    let mut stage = Stage::api_only(vec![file]);
+    stage.apply_new("", &harmless::definition(GROUP));
+    let mut host = stage.host();
+    let status = host.process().wait_for(Duration::from_secs(30)).unwrap();
+    let log = host.log().unwrap();
+    assert_eq!(status.code(), Some(2), "{log}");
+    for part in ["parents of Idle.idle.example.com", "--grants idle=FILE"] {
+        assert!(log.contains(part), "{log}");
+    }
+
+    let grants = directory.path().join("grants.yaml");
+    let given = json!({
+        "parents": [{"group": GROUP, "kind": "Idle"}], "children": [{"kind": "ConfigMap"}],
+    });
+    fs::write(&grants, given.to_string()).unwrap();
+    let given = format!("idle={}", grants.display());
+    stage.options.arguments = vec!["--grants".to_owned(), given];
+    let host = stage.host();
+    let namespace = stage.namespace("foreign");
+    let parent = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "Idle", "metadata": {"name": "a"}, "spec": {},
+    });
+    stage.apply_new(&namespace, &parent);
+    let target: Target<'_> = (&format!("{GROUP}/v1"), "Idle", "a");
+    // Its passes trap, but it has passes.
+    stage.wait(&host, &namespace, target, |parent| {
+        let synced = condition(parent, "Synced").unwrap_or_default();
+        synced.starts_with("False/GuestTrapped")
+    });
     Stage::stop(host);
 }

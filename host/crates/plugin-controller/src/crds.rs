@@ -32,7 +32,13 @@ pub(super) async fn install(
     let manifest = serving.plugin.manifest();
     // A host without permission to read CRDs, or without the hash key, cannot compare them with the installed ones.
     let may_install = crds == Crds::Install && shared.cluster.reads_definitions();
-    if let Some(hash_key) = shared.hash_key.get().filter(|_| may_install) {
+    let hash_key = shared.hash_key.get().filter(|_| may_install);
+    if hash_key.is_none() && serving.grants.own_definitions {
+        return Err(Error::DefinitionsUnknown {
+            plugin: plugin.clone(),
+        });
+    }
+    if let Some(hash_key) = hash_key {
         let is_granted = |crd: &&Map<String, Value>| {
             kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
         };

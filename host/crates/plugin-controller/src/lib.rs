@@ -105,6 +105,14 @@ pub enum Error {
         #[source]
         source: Box<plan::crd::CrdRefusal>,
     },
+    /// A plugin without grants serves only kinds whose definition it has installed, and the host cannot tell if it has.
+    #[error(
+        "plugin {plugin} has no grants, so it serves only kinds whose CustomResourceDefinition it has installed, and this host cannot compare definitions: give the host its hash key and the right to read definitions, or grant the plugin its parents by --grants {plugin}=FILE"
+    )]
+    DefinitionsUnknown {
+        /// The plugin.
+        plugin: PluginName,
+    },
     /// A CRD in the cluster cannot be read.
     ///
     /// Remedy: Follow the cause; apply the roles of the host's chart if a right is missing.
@@ -181,9 +189,10 @@ impl Error {
             | Self::BeyondNamespaces { .. }
             | Self::Grants { .. } => Retry::Never,
             // An administrator may grant a permission, free a name or fix a CRD, and no event reports that.
-            Self::CrdRefused { .. } | Self::ReadCrd { .. } | Self::NotServed { .. } => {
-                Retry::Backoff
-            }
+            Self::CrdRefused { .. }
+            | Self::DefinitionsUnknown { .. }
+            | Self::ReadCrd { .. }
+            | Self::NotServed { .. } => Retry::Backoff,
             // Also a rejected write is retried, for the same reason.
             Self::ApplyCrd { source, .. } | Self::RecordParents { source, .. } => {
                 source.retry().max(Retry::Backoff)

@@ -105,6 +105,8 @@ pub struct Grants {
     /// True if its cluster-scoped parents may have children. They can be in every namespace but the system namespaces
     /// that are not granted.
     pub beyond_parent_namespace: bool,
+    /// True if parents are only served while their definitions are those that the plugin itself has installed.
+    pub own_definitions: bool,
 }
 
 /// Returns true for a namespace of Kubernetes itself, `kube-*`, and for those of the host: that with its objects, and that
@@ -198,9 +200,13 @@ impl Grants {
     }
 
     /// Returns the grants of a plugin that is given as a file without grants: the part of [`Grants::proposed`] with which it
-    /// cannot leave the namespaces of its parents, and can neither run Pods nor redirect traffic in them.
+    /// cannot leave the namespaces of its parents, can neither run Pods nor redirect traffic in them, and serves no kinds of
+    /// others.
     pub fn for_file(manifest: &Manifest) -> Self {
         let mut grants = Self::proposed(manifest);
+        let defined: BTreeSet<_> = manifest.crds.iter().filter_map(kind_of_crd).collect();
+        grants.parents.retain(|kind, _| defined.contains(kind));
+        grants.own_definitions = true;
         grants.children.retain(|kind, _| needs_no_grant(kind));
         for read in &mut grants.reads {
             read.scope = ReadScope::ParentNamespace;

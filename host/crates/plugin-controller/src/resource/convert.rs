@@ -277,6 +277,7 @@ impl GrantsSpec {
             service_accounts: self.service_accounts.iter().cloned().collect(),
             system_namespaces: self.system_namespaces.iter().cloned().collect(),
             beyond_parent_namespace: true,
+            own_definitions: false,
         })
     }
 }

@@ -1,6 +1,9 @@
 //! Tests of grants: the granted kinds, the denied kinds, and attempts to get around a denial.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use innkeeper_model::parse_selector;
 
@@ -129,7 +132,37 @@ fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
     }
     assert!(!grants.children[&secret()].privileged);
     assert!(!grants.beyond_parent_namespace);
-    assert_eq!(grants.system_namespaces, std::collections::BTreeSet::new());
+    assert_eq!(grants.system_namespaces, BTreeSet::new());
+}
+
+/// A plugin that serves the kind of another owner decides about the objects of that owner's users.
+#[test]
+fn without_grants_a_plugin_serves_only_kinds_whose_definition_it_carries() {
+    let mut manifest = asking(&[("v1", "ConfigMap")], Vec::new());
+    manifest.parents.truncate(1);
+    let kind = manifest.parents[0].kind.group_kind();
+    let granted = |manifest: &Manifest| {
+        let grants = Grants::for_file(manifest);
+        assert!(grants.own_definitions);
+        (
+            grants.parent_kinds_of(manifest),
+            grants.assess(manifest).missing,
+        )
+    };
+    let crd = |kind: &GroupKind| {
+        let crd = json!({"spec": {"group": kind.group, "names": {"kind": kind.kind}}});
+        crd.as_object().unwrap().clone()
+    };
+    let other = GroupKind::new(kind.group.clone(), "Other");
+    for crds in [Vec::new(), vec![crd(&other)]] {
+        manifest.crds = crds;
+        let missing = vec![Shortfall::Parent(kind.clone())];
+        assert_eq!(granted(&manifest), (BTreeSet::new(), missing));
+    }
+    manifest.crds.push(crd(&kind));
+    assert_eq!(granted(&manifest), ([kind].into(), Vec::new()));
+    // Grants of an administrator hold for kinds of others.
+    assert!(!Grants::requested(&manifest).own_definitions);
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub struct PluginArgs {
     ///
     /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make ConfigMaps, Secrets, Services
     /// of type ClusterIP and claims in the namespaces of its parents and read objects there, but not the values of Secrets.
-    /// It makes neither Pods nor custom objects.
+    /// It makes neither Pods nor custom objects, and it serves only kinds whose definition it has itself installed.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
     /// Grants the other plugins everything that they ask for.
