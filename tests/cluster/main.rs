@@ -40,6 +40,7 @@ mod ownership;
 mod pages;
 mod plan;
 mod plugin_cache;
+mod plugin_crash_loops;
 mod plugin_crashes;
 mod plugin_definition;
 mod plugin_grants;

@@ -35,6 +35,12 @@ pub(super) const REASONS: &[[&str; 4]] = &[
     ],
     [
         "Fetched",
+        "HostEnded",
+        "The host ended at least twice in a row while it loaded the component, so the next attempt waits, up to an hour.",
+        "Look at why the container of the host ended. If the component is the cause, delete the Plugin or declare another component; a changed spec is tried at once.",
+    ],
+    [
+        "Fetched",
         "ReadFailed",
         "The file, ConfigMap or Secret could not be read.",
         "Give the host the right to read it; the fetch is retried.",

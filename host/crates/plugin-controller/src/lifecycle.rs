@@ -4,6 +4,7 @@
 
 mod analysis;
 mod history;
+mod load_marks;
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 pub(crate) use self::{
     analysis::{AnalysisCounts, AnalysisVerdict, RolloutAnalysis},
     history::{Activation, History, Moment, PastRevision},
+    load_marks::{LoadDecision, LoadMarks},
 };
 use innkeeper_model::{Condition, ConditionStatus, Digest, Gvk, Manifest, Retry, error_chain};
 

@@ -16,6 +16,7 @@ mod dry_run;
 mod finalize;
 mod load;
 mod loading;
+mod marker;
 mod missing;
 mod places;
 mod plans;
@@ -47,6 +48,7 @@ pub use self::definition::DefinitionCheck;
 pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
+use self::marker::LoadId;
 use self::missing::MissingParents;
 pub use self::places::Places;
 pub use self::plans::CandidatePlans;
@@ -282,8 +284,13 @@ impl Manager {
         state: &mut PluginState,
         kept: Option<&Digest>,
     ) -> Option<Result<VerifiedComponent, StageFailure>> {
+        let load = LoadId {
+            uid: state.uid.clone()?,
+            generation: state.generation,
+            kept: kept.cloned(),
+        };
         let (slot, loader) = (&mut state.loading, &self.context.loader);
-        Loading::poll(slot, loader, &self.registration, declared, kept)
+        Loading::poll(slot, loader, &self.registration, declared, load)
     }
 
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
@@ -294,6 +301,9 @@ impl Manager {
             loading.cancel().await;
         }
         self.context.loader.need_nothing(id);
+        if let Some(uid) = state.as_ref().and_then(|state| state.uid.as_ref()) {
+            self.context.loader.marker.forget(uid);
+        }
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
         if let Ok(name) = &name

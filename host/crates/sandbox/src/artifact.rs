@@ -11,6 +11,7 @@ mod confinement;
 mod error;
 mod inspect;
 mod kept;
+mod marks;
 mod needs;
 mod process;
 mod scan;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 
-use super::load::{NOT_GRANTED, VerifiedComponent};
+use super::{
+    load::{NOT_GRANTED, VerifiedComponent},
+    marker::HOST_ENDED,
+};
 use crate::{lifecycle::StageFailure, resource::Declared};
 
 /// The reason while another plugin is active for the same kind of parents.
@@ -33,11 +36,14 @@ impl LoadAttempt {
         is_past(self.due())
     }
 
-    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one. A lack of
-    /// grants is mended by grants alone.
+    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one before a long
+    /// wait. Only a change of grants can fix missing grants.
     pub(super) fn waits_for_change(&self) -> bool {
-        let has_failed = matches!(&self.result, Err(failure) if failure.reason != NOT_GRANTED);
-        has_failed && self.component.is_none() && self.retry_at.is_none()
+        let Err(failure) = &self.result else {
+            return false;
+        };
+        let is_blocked = self.retry_at.is_none() || failure.reason == HOST_ENDED;
+        failure.reason != NOT_GRANTED && self.component.is_none() && is_blocked
     }
 
     /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.

@@ -17,12 +17,17 @@ use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
     Oci, PublicKey, Source,
 };
+use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::{id_of, places::Places};
+use super::{
+    id_of,
+    marker::{LoadId, LoadMarker},
+    places::{Place, Places},
+};
 use crate::{
     LoaderContext,
     lifecycle::{Stage, StageFailure},
@@ -62,24 +67,52 @@ pub struct Loader {
     pub namespace: String,
     /// The bounds of all loads together.
     pub places: Places,
+    /// The marks of the loads that run.
+    pub(super) marker: LoadMarker,
 }
 
 impl Loader {
+    /// Returns a loader whose sources name Secrets and ConfigMaps of a namespace; `now` returns the wall clock.
+    pub fn new(
+        cluster: Cluster,
+        context: Arc<LoaderContext>,
+        fetcher: Fetcher,
+        namespace: String,
+        now: fn() -> Timestamp,
+    ) -> Self {
+        Self {
+            marker: LoadMarker::new(context.cache.clone(), now),
+            cluster,
+            context,
+            fetcher,
+            namespace,
+            places: Places::default(),
+        }
+    }
+
     /// Returns the declared component without its configuration, from the cache or from its source. `begin` learns that a
     /// stage after the first begins.
     pub(super) async fn component(
         &self,
         declared: &Declared,
+        load: &LoadId,
         begin: impl Fn(Stage),
     ) -> Result<VerifiedComponent, StageFailure> {
+        let mut turn = self.marker.admit(load).await?;
+        let mut marked = None;
         // A component with this digest is the same from any source, so the source need not be available.
-        if let Some(digest) = &declared.digest
-            && let Ok(component) = self.kept(declared, digest).await
-        {
-            info!(plugin = %declared.name, %digest, "loaded the component from the cache directory");
-            return Ok(component);
+        if let Some(digest) = &declared.digest {
+            let place = self.places.local().await;
+            marked = Some(self.marker.begin(load, turn.take()));
+            if let Ok(component) = self.load_kept(declared, digest, place).await {
+                info!(plugin = %declared.name, %digest, "loaded the component from the cache directory");
+                return Ok(component);
+            }
         }
         let place = self.places.of(declared).await;
+        // Only with a place: loads that wait for one are no suspects. One mark for both attempts, because its end would
+        // reset the count.
+        let _marked = marked.unwrap_or_else(|| self.marker.begin(load, turn));
         let fetched = self.fetch(declared).await?;
         // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
         let spare = [fetched.digest.clone()].into();
@@ -94,11 +127,13 @@ impl Loader {
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
         let (terms, identity) = (declared.terms.clone(), declared.identity.clone());
+        let config = declared.config.clone();
         let (described, fetched) = blocking(move || {
             let described = compile(&context, &fetched.bytes, &terms)?;
             // Only now, also if the load was cancelled: the compiler cannot be interrupted.
             drop(place);
             check_identity(&identity, &described)?;
+            try_configure(&described, &config);
             Ok((described, fetched))
         })
         .await?;
@@ -119,6 +154,19 @@ impl Loader {
         &self,
         declared: &Declared,
         digest: &Digest,
+        load: &LoadId,
+    ) -> Result<VerifiedComponent, StageFailure> {
+        let turn = self.marker.admit(load).await?;
+        let place = self.places.local().await;
+        let _marked = self.marker.begin(load, turn);
+        self.load_kept(declared, digest, place).await
+    }
+
+    async fn load_kept(
+        &self,
+        declared: &Declared,
+        digest: &Digest,
+        place: Place,
     ) -> Result<VerifiedComponent, StageFailure> {
         let not_kept =
             |message| StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
@@ -133,8 +181,7 @@ impl Loader {
             return Err(not_kept(message));
         }
         let (context, digest) = (Arc::clone(&self.context), digest.clone());
-        let terms = declared.terms.clone();
-        let place = self.places.local().await;
+        let (terms, config) = (declared.terms.clone(), declared.config.clone());
         blocking(move || {
             let bytes = context
                 .cache
@@ -149,6 +196,7 @@ impl Loader {
             let described = compile(&context, &bytes, &terms)?;
             drop(place);
             check_identity(&identity, &described)?;
+            try_configure(&described, &config);
             Ok(VerifiedComponent {
                 described,
                 verified_by: format!("{digest}, from the cache directory{signature}"),
@@ -315,6 +363,11 @@ fn may_compile(terms: &Terms, embedded: Option<&Manifest>) -> Result<(), StageFa
         granted(terms, manifest)?;
     }
     Ok(())
+}
+
+/// Gives a component its configuration while the load is marked, without the result: the pass that follows has no mark.
+fn try_configure(described: &Described, config: &Map<String, Value>) {
+    drop(described.configure(config));
 }
 
 fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {

@@ -12,6 +12,7 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{
     id_of,
     load::{Loader, VerifiedComponent},
+    marker::LoadId,
 };
 use crate::{
     lifecycle::{Stage, StageFailure, has_the_same_component},
@@ -84,10 +85,13 @@ impl Loading {
         loader: &Arc<Loader>,
         registration: &Registration,
         declared: &Declared,
-        kept: Option<&Digest>,
+        load: LoadId,
     ) -> Option<Result<VerifiedComponent, StageFailure>> {
-        slot.take_if(|loading| !loading.is_for(declared, kept) || loading.has_failed_before());
-        let start = || Self::start(loader, registration, declared, kept);
+        let kept = load.kept.clone();
+        slot.take_if(|loading| {
+            !loading.is_for(declared, kept.as_ref()) || loading.has_failed_before()
+        });
+        let start = || Self::start(loader, registration, declared, load);
         let ended = slot.get_or_insert_with(start).ended()?;
         *slot = None;
         Some(ended)
@@ -140,20 +144,20 @@ impl Loading {
         loader: &Arc<Loader>,
         registration: &Registration,
         declared: &Declared,
-        kept: Option<&Digest>,
+        load: LoadId,
     ) -> Self {
         let (registration, id) = (registration.clone(), id_of(&declared.name));
         let trigger = move || registration.trigger([id.clone()], Cause::Swapped);
-        let (mut loading, reporter) = Self::reported(trigger, declared, kept);
-        let (loader, declared, kept) = (Arc::clone(loader), declared.clone(), kept.cloned());
+        let (mut loading, reporter) = Self::reported(trigger, declared, load.kept.as_ref());
+        let (loader, declared) = (Arc::clone(loader), declared.clone());
         loading.task.spawn(async move {
-            let result = match &kept {
+            let result = match &load.kept {
                 None => {
                     loader
-                        .component(&declared, |stage| reporter.at(stage))
+                        .component(&declared, &load, |stage| reporter.at(stage))
                         .await
                 }
-                Some(digest) => loader.kept(&declared, digest).await,
+                Some(digest) => loader.kept(&declared, digest, &load).await,
             };
             reporter.end(result);
         });

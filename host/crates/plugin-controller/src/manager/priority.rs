@@ -36,6 +36,8 @@ impl Manager {
             self.context.loader.need(&plugin.id(), needs_of(&plugin));
         }
         self.context.loader.context.cache.know_all_needs();
+        let uids: Vec<_> = plugins().map(|plugin| plugin.uid).collect();
+        self.context.loader.marker.forget_others(&uids);
         for plugin in plugins().filter(|plugin| !plugin.is_deleting()) {
             // The Plugin's own pass reports an invalid spec.
             let Ok(declared) = declared(&plugin) else {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     active::ActiveRevision, attempt::LoadAttempt, load::NOT_GRANTED, loading::Reporter,
-    missing::MissingParents, report::status_of, *,
+    marker::HOST_ENDED, missing::MissingParents, report::status_of, *,
 };
 use crate::{
     Served,

@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Gvk, ObjectId, PluginName, Retry, Selector};
+use innkeeper_model::{Gvk, Object, ObjectId, PluginName, Retry, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Triggered, Work},
@@ -21,6 +21,7 @@ use super::{
     Loader, WAITING_RECHECK, declared, interest,
     load::{VerifiedComponent, configure},
     loading::Loading,
+    marker::LoadId,
     report::status_of,
     resume::needs_of,
 };
@@ -77,7 +78,7 @@ impl Warmer {
         watches.collect()
     }
 
-    fn prepare(&self, declared: Declared, digest: Option<String>) {
+    fn prepare(&self, plugin: &Object, declared: Declared, digest: Option<String>) {
         let name = declared.name.clone();
         let is_same = |ready: &Ready| ready.declared == declared && ready.digest == digest;
         if self.ready.lock().get(&name).is_some_and(is_same) {
@@ -86,7 +87,12 @@ impl Warmer {
         let component = {
             let mut loading = self.loading.lock();
             let slot = loading.entry(name.clone()).or_default();
-            Loading::poll(slot, &self.loader, &self.registration, &declared, None)
+            let load = LoadId {
+                uid: plugin.uid.clone(),
+                generation: plugin.generation,
+                kept: None,
+            };
+            Loading::poll(slot, &self.loader, &self.registration, &declared, load)
         };
         let Some(component) = component else {
             return;
@@ -191,7 +197,7 @@ impl Work for Warmer {
         self.loader.need(&id, needs_of(&plugin));
         // The active host reports an invalid spec in the status.
         if let Ok(declared) = declared(&plugin) {
-            self.prepare(declared, status_of(&plugin).digest);
+            self.prepare(&plugin, declared, status_of(&plugin).digest);
         }
         // Also for a plugin that is ready: its triggers have to be dropped. A failed load is tried again.
         Next::RequeueAfter(WAITING_RECHECK)

@@ -11,13 +11,14 @@ use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, PluginName, Selector};
 use innkeeper_plugin_controller::{
     self as plugins, LoaderContext,
-    manager::{Loader, Manager, ManagerContext, OnceMade, Places, Start, Warm, Warmer},
+    manager::{Loader, Manager, ManagerContext, OnceMade, Start, Warm, Warmer},
 };
 use innkeeper_reconcile::{
     Shared,
     controller::{self, Bounds},
 };
 use innkeeper_source::Fetcher;
+use jiff::Timestamp;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -65,13 +66,8 @@ impl PluginResources {
     ) -> Result<Self, Failure> {
         let fetcher = Fetcher::new(args.settings())
             .or_fail(Exit::Failure, "failed to prepare for Plugin resources")?;
-        let loader = Loader {
-            cluster: cluster.clone(),
-            context,
-            fetcher,
-            namespace: namespace.to_owned(),
-            places: Places::default(),
-        };
+        let namespace = namespace.to_owned();
+        let loader = Loader::new(cluster.clone(), context, fetcher, namespace, Timestamp::now);
         Ok(Self {
             name: PluginName::new(NAME).or_fail(
                 Exit::Failure,

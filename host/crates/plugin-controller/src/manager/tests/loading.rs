@@ -57,6 +57,24 @@ fn another_configuration_of_a_loaded_component_is_not_loaded() {
     assert!(state.loading.is_some());
 }
 
+/// Without this, a corrected spec with the same source would wait for up to an hour.
+#[test]
+fn a_load_that_waits_because_the_host_ended_is_tried_again_after_a_change_of_the_spec() {
+    let declared = declare(json!({}));
+    for (reason, is_tried) in [(HOST_ENDED, true), ("Timeout", false)] {
+        let mut state = PluginState::default();
+        let retry = Retry::At(Duration::from_hours(1));
+        let failure = StageFailure::new(Stage::Fetched, reason, "", retry);
+        state.attempted(&declared, Err(failure), Instant::now());
+        assert_eq!(state.next_step(&declared, None), NextStep::Wait, "{reason}");
+        let wait = state.due_next().unwrap() - Instant::now();
+        assert!(wait > Duration::from_mins(59), "{reason} {wait:?}");
+        state.declared(&object("one", 2)).unwrap_err();
+        let step = state.next_step(&declared, None);
+        assert_eq!(step == NextStep::Load, is_tried, "{reason} {step:?}");
+    }
+}
+
 #[test]
 fn a_changed_declaration_cancels_outdated_work() {
     let before = declare(json!({}));

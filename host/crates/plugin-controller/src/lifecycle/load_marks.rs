@@ -1,0 +1,237 @@
+//! The loads of a Plugin during which the host ended: which of them may begin, and when. Pure.
+//!
+//! A load processes bytes of strangers. If that ends the host, the host would end at every start, and serve nobody. So a
+//! load has a mark from its begin to its end, and a mark that a process finds at its start tells of a load that did not
+//! end.
+
+use std::time::Duration;
+
+use innkeeper_model::Digest;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of the marks.
+const VERSION: u32 = 1;
+
+/// The number of process ends in a row during a load from which the next attempt waits. The first one may have any cause,
+/// such as a node that restarts.
+const ENDS_MAX: u32 = 2;
+
+/// The wait after that many ends, doubled by each further one.
+const WAIT_MIN: Duration = Duration::from_mins(1);
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_hours(1);
+
+/// The number of marks of one Plugin: its declared component and two earlier revisions, and one more.
+const MARKS_MAX: usize = 4;
+
+/// The marks of one generation of a Plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadMarks {
+    version: u32,
+    /// The generation of the Plugin: the loads of a changed spec begin anew.
+    generation: Option<i64>,
+    loads: Vec<LoadMark>,
+}
+
+/// A load that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadMark {
+    /// The bytes from the cache directory; none for the declared component.
+    kept: Option<String>,
+    /// The number of times in a row that the load began and did not end.
+    begun: u32,
+    /// The time of the last begin, in seconds since 1970.
+    at: i64,
+}
+
+/// The decision about a load that is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadDecision {
+    /// It may begin.
+    Begin,
+    /// It may begin, without another such load beside it: if it ends the host again, only its own mark counts that.
+    Alone,
+    /// The host ended this number of times during the load, so it waits.
+    Wait {
+        ends: u32,
+        /// The whole wait since the last begin.
+        wait: Duration,
+        /// The rest of it.
+        rest: Duration,
+    },
+}
+
+impl LoadMarks {
+    /// Reads the marks for a generation. Text in another form, and marks of another generation, count as none.
+    pub(crate) fn read(text: Option<&[u8]>, generation: Option<i64>) -> Self {
+        let marks = text.and_then(|text| serde_json::from_slice::<Self>(text).ok());
+        marks
+            .filter(|marks| marks.version == VERSION && marks.generation == generation)
+            .unwrap_or(Self {
+                version: VERSION,
+                generation,
+                loads: Vec::new(),
+            })
+    }
+
+    /// Returns the text of the marks; none without a mark.
+    pub(crate) fn text(&self) -> Option<Vec<u8>> {
+        if self.loads.is_empty() {
+            return None;
+        }
+        // Never fails: all fields have a form in JSON.
+        serde_json::to_vec(self).ok()
+    }
+
+    /// Decides about a load of the declared component, or of kept bytes.
+    pub(crate) fn decide(&self, kept: Option<&Digest>, now: Timestamp) -> LoadDecision {
+        let Some(mark) = self.loads.iter().find(|mark| mark.is_for(kept)) else {
+            return LoadDecision::Begin;
+        };
+        let Some(doublings) = mark.begun.checked_sub(ENDS_MAX) else {
+            return LoadDecision::Alone;
+        };
+        let wait = 2_u32
+            .checked_pow(doublings)
+            .and_then(|factor| WAIT_MIN.checked_mul(factor))
+            .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX));
+        // With a clock that was set back, the time of the mark is in the future: the load begins rather than wait for it.
+        let elapsed = u64::try_from(now.as_second().saturating_sub(mark.at));
+        let elapsed = elapsed.map_or(wait, Duration::from_secs);
+        match wait.saturating_sub(elapsed) {
+            Duration::ZERO => LoadDecision::Alone,
+            rest => LoadDecision::Wait {
+                ends: mark.begun,
+                wait,
+                rest,
+            },
+        }
+    }
+
+    /// Notes that a load begins.
+    pub(crate) fn begin(&mut self, kept: Option<&Digest>, now: Timestamp) {
+        let before = self.loads.iter().position(|mark| mark.is_for(kept));
+        let before = before.map(|index| self.loads.remove(index));
+        self.loads.push(LoadMark {
+            kept: kept.map(Digest::to_string),
+            begun: before.map_or(0, |mark| mark.begun).saturating_add(1),
+            at: now.as_second(),
+        });
+        if self.loads.len() > MARKS_MAX {
+            self.loads.remove(0);
+        }
+    }
+
+    /// Notes that a load has ended, with whatever result.
+    pub(crate) fn end(&mut self, kept: Option<&Digest>) {
+        self.loads.retain(|mark| !mark.is_for(kept));
+    }
+}
+
+impl LoadMark {
+    fn is_for(&self, kept: Option<&Digest>) -> bool {
+        self.kept == kept.map(Digest::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// The marks after this number of begins without an end, the last one at second 0.
+    fn begun(count: u32) -> LoadMarks {
+        let mut marks = LoadMarks::read(None, Some(1));
+        for _ in 0..count {
+            let text = marks.text();
+            marks = LoadMarks::read(text.as_deref(), Some(1));
+            marks.begin(None, at(0));
+        }
+        marks
+    }
+
+    #[test]
+    fn a_load_waits_after_two_ends_of_the_host_and_ever_longer() {
+        let wait = |ends, minutes: u64, rest| LoadDecision::Wait {
+            ends,
+            wait: Duration::from_mins(minutes),
+            rest: Duration::from_secs(rest),
+        };
+        for (ends, now, expected) in [
+            (0, 0, LoadDecision::Begin),
+            (1, 0, LoadDecision::Alone),
+            (1, 1000, LoadDecision::Alone),
+            (2, 0, wait(2, 1, 60)),
+            (2, 59, wait(2, 1, 1)),
+            (2, 60, LoadDecision::Alone),
+            (3, 60, wait(3, 2, 60)),
+            (4, 0, wait(4, 4, 240)),
+            (7, 0, wait(7, 32, 1920)),
+            (8, 0, wait(8, 60, 3600)),
+            (8, 3600, LoadDecision::Alone),
+            (100, 0, wait(100, 60, 3600)),
+            // The clock was set back.
+            (2, -1, LoadDecision::Alone),
+        ] {
+            let decision = begun(ends).decide(None, at(now));
+            assert_eq!(decision, expected, "{ends} {now}");
+        }
+    }
+
+    #[test]
+    fn a_changed_spec_an_end_and_another_component_begin_at_once() {
+        let marks = begun(5);
+        let text = marks.text();
+        let read = |generation| LoadMarks::read(text.as_deref(), generation);
+        assert_eq!(read(Some(1)), marks);
+        for generation in [Some(2), None] {
+            assert_eq!(read(generation).decide(None, at(0)), LoadDecision::Begin);
+        }
+        let digest = Digest::of(b"kept");
+        let mut marks = read(Some(1));
+        assert_eq!(marks.decide(Some(&digest), at(0)), LoadDecision::Begin);
+        marks.begin(Some(&digest), at(0));
+        assert_eq!(marks.decide(Some(&digest), at(0)), LoadDecision::Alone);
+        marks.end(None);
+        assert_eq!(marks.decide(None, at(0)), LoadDecision::Begin);
+        assert_eq!(marks.decide(Some(&digest), at(0)), LoadDecision::Alone);
+        marks.end(Some(&digest));
+        assert_eq!(marks.text(), None);
+    }
+
+    #[test]
+    fn marks_in_another_form_count_as_none() {
+        let [version, more] = ["\"version\":1", "\"loads\""];
+        let good = String::from_utf8(begun(3).text().unwrap()).unwrap();
+        for text in [
+            String::new(),
+            "{".to_owned(),
+            "[]".to_owned(),
+            good.replace(version, "\"version\":2"),
+            good.replace(more, "\"more\":1,\"loads\""),
+            good.replace("\"begun\":3", "\"begun\":-3"),
+            good.replace("\"begun\":3", "\"begun\":1e99"),
+        ] {
+            assert_ne!(text, good);
+            let marks = LoadMarks::read(Some(text.as_bytes()), Some(1));
+            assert_eq!(marks.decide(None, at(0)), LoadDecision::Begin, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_marks_of_a_plugin_are_bounded() {
+        let mut marks = LoadMarks::read(None, Some(i64::MAX));
+        for number in 0..100_u32 {
+            marks.begin(Some(&Digest::of(&number.to_be_bytes())), Timestamp::MAX);
+        }
+        assert_eq!(marks.loads.len(), MARKS_MAX);
+        assert!(marks.text().unwrap().len() < 1024);
+    }
+}

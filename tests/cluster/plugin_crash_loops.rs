@@ -1,0 +1,161 @@
+//! Loads during which the host ends: they wait, the Plugins of others do not, and a change of the spec is tried at once.
+
+use std::{fs, net::TcpListener, path::Path, time::Duration};
+
+use innkeeper_tests::{Host, eventually, manifest::condition};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    moody::guest,
+    plugins::{HEALTHY, PLUGIN, PluginSite},
+    stage::Stage,
+    web::Web,
+};
+
+const NAME: &str = "poisoned";
+
+/// A site whose hosts share a cache directory, with a Plugin whose load does not end.
+struct CrashFixture {
+    site: PluginSite,
+    directory: TempDir,
+    /// Connections wait in its backlog, and nobody answers.
+    server: TcpListener,
+}
+
+impl CrashFixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut site = PluginSite::new();
+        let options = &mut site.stage.options;
+        options.cache = Some(directory.path().join("cache"));
+        options.arguments.push("--allow-local-sources".to_owned());
+        site.define();
+        site.put("memcached");
+        let fixture = Self {
+            site,
+            directory,
+            server: TcpListener::bind("127.0.0.1:0").unwrap(),
+        };
+        fixture.apply(&fixture.held_url(), &json!({}));
+        fixture
+    }
+
+    fn held_url(&self) -> String {
+        format!("http://{}/plugin.wasm", self.server.local_addr().unwrap())
+    }
+
+    fn apply(&self, url: &str, limits: &Value) {
+        let kind = json!([{"group": "test.innkeeper.dev", "kind": "Moody"}]);
+        let more = json!({
+            "source": {"http": {"url": url}},
+            "grants": {"parents": kind, "children": [{"kind": "ConfigMap"}]},
+            "config": {"mood": "good"},
+            "limits": limits,
+        });
+        self.site.apply_as(NAME, &more);
+    }
+
+    /// Returns how often each load that has not ended has begun.
+    fn begun(&self) -> Vec<i64> {
+        let marks = marks(&self.directory.path().join("cache"));
+        let loads = marks
+            .iter()
+            .flat_map(|mark| mark["loads"].as_array().unwrap());
+        loads.map(|load| load["begun"].as_i64().unwrap()).collect()
+    }
+
+    /// Waits until the host loads the poisoned Plugin, alone, for the time of this number in a row.
+    #[track_caller]
+    fn wait_begun(&self, host: &Host, times: i64) {
+        eventually(&format!("the load begins for the {times}. time"), || {
+            let begun = self.begun();
+            if begun == [times] {
+                return Ok(());
+            }
+            Err(format!("{begun:?}\n{}", host.log().unwrap_or_default()))
+        });
+    }
+
+    fn kill(mut host: Host) {
+        host.process().signal(Signal::KILL).unwrap();
+        host.process().wait_for(Duration::from_secs(5)).unwrap();
+    }
+}
+
+/// Returns the marks in a cache directory.
+fn marks(cache: &Path) -> Vec<Value> {
+    let files = fs::read_dir(cache).into_iter().flatten().flatten();
+    let names = files.filter(|file| file.file_name().to_string_lossy().starts_with("mark-"));
+    // A mark may be removed at any moment.
+    let texts = names.filter_map(|file| fs::read(file.path()).ok());
+    texts
+        .map(|text| serde_json::from_slice(&text).unwrap())
+        .collect()
+}
+
+/// A component that ends the host would otherwise end it at every start, and with it the plugins of all others.
+#[test]
+fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
+    let fixture = CrashFixture::new();
+    let site = &fixture.site;
+    let host = site.stage.host();
+    fixture.wait_begun(&host, 1);
+    // A harmless Plugin, whose load may be under way at the first kill.
+    site.apply(&json!({}));
+    CrashFixture::kill(host);
+    // Once is no reason to wait.
+    let host = site.stage.host();
+    fixture.wait_begun(&host, 2);
+    CrashFixture::kill(host);
+
+    let host = site.stage.host();
+    let plugin = site.wait_conditions_of(
+        NAME,
+        &host,
+        &["Fetched=False/HostEnded", "Serving=False/NotLoaded"],
+    );
+    let message = condition(&plugin, "Fetched").unwrap();
+    for part in [
+        "ended 2 times in a row",
+        "follows 1 min",
+        "delete the Plugin",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    site.wait_conditions(&host, &HEALTHY);
+    assert_eq!(fixture.begun(), [2]);
+
+    // Any change of the spec is tried at once, although the component is the same.
+    fixture.apply(&fixture.held_url(), &json!({"children": 7}));
+    fixture.wait_begun(&host, 1);
+    // An end by a signal does not count.
+    Stage::stop(host);
+    assert_eq!(fixture.begun(), [0; 0]);
+    let host = site.stage.host();
+    fixture.wait_begun(&host, 1);
+    let web = Web::start(guest("moody"));
+    fixture.apply(&web.url(), &json!({}));
+    site.wait_conditions_of(NAME, &host, &HEALTHY);
+    site.wait_conditions(&host, &HEALTHY);
+    assert_eq!(fixture.begun(), [0; 0]);
+    Stage::stop(host);
+}
+
+/// The marks of Plugins that were deleted while no host ran would otherwise stay for ever.
+#[test]
+fn marks_of_deleted_plugins_are_removed() {
+    let fixture = CrashFixture::new();
+    let site = &fixture.site;
+    let host = site.stage.host();
+    fixture.wait_begun(&host, 1);
+    CrashFixture::kill(host);
+    site.stage.plane.user().delete(PLUGIN, NAME).unwrap();
+    assert_eq!(fixture.begun(), [1]);
+    let host = site.stage.host();
+    site.apply(&json!({}));
+    site.wait_conditions(&host, &HEALTHY);
+    assert_eq!(fixture.begun(), [0; 0]);
+    Stage::stop(host);
+}
