@@ -42,6 +42,7 @@ mod plan;
 mod plugin_cache;
 mod plugin_crash_loops;
 mod plugin_crashes;
+mod plugin_crowd;
 mod plugin_definition;
 mod plugin_grants;
 mod plugin_history;

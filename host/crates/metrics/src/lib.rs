@@ -57,6 +57,9 @@ pub struct Metrics {
     spans: Counters<1>,
     /// The condition types with a gauge, by plugin.
     shown: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    ungranted: Gauge,
+    /// The Plugin resources without granted parents.
+    ungranted_names: Mutex<BTreeSet<String>>,
 }
 
 /// The end of a span on its way to a collector.
@@ -125,8 +128,13 @@ impl Metrics {
                 "spans",
                 "Spans of passes by result: sent, dropped because too many waited, or failed because the collector did not take them",
             ),
+            ungranted: Registrar::new(&mut registry, "innkeeper").family(
+                "plugins_without_grants",
+                "Plugin resources without granted parents, which have no metrics of their own",
+            ),
             registry: Mutex::new(registry),
             shown: Mutex::default(),
+            ungranted_names: Mutex::default(),
         }
     }
 
@@ -167,12 +175,13 @@ impl Metrics {
         self.spans.get_or_create_owned(&labels).inc_by(count);
     }
 
-    /// Sets the conditions of a Plugin resource.
+    /// Sets the conditions of a Plugin resource with granted parents.
     pub fn plugin_conditions<'a>(
         &self,
         plugin: &str,
         conditions: impl IntoIterator<Item = (&'a str, bool)>,
     ) {
+        self.count_ungranted(|names| names.remove(plugin));
         let mut shown = self.shown.lock();
         let shown = shown.entry(plugin.to_owned()).or_default();
         for (condition, holds) in conditions {
@@ -183,8 +192,28 @@ impl Metrics {
         }
     }
 
-    /// Removes the conditions of a deleted Plugin resource.
+    /// Counts a Plugin resource without granted parents, in place of its conditions: users who may not grant could
+    /// otherwise make any number of series.
+    pub fn plugin_without_grants(&self, plugin: &str) {
+        self.remove_conditions(plugin);
+        self.count_ungranted(|names| names.insert(plugin.to_owned()));
+    }
+
+    /// Forgets a deleted Plugin resource.
     pub fn plugin_gone(&self, plugin: &str) {
+        self.remove_conditions(plugin);
+        self.count_ungranted(|names| names.remove(plugin));
+    }
+
+    fn count_ungranted(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        let mut names = self.ungranted_names.lock();
+        if change(&mut names) {
+            let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
+            self.ungranted.set(count);
+        }
+    }
+
+    fn remove_conditions(&self, plugin: &str) {
         let shown = self.shown.lock().remove(plugin);
         for condition in shown.into_iter().flatten() {
             self.conditions.remove(&condition_labels(plugin, condition));

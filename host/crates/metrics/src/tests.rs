@@ -164,6 +164,36 @@ fn conditions_of_a_plugin_are_shown_until_it_is_gone() {
     assert!(text.contains("plugin=\"other\""), "{text}");
 }
 
+/// Users who may create Plugins, but may not grant, could otherwise make any number of series.
+#[test]
+fn plugins_without_grants_have_one_series_together() {
+    let metrics = Metrics::new();
+    let series = || {
+        let text = metrics.encode().unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    };
+    let empty = series();
+    for number in 0..3000 {
+        metrics.plugin_without_grants(&format!("poor-{number}"));
+        metrics.plugin_without_grants(&format!("poor-{number}"));
+    }
+    assert_eq!(series(), empty);
+    let count = |expected: usize| {
+        let line = format!("innkeeper_plugins_without_grants {expected}");
+        assert_line(&metrics.encode().unwrap(), &line);
+    };
+    count(3000);
+    // With grants it has its conditions, and without them it loses these.
+    metrics.plugin_conditions("poor-7", [("Serving", true)]);
+    count(2999);
+    assert_eq!(series(), empty + 1);
+    metrics.plugin_without_grants("poor-7");
+    assert_eq!(series(), empty);
+    metrics.plugin_gone("poor-7");
+    metrics.plugin_gone("never-seen");
+    count(2999);
+}
+
 #[test]
 fn what_others_know_is_read_when_somebody_asks() {
     let metrics = Metrics::new();

@@ -50,7 +50,6 @@ use self::load::VerifiedComponent;
 use self::loading::Loading;
 use self::marker::LoadId;
 use self::missing::MissingParents;
-pub use self::places::Places;
 pub use self::plans::CandidatePlans;
 use self::resume::needs_of;
 pub use self::serve::Start;
@@ -376,7 +375,10 @@ impl Manager {
 impl Work for Manager {
     async fn triggers(&self) -> Vec<Triggered> {
         tokio::select! {
-            triggers = controller::triggers(&self.registration) => triggers,
+            triggers = controller::triggers(&self.registration) => {
+                let ranked = |trigger| self.behind_granted(trigger);
+                triggers.into_iter().map(ranked).collect()
+            }
             () = self.context.shared.analyses.notified() => {
                 let on_trial = self.on_trial.lock();
                 on_trial.iter().map(|id| Triggered::now(id.clone(), Class::Swapped)).collect()

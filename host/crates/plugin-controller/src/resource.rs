@@ -24,7 +24,7 @@ mod terms;
 mod tests;
 
 use kube::{CustomResource, KubeSchema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Map, Value};
 
 pub use access::{
@@ -47,12 +47,35 @@ pub use status::{
 };
 pub use terms::Terms;
 
+use innkeeper_model::Object;
 use innkeeper_schema as schema;
 
 use forms::{DIGEST, FIELD_MANAGER, RESERVED_MANAGER};
 
 /// The API group of the resource.
 pub const GROUP: &str = "innkeeper.dev";
+
+/// Returns true if a Plugin has granted parents, also if its spec is invalid otherwise. Only they can serve, and only users
+/// who may grant can make them.
+pub(crate) fn has_granted_parents(plugin: &Object) -> bool {
+    #[derive(Default, Deserialize)]
+    struct PluginOnly {
+        #[serde(default)]
+        spec: SpecOnly,
+    }
+    #[derive(Default, Deserialize)]
+    struct SpecOnly {
+        #[serde(default)]
+        grants: GrantsOnly,
+    }
+    #[derive(Default, Deserialize)]
+    struct GrantsOnly {
+        #[serde(default)]
+        parents: Vec<IgnoredAny>,
+    }
+    let plugin: PluginOnly = serde_json::from_str(&plugin.json).unwrap_or_default();
+    !plugin.spec.grants.parents.is_empty()
+}
 
 /// An unusable Plugin resource.
 #[derive(Debug, thiserror::Error)]

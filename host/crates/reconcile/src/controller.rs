@@ -43,6 +43,8 @@ pub struct Triggered {
     pub class: Class,
     /// The time of the change that it needs the pass for.
     pub since: Instant,
+    /// True if the pass comes after those of other parents.
+    pub is_last: bool,
 }
 
 impl Triggered {
@@ -53,6 +55,7 @@ impl Triggered {
             parent,
             class,
             since,
+            is_last: false,
         }
     }
 }
@@ -188,11 +191,15 @@ impl<W: Work> PassLoop<W> {
                 triggers = work.triggers() => {
                     let now = self.now();
                     let count = triggers.len();
-                    for Triggered { parent, class, since } in triggers {
+                    for Triggered { parent, class, since, is_last } in triggers {
                         if matches!(class, Class::User | Class::Child) {
                             self.changed.entry(parent.clone()).or_insert(since);
                         }
-                        self.queue.trigger(parent, class, now);
+                        if is_last {
+                            self.queue.trigger_last(parent, class, now);
+                        } else {
+                            self.queue.trigger(parent, class, now);
+                        }
                     }
                     self.edits.set(self.queue.has_edits());
                     self.metrics.triggered(count, self.queue.depth());
@@ -307,6 +314,7 @@ pub async fn triggers(registration: &Registration) -> Vec<Triggered> {
                 parent,
                 class: class(trigger.cause),
                 since: trigger.since.unwrap_or_else(Instant::now),
+                is_last: false,
             }
         })
         .collect()

@@ -66,7 +66,7 @@ pub struct Loader {
     /// The namespace of the Secrets and ConfigMaps that sources name.
     pub namespace: String,
     /// The bounds of all loads together.
-    pub places: Places,
+    pub(super) places: Places,
     /// The marks of the loads that run.
     pub(super) marker: LoadMarker,
 }
@@ -102,7 +102,7 @@ impl Loader {
         let mut marked = None;
         // A component with this digest is the same from any source, so the source need not be available.
         if let Some(digest) = &declared.digest {
-            let place = self.places.local().await;
+            let place = self.places.local(declared).await;
             marked = Some(self.marker.begin(load, turn.take()));
             if let Ok(component) = self.load_kept(declared, digest, place).await {
                 info!(plugin = %declared.name, %digest, "loaded the component from the cache directory");
@@ -157,7 +157,7 @@ impl Loader {
         load: &LoadId,
     ) -> Result<VerifiedComponent, StageFailure> {
         let turn = self.marker.admit(load).await?;
-        let place = self.places.local().await;
+        let place = self.places.local(declared).await;
         let _marked = self.marker.begin(load, turn);
         self.load_kept(declared, digest, place).await
     }

@@ -19,15 +19,29 @@ const SHARE_MAX: usize = 2;
 const LOCAL_MAX: usize = 4;
 
 /// The places for work that takes long.
-pub struct Places {
+pub(super) struct Places {
     remote: Arc<Semaphore>,
     local: Arc<Semaphore>,
-    /// The shares of the sources from which a component is being fetched or waits to be.
-    shares: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// The shares with loads that run or wait.
+    shares: Mutex<BTreeMap<Share, Arc<Semaphore>>>,
 }
 
 /// The permits of one load.
 pub(super) type Place = Vec<OwnedSemaphorePermit>;
+
+/// A part of the places.
+///
+/// Plugins without granted parents cannot be active, and an author without the right to grant can make any number of
+/// them for any number of servers. So all of them have one share of the remote places, and one of the local places.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    /// Plugins with granted parents whose source is this server.
+    Server(String),
+    /// Plugins without granted parents whose source is a server.
+    UngrantedRemote,
+    /// Plugins without granted parents, from sources that are on this machine or in the cluster.
+    UngrantedLocal,
+}
 
 impl Default for Places {
     fn default() -> Self {
@@ -40,47 +54,60 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a place for a component that is on this machine or in the cluster.
-    pub(super) async fn local(&self) -> Place {
-        // The semaphores are never closed.
-        let permit = Arc::clone(&self.local).acquire_owned().await;
-        permit.into_iter().collect()
+    /// Waits for a place for the component of a declaration whose bytes are on this machine or in the cluster.
+    pub(super) async fn local(&self, declared: &Declared) -> Place {
+        let share = (!is_granted(declared)).then_some(Share::UngrantedLocal);
+        self.place(share, &self.local).await
     }
 
-    /// Waits for a place for the component of a declaration.
+    /// Waits for a place for the component of a declaration, which comes from its source.
     pub(super) async fn of(&self, declared: &Declared) -> Place {
-        let Some(source) = share_of(declared) else {
-            return self.local().await;
-        };
-        let share = {
+        match server_of(declared) {
+            None => self.local(declared).await,
+            Some(server) => {
+                let share = if is_granted(declared) {
+                    Share::Server(server)
+                } else {
+                    Share::UngrantedRemote
+                };
+                self.place(Some(share), &self.remote).await
+            }
+        }
+    }
+
+    async fn place(&self, share: Option<Share>, all: &Arc<Semaphore>) -> Place {
+        let share = share.map(|share| {
             let mut shares = self.shares.lock();
             shares.retain(|_, share| Arc::strong_count(share) > 1);
             let new = || Arc::new(Semaphore::new(SHARE_MAX));
-            Arc::clone(shares.entry(source).or_insert_with(new))
-        };
+            Arc::clone(shares.entry(share).or_insert_with(new))
+        });
         // The share first: one that waits for its share holds no place of the others.
-        let share = share.acquire_owned().await;
-        let remote = Arc::clone(&self.remote).acquire_owned().await;
-        share.into_iter().chain(remote).collect()
+        let share = match share {
+            Some(share) => share.acquire_owned().await.ok(),
+            None => None,
+        };
+        // The semaphores are never closed.
+        let place = Arc::clone(all).acquire_owned().await;
+        share.into_iter().chain(place).collect()
     }
 }
 
-/// Returns the source whose share a load takes; none for one without a server.
-///
-/// Plugins without granted parents cannot be active, and an author without the right to grant can make any number of
-/// them for any number of servers. So they have one share together.
-fn share_of(declared: &Declared) -> Option<String> {
-    let server = match &declared.origin {
-        Origin::Oci(_, reference) => reference.registry().to_owned(),
+fn is_granted(declared: &Declared) -> bool {
+    !declared.terms.grants.parents.is_empty()
+}
+
+/// Returns the server of the source; none for a source without one.
+fn server_of(declared: &Declared) -> Option<String> {
+    match &declared.origin {
+        Origin::Oci(_, reference) => Some(reference.registry().to_owned()),
         Origin::Http(http) => {
             let (_, address) = http.url.split_once("://")?;
             let server = address.split(['/', '?']).next()?;
-            server.to_lowercase()
+            Some(server.to_lowercase())
         }
-        Origin::ConfigMap(_) | Origin::File(_) => return None,
-    };
-    let is_granted = !declared.terms.grants.parents.is_empty();
-    Some(if is_granted { server } else { String::new() })
+        Origin::ConfigMap(_) | Origin::File(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -100,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_share_belongs_to_the_server_and_to_all_plugins_without_granted_parents() {
-        let share = |source: Value| share_of(&declared(json!({"source": source})));
+    fn a_share_belongs_to_the_server() {
+        let share = |source: Value| server_of(&declared(json!({"source": source})));
         let server = |text: &str| Some(text.to_owned());
         let oci = json!({"oci": {"reference": "registry.example:5000/a/b:1"}});
         assert_eq!(share(oci), server("registry.example:5000"));
@@ -111,7 +138,6 @@ mod tests {
         }
         assert_eq!(share(json!({"file": {"path": "a"}})), None);
         assert_eq!(share(json!({"configMap": {"name": "a"}})), None);
-        assert_eq!(share_of(&at("https://b.example/x", false)), server(""));
     }
 
     /// Takes places for Plugins at these servers; returns true for each that has one at once.
@@ -152,8 +178,28 @@ mod tests {
         assert_eq!(has_place(&more), [true, true, true, false]);
         let file = declared(json!({}));
         assert!(places.of(&file).now_or_never().is_some());
-        assert!(places.local().now_or_never().is_some());
+        assert!(places.local(&file).now_or_never().is_some());
         drop((held, poor, other, more));
         assert_eq!(places.remote.available_permits(), REMOTE_MAX);
+    }
+
+    /// Any number of Plugins without grants with files or ConfigMaps as sources leave half of the local places.
+    #[tokio::test]
+    async fn local_sources_without_granted_parents_leave_places_to_others() {
+        let places = Places::default();
+        let (granted, poor) = (declared(json!({})), declared(json!({"grants": {}})));
+        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(places.of(&poor))).collect();
+        let held: Vec<Place> = waiting
+            .iter_mut()
+            .filter_map(FutureExt::now_or_never)
+            .collect();
+        assert_eq!(held.len(), SHARE_MAX);
+        for _ in 0..2 {
+            assert!(places.of(&granted).now_or_never().is_some());
+            assert!(places.local(&granted).now_or_never().is_some());
+        }
+        // They have the remote share of their own.
+        let remote = at("https://a/", false);
+        assert!(places.of(&remote).now_or_never().is_some());
     }
 }

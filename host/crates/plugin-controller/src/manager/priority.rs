@@ -10,7 +10,9 @@ use super::{Manager, PluginState, declared, id_of, resume::needs_of};
 use crate::{
     lifecycle::{Stage, StageFailure},
     priority::{Priorities, Priority, TakenKind},
+    resource,
 };
+use innkeeper_reconcile::controller::Triggered;
 
 impl Manager {
     /// Runs an operation on the priorities, and triggers the Plugins that it affects.
@@ -69,6 +71,14 @@ impl Manager {
         {
             self.with_priorities(|all| all.keep_held(&name));
         }
+    }
+
+    /// Lets the pass of a Plugin without granted parents come after those of the others: an author without the right to
+    /// grant can make any number of such Plugins. One that is gone needs no load.
+    pub(super) fn behind_granted(&self, trigger: Triggered) -> Triggered {
+        let plugin = self.registration.parent(&trigger.parent);
+        let is_last = plugin.is_some_and(|plugin| !resource::has_granted_parents(&plugin));
+        Triggered { is_last, ..trigger }
     }
 
     /// Returns the failure of a Plugin whose name belongs to a file of this host.

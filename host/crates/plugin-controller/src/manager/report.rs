@@ -22,7 +22,7 @@ use crate::{
     lifecycle::{NextStep, StageFailure, dated},
     resource::{
         ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsSpec,
-        ObjectName, Parents, PluginStatus, number, whole_seconds,
+        ObjectName, Parents, PluginStatus, has_granted_parents, number, whole_seconds,
     },
 };
 
@@ -53,7 +53,11 @@ impl Manager {
             .iter()
             .map(|one| (&*one.type_, one.status == "True"));
         let metrics = &self.context.shared.metrics;
-        metrics.plugin_conditions(&object.name, conditions);
+        if has_granted_parents(object) {
+            metrics.plugin_conditions(&object.name, conditions);
+        } else {
+            metrics.plugin_without_grants(&object.name);
+        }
         if let Err(next) = self.publish(object, state, (&before, &after)).await {
             return next;
         }

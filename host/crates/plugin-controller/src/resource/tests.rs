@@ -584,3 +584,28 @@ fn a_definition_without_a_field_of_the_host_is_older() {
         "the version v1alpha1"
     );
 }
+
+/// An administrator's Plugin with an invalid spec keeps its metrics, and nobody without the right to grant gets any.
+#[test]
+fn a_plugin_has_granted_parents_whatever_else_is_invalid() {
+    let web = json!([{"group": "example.com", "kind": "Web"}]);
+    for (spec, expected) in [
+        (json!({}), false),
+        (json!({"grants": {}}), false),
+        (json!({"grants": {"parents": []}}), false),
+        (json!({"grants": {"children": web}}), false),
+        (json!({"grants": {"parents": "all"}}), false),
+        (json!({"grants": {"parents": web}}), true),
+        (
+            json!({"grants": {"parents": web}, "source": 7, "limits": []}),
+            true,
+        ),
+        (json!({"grants": {"parents": [{}]}}), true),
+    ] {
+        let kind = innkeeper_model::Gvk::new(GROUP, "v1alpha1", "Plugin");
+        let key = innkeeper_model::HashKey::new([0; 32]);
+        let plugin = resource("web", &spec);
+        let plugin = innkeeper_cluster::present(&plugin, &kind, Access::Full, &key).unwrap();
+        assert_eq!(has_granted_parents(&plugin), expected, "{spec}");
+    }
+}

@@ -89,6 +89,10 @@ const BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// Chosen: at most one such pass per second.
 const BACKOFF_CHANGED: Duration = Duration::from_secs(1);
 
+/// The rank that a less important key gets on top: more than the queue of any other keys takes, and finite, so that it has
+/// its pass in any case.
+const LAST_ADDED_RANK: Duration = Duration::from_hours(1);
+
 #[expect(
     clippy::disallowed_types,
     reason = "used in every trigger and every pass, and never iterated"
@@ -124,6 +128,8 @@ pub struct Queue<K> {
 struct QueueEntry<K> {
     key: K,
     state: KeyState,
+    /// True if its passes come after those of the other keys.
+    is_last: bool,
     backoff: Option<Backoff>,
     parked_since: Option<Duration>,
 }
@@ -183,11 +189,22 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     ///
     /// Any number of triggers before a pass begins make one pass; any number during a pass make exactly one more.
     pub fn trigger(&mut self, key: K, class: Class, now: Duration) {
+        self.enqueue(key, class, false, now);
+    }
+
+    /// Requests a pass of a key that is less important than others: it begins while no other key is due, or an hour later
+    /// than usual. This also holds for its retries, until the next [`Queue::trigger`].
+    pub fn trigger_last(&mut self, key: K, class: Class, now: Duration) {
+        self.enqueue(key, class, true, now);
+    }
+
+    fn enqueue(&mut self, key: K, class: Class, is_last: bool, now: Duration) {
         let handle = self.handle(key);
-        if class.ends_backoff()
-            && let Some(entry) = self.entries.get_mut(handle)
-        {
-            entry.backoff = None;
+        if let Some(entry) = self.entries.get_mut(handle) {
+            entry.is_last = is_last;
+            if class.ends_backoff() {
+                entry.backoff = None;
+            }
         }
         let state = match self.leave(handle) {
             KeyState::Running { dirty } => KeyState::Running {
@@ -198,20 +215,20 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 rank,
                 sequence,
                 since,
-            } if rank <= now.saturating_add(class.added_rank()) => KeyState::Ready {
+            } if rank <= self.rank(handle, class, now) => KeyState::Ready {
                 class: earlier.min(class),
                 rank,
                 sequence,
                 since,
             },
             // The key moves up, but it has been queued since its first trigger.
-            KeyState::Ready { since, .. } => self.ready(class, now, since),
+            KeyState::Ready { since, .. } => self.ready(handle, class, now, since),
             KeyState::Delayed {
                 due,
                 wait: Wait::Failed { earliest },
                 ..
             } if !class.ends_backoff() => self.failed(due, earliest, class.is_change(), now),
-            KeyState::Delayed { .. } | KeyState::Idle => self.ready(class, now, now),
+            KeyState::Delayed { .. } | KeyState::Idle => self.ready(handle, class, now, now),
         };
         self.enter(handle, state);
     }
@@ -265,7 +282,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 let earliest = now.saturating_add(least);
                 Some(self.failed(due, earliest, dirty.is_some_and(Class::is_change), now))
             }
-            (_, _, Some(class)) => Some(self.ready(class, now, now)),
+            (_, _, Some(class)) => Some(self.ready(handle, class, now, now)),
             (_, Next::RequeueAfter(delay) | Next::Again(delay) | Next::Parked(delay), None) => {
                 Some(KeyState::Delayed {
                     due: now.saturating_add(delay),
@@ -321,7 +338,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         {
             self.delayed.pop_first();
             // Ranked by its due time: this call may come later, and keys that were due first should run first.
-            let state = self.ready(Class::Retry, due, due);
+            let state = self.ready(handle, Class::Retry, due, due);
             self.enter(handle, state);
         }
         // A key that waits alone stays: it shares its turn with no other, and an idle host has most of its passes so.
@@ -345,6 +362,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             entries.insert(QueueEntry {
                 key: key.clone(),
                 state: KeyState::Idle,
+                is_last: false,
                 backoff: None,
                 parked_since: None,
             })
@@ -402,12 +420,24 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 
     /// Returns the state of a key that is ranked by `now` and has been queued since `since`.
-    fn ready(&mut self, class: Class, now: Duration, since: Duration) -> KeyState {
+    fn ready(&mut self, handle: usize, class: Class, now: Duration, since: Duration) -> KeyState {
         KeyState::Ready {
             class,
-            rank: now.saturating_add(class.added_rank()),
+            rank: self.rank(handle, class, now),
             sequence: self.next_sequence(),
             since,
+        }
+    }
+
+    /// Returns the rank of a key that is triggered now.
+    fn rank(&self, handle: usize, class: Class, now: Duration) -> Duration {
+        let entry = self.entries.get(handle);
+        let is_last = entry.is_some_and(|entry| entry.is_last);
+        let rank = now.saturating_add(class.added_rank());
+        if is_last {
+            rank.saturating_add(LAST_ADDED_RANK)
+        } else {
+            rank
         }
     }
 

@@ -654,3 +654,46 @@ fn a_queue_tells_if_an_edit_waits() {
     }
     assert!(!queue.has_edits());
 }
+
+/// Any number of less important keys delay no other one, however long they have waited and however it was triggered.
+#[test]
+fn less_important_keys_come_after_all_others() {
+    let mut queue = queue();
+    for key in ["x/edited", "x/failed", "y/listed"] {
+        let class = if key == "y/listed" {
+            Class::Initial
+        } else {
+            Class::User
+        };
+        queue.trigger_last(key, class, at(0));
+    }
+    queue.trigger("z/listed", Class::Initial, at(600));
+    queue.trigger("z/edited", Class::User, at(610));
+    assert_eq!(queue.pop(at(610)).unwrap().key, "z/edited");
+    assert_eq!(queue.pop(at(610)).unwrap().key, "z/listed");
+    // Their own order is the usual one.
+    assert_eq!(queue.pop(at(610)).unwrap().key, "x/edited");
+    assert_eq!(queue.pop(at(610)).unwrap().key, "x/failed");
+    // A retry is as unimportant as the first pass.
+    queue.done(&"x/failed", Next::RequeueAfter(at(10)), at(610));
+    queue.trigger("z/retried", Class::Initial, at(640));
+    assert_eq!(queue.pop(at(640)).unwrap().key, "z/retried");
+    assert_eq!(queue.pop(at(640)).unwrap().key, "y/listed");
+    assert_eq!(queue.pop(at(640)).unwrap().key, "x/failed");
+    assert_eq!(queue.pop(at(640)), None);
+}
+
+#[test]
+fn a_less_important_key_moves_up_when_it_becomes_important_or_has_waited_for_an_hour() {
+    let mut queue = queue();
+    for key in ["a", "b"] {
+        queue.trigger_last(key, Class::Initial, at(0));
+    }
+    queue.trigger("c", Class::Initial, at(10));
+    queue.trigger("b", Class::User, at(11));
+    assert_eq!(drain(&mut queue, at(11)), ["b", "c", "a"]);
+
+    queue.trigger_last("a", Class::User, at(100));
+    queue.trigger("b", Class::User, at(3701));
+    assert_eq!(drain(&mut queue, at(3701)), ["a", "b"]);
+}

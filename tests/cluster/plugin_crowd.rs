@@ -1,0 +1,143 @@
+//! Many Plugins without grants, which any author of Plugins can make: they cost the others neither time nor metrics.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{Host, admin, eventually_for, process::is_full};
+use serde_json::json;
+
+use crate::{
+    plugins::{HEALTHY, PLUGIN, PluginSite},
+    stage::Stage,
+    web::Web,
+};
+
+/// The series of a host with any number of Plugins without grants.
+const SERIES_MAX: usize = 2000;
+
+/// The time in which a granted Plugin has its conditions.
+const GRANTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time in which all Plugins have their conditions.
+const ALL_WITHIN: Duration = Duration::from_mins(5);
+
+/// The last one in every list.
+const GRANTED: &str = "zz-granted";
+
+fn count() -> usize {
+    if is_full() { 3000 } else { 600 }
+}
+
+/// Makes Plugins without grants: some with a component, some with a server that does not answer, some without a source.
+fn make_crowd(site: &PluginSite, url: &str) {
+    const THREADS: usize = 4;
+
+    thread::scope(|scope| {
+        for first in 0..THREADS {
+            scope.spawn(move || {
+                for number in (first..count()).step_by(THREADS) {
+                    let source = match number % 3 {
+                        0 => json!({"file": {"path": "plugin.wasm"}}),
+                        1 => json!({"http": {"url": format!("{url}?{number}")}}),
+                        _ => json!({"file": {"path": "none.wasm"}}),
+                    };
+                    let plugin = json!({
+                        "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+                        "metadata": {"name": format!("poor-{number:04}")},
+                        "spec": {"source": source},
+                    });
+                    site.stage.apply_new("", &plugin);
+                }
+            });
+        }
+    });
+}
+
+fn scrape(host: &Host) -> String {
+    admin::scrape(&admin::address(host)).unwrap()
+}
+
+/// An author without the right to grant could otherwise delay everyone, and fill the memory of the monitoring.
+#[test]
+fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics() {
+    let mut site = PluginSite::new();
+    let options = &mut site.stage.options;
+    options.arguments.push("--allow-local-sources".to_owned());
+    options
+        .arguments
+        .extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    site.define();
+    site.put("memcached");
+    let silent = Web::start(Vec::new());
+    silent.set_held(true);
+    make_crowd(&site, &silent.url());
+
+    let host = site.stage.host();
+    let ready = "serving Plugins";
+    eventually_for(Duration::from_mins(1), "the host serves Plugins", || {
+        let log = host.log().unwrap();
+        if log.contains(ready) {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    // The crowd waits for its first passes now.
+    let begin = Instant::now();
+    site.apply_as(GRANTED, &json!({}));
+    site.wait_conditions_of(GRANTED, &host, &HEALTHY);
+    let first = begin.elapsed();
+    let begin = Instant::now();
+    site.apply_as(GRANTED, &json!({"limits": {"children": 7}}));
+    site.wait_conditions_of(GRANTED, &host, &HEALTHY);
+    let edited = begin.elapsed();
+    let counted = format!("innkeeper_plugins_without_grants {}", count());
+    let begin = Instant::now();
+    eventually_for(ALL_WITHIN, "every Plugin has had a pass", || {
+        let text = scrape(&host);
+        if text.lines().any(|line| line == counted) {
+            return Ok(());
+        }
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("innkeeper_plugins_w"));
+        Err(line.unwrap_or_default().to_owned())
+    });
+    let all = begin.elapsed();
+    let text = scrape(&host);
+    let series = text.lines().filter(|line| !line.starts_with('#')).count();
+    println!(
+        "{} Plugins without grants: {series} series; a granted one ready after {first:?}, edited after {edited:?}, all after {all:?}",
+        count()
+    );
+    assert!(series < SERIES_MAX, "{series}");
+    assert!(!text.contains("poor-"), "{text}");
+    assert!(
+        first < GRANTED_WITHIN && edited < GRANTED_WITHIN,
+        "{first:?} {edited:?}"
+    );
+    let granted =
+        format!("innkeeper_plugin_condition{{plugin=\"{GRANTED}\",condition=\"Ready\"}} 1");
+    assert!(text.contains(&granted), "{text}");
+    Stage::stop(host);
+
+    // A host that starts finds them all at once.
+    let host = site.stage.host();
+    let serves = format!("\"plugin\":\"{GRANTED}\"");
+    let begin = Instant::now();
+    eventually_for(Duration::from_mins(1), "the granted Plugin serves", || {
+        let log = host.log().unwrap();
+        let is_it = |line: &str| {
+            line.contains("resumed the last active revision") && line.contains(&serves)
+        };
+        if log.lines().any(is_it) {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    println!("a granted one serves {:?} after a restart", begin.elapsed());
+    Stage::stop(host);
+}
