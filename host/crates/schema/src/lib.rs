@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cause;
+pub mod config;
 mod format;
 mod kinds;
 mod lists;
