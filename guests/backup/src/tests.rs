@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::Plugin;
 
 mod bad_input;
+mod configuration;
 mod inputs;
 mod monitoring;
 pub(crate) mod outcomes;

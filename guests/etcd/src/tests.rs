@@ -1,6 +1,7 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
 mod bad_input;
+mod configuration;
 mod events;
 mod inspection;
 mod membership;

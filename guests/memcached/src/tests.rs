@@ -1,6 +1,7 @@
 //! The reconciler as plain Rust.
 
 mod bad_input;
+mod configuration;
 mod properties;
 
 use std::sync::LazyLock;

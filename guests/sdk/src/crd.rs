@@ -12,7 +12,7 @@ use crate::json;
 use crate::schema;
 
 mod bounds;
-mod simplify;
+pub(crate) mod simplify;
 
 pub(crate) use bounds::unbounded;
 

@@ -10,6 +10,7 @@ pub mod child;
 pub mod children;
 pub mod claim;
 pub mod condition;
+mod config;
 pub mod crd;
 pub mod cron;
 pub mod fault;

@@ -4,10 +4,10 @@
 
 use kube::{CustomResourceExt, Resource};
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use crate::children::group_of;
+use crate::config;
 use crate::crd::Crd;
 
 /// The scope of a kind.
@@ -126,7 +126,8 @@ pub struct Manifest {
     pub finalize: bool,
     /// True if an answer depends on the parent's own status, so that each write of the status triggers a pass.
     pub reads_own_status: bool,
-    /// A JSON schema that the plugin's configuration must satisfy; none: only `{}` is accepted.
+    /// A schema that the plugin's configuration must satisfy, in the form of CustomResourceDefinitions; none: only `{}` is
+    /// accepted.
     pub config_schema: Option<Value>,
 }
 
@@ -364,6 +365,14 @@ impl Manifest {
     ///
     /// The type should have `#[serde(deny_unknown_fields)]`, so that the host refuses a misspelt key.
     ///
+    /// The schema has the form that the host accepts, that of CustomResourceDefinitions: options are `nullable`, and enums
+    /// have no data.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the type has no such schema, because it contains itself or an enum with data. So call `describe` in a
+    /// unit test.
+    ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
     /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
@@ -412,13 +421,11 @@ impl Manifest {
     /// assert_eq!(pump["spec"]["containers"][0]["image"], "pump:2");
     /// ```
     pub fn config_schema<T: JsonSchema>(self) -> Self {
-        let generator = SchemaSettings::draft2020_12()
-            .with(|settings| settings.inline_subschemas = true)
-            .into_generator();
-        self.config_schema_json(generator.into_root_schema_for::<T>().to_value())
+        self.config_schema_json(config::schema_of::<T>())
     }
 
-    /// Sets the schema of the plugin's configuration as JSON.
+    /// Sets the schema of the plugin's configuration as JSON. The contract says which form the host accepts;
+    /// `innkeeper build` refuses others.
     pub fn config_schema_json(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
         self

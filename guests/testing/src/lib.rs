@@ -2,7 +2,7 @@
 //!
 //! A crate of its own, because no plugin and no author needs proptest.
 
-use innkeeper_schema::{Admitted, RejectionCause, Schema};
+use innkeeper_schema::{Admitted, RejectionCause, Schema, config};
 use innkeeper_sdk::fault::Fault;
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Map, Value, json};
@@ -162,5 +162,36 @@ pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
     match &admitted.unknown_fields[..] {
         [] => verdict,
         fields => format!("{verdict} without {}", fields.join(", ")),
+    }
+}
+
+/// Checks that the host accepts the schema of a configuration, and its verdicts: a part of the problem, empty for none. The plugin
+/// can read each configuration that the host accepts.
+///
+/// # Panics
+///
+/// Panics at the first difference.
+pub fn check_configurations(
+    schema: Option<&Value>,
+    verdicts: &[(Value, &str)],
+    reads: impl Fn(Value) -> bool,
+) {
+    let schema = schema.unwrap_or(&Value::Null);
+    let checked = config::check_size(schema.to_string().len()).and_then(|()| config::check(schema));
+    assert_eq!(checked, Ok(()), "the host refuses the schema");
+    for (value, expected) in verdicts {
+        let problems = config::problems(schema, value)
+            .unwrap_or_else(|refusal| vec![refusal.to_string()])
+            .join("; ");
+        assert_eq!(
+            problems.is_empty(),
+            expected.is_empty(),
+            "{value}: {problems}"
+        );
+        assert!(problems.contains(expected), "{value}: {problems}");
+        assert!(
+            !problems.is_empty() || reads(value.clone()),
+            "{value} is not read"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod claims;
+mod configuration;
 mod definition;
 mod invalid;
 mod order;

@@ -46,7 +46,7 @@ pub(super) fn simplify(schema: &mut Value) {
 /// Writes a whole number without a fraction.
 ///
 /// A bound is a float in Rust, and the API server stores `1.0` as `1`: the two would differ for ever.
-fn as_written(bound: &mut Value) {
+pub(crate) fn as_written(bound: &mut Value) {
     let whole = bound.to_string().strip_suffix(".0").map(str::parse::<i64>);
     if let Some(Ok(whole)) = whole {
         *bound = json!(whole);
@@ -88,7 +88,7 @@ fn remove_empty(value: &mut Value) {
 /// `OptionalEnum` then puts the members of the type in place of `anyOf`, and with them the
 /// description of the type.
 #[derive(Clone, Debug)]
-pub(super) struct KeepDescription;
+pub(crate) struct KeepDescription;
 
 impl Transform for KeepDescription {
     fn transform(&mut self, schema: &mut Schema) {
@@ -157,7 +157,7 @@ fn first_sentence(text: &str) -> &str {
     .unwrap_or(text)
 }
 
-fn for_each_below(members: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {
+pub(crate) fn for_each_below(members: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {
     let properties = members.get_mut("properties").and_then(Value::as_object_mut);
     properties.into_iter().flatten().for_each(|(_, it)| act(it));
     for keyword in ["items", "additionalProperties"] {

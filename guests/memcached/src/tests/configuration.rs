@@ -1,0 +1,48 @@
+//! The schema of the configuration, as the host checks it.
+
+use innkeeper_guest_testing::check_configurations;
+use serde_json::json;
+
+use super::manifest;
+use crate::config::Config;
+
+#[test]
+fn the_host_accepts_the_configurations_that_the_plugin_reads() {
+    let verdicts = [
+        (json!({}), ""),
+        (json!({"images": {}}), ""),
+        (
+            json!({"images": {"other": "a"}}),
+            "/images: Additional properties are not allowed",
+        ),
+        (json!({"imags": {}}), "'imags' was unexpected"),
+        (json!({"images": null}), "/images: null is not of type"),
+        (
+            json!({"tenants": {"images": ["a/", "b"], "references": "namespace"}}),
+            "",
+        ),
+        (
+            json!({"tenants": {"images": "a"}}),
+            "/tenants/images: \"a\" is not of type \"array\"",
+        ),
+        (
+            json!({"tenants": {"images": [1]}}),
+            "/tenants/images/0: 1 is not of type \"string\"",
+        ),
+        (
+            json!({"tenants": {"references": "all"}}),
+            "/tenants/references: \"all\" is not one of",
+        ),
+        (
+            json!({"assignUser": false, "images": {"memcached": "a:1"}}),
+            "",
+        ),
+        (
+            json!({"assignUser": "no"}),
+            "/assignUser: \"no\" is not of type \"boolean\"",
+        ),
+        (json!({"tenants": {"serviceAnnotations": ["a/"]}}), ""),
+    ];
+    let reads = |value| serde_json::from_value::<Config>(value).is_ok();
+    check_configurations(manifest().config_schema.as_ref(), &verdicts, reads);
+}
