@@ -27,6 +27,7 @@ mod finalize;
 mod fleet_plan;
 mod health;
 mod hogs;
+mod hostile_descriptions;
 mod install;
 mod lease;
 mod memcached;

@@ -35,7 +35,7 @@ pub(crate) fn cache_grants() -> Value {
         "reads": [{"kind": "Pod", "access": "full"}],
     })
 }
-const NAME: &str = "cache";
+pub(crate) const NAME: &str = "cache";
 const API: &str = "cache.example.com/v1";
 pub(crate) const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
@@ -83,7 +83,11 @@ impl PluginSite {
     }
 
     pub(crate) fn put_bytes(&self, bytes: &[u8]) {
-        replace_file(&self.sources.path().join("plugin.wasm"), bytes);
+        self.put_file("plugin.wasm", bytes);
+    }
+
+    pub(crate) fn put_file(&self, name: &str, bytes: &[u8]) {
+        replace_file(&self.sources.path().join(name), bytes);
     }
 
     pub(crate) fn apply(&self, more: &Value) {

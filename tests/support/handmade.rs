@@ -87,7 +87,12 @@ pub fn has_data_out_of_bounds() -> Vec<u8> {
 
 /// The plugin with an embedded description that differs from the answer of its `describe`.
 pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
-    with_section(plugin, b"innkeeper:description", br#"{"name":"another"}"#)
+    described_as(plugin, br#"{"name":"another"}"#)
+}
+
+/// The plugin with this text as its embedded description.
+pub fn described_as(plugin: &[u8], description: &[u8]) -> Vec<u8> {
+    with_section(plugin, b"innkeeper:description", description)
 }
 
 /// A plugin whose `describe` returns the record at address 0 of its memory, and whose `reconcile` traps.

@@ -1,0 +1,101 @@
+//! Components with hostile descriptions, of users who may create Plugins but not grant: the host stays up, and serves the others.
+
+use std::time::{Duration, Instant};
+
+use innkeeper_tests::{handmade, harmless, manifest::condition};
+use serde_json::{Map, Value, json};
+
+use crate::plugins::{HEALTHY, NAME, PluginSite};
+
+/// The longest time until the conditions of a Plugin name the cause.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Memory of the host beyond that before the Plugins.
+const GROWTH_BYTES_MAX: u64 = 64 << 20;
+
+/// Returns a description whose configuration has this schema.
+fn description(schema: &Value) -> Value {
+    json!({
+        "name": "bomb", "version": "1", "finalize": false, "readsOwnStatus": false, "crds": [], "children": [], "reads": [],
+        "configSchema": schema,
+        "parents": [{"apiVersion": "red.example/v1", "kind": "Bomb", "plural": "bombs", "scope": "Namespaced"}],
+    })
+}
+
+/// A chain of references, each of which the next one evaluates again.
+fn chain() -> Value {
+    let definition = |number: usize| {
+        let next = format!("#/$defs/a{}", number + 1);
+        let schema = json!({"$ref": next, "unevaluatedProperties": false});
+        (format!("a{number}"), schema)
+    };
+    let mut definitions: Map<String, Value> = (0..1500).map(definition).collect();
+    definitions.insert("a1500".to_owned(), json!({"type": "object"}));
+    json!({"$defs": definitions, "$ref": "#/$defs/a0"})
+}
+
+/// Patterns that each take megabytes once they are compiled.
+fn patterns() -> Value {
+    let part = |number: usize| {
+        let pattern = format!("^\\w{{100}}a{number}$");
+        json!({"properties": {"k": {"pattern": pattern}}})
+    };
+    json!({"type": "object", "allOf": (0..2000).map(part).collect::<Vec<_>>()})
+}
+
+/// The nodes of these lists take a hundred times the memory of their text.
+fn lists() -> Value {
+    Value::Array(vec![json!({"": 0}); 400_000])
+}
+
+#[test]
+fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
+    let site = PluginSite::new();
+    site.define();
+    let host = site.stage.host();
+    site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    site.put("memcached");
+    site.apply(&json!({}));
+    site.wait_conditions_of(NAME, &host, &HEALTHY);
+    let before = host.process().usage().unwrap().resident_bytes;
+
+    let plugin = harmless::idle("idle.example.com");
+    for (name, schema) in [
+        ("chain", chain()),
+        ("patterns", patterns()),
+        ("lists", lists()),
+    ] {
+        let text = description(&schema).to_string();
+        let file = format!("{name}.wasm");
+        site.put_file(&file, &handmade::described_as(&plugin, text.as_bytes()));
+        let started = Instant::now();
+        let source = json!({"file": {"path": file}});
+        site.apply_as(name, &json!({"source": source, "grants": {}}));
+        let waits = ["Compiled=Unknown/NotReached", "Granted=False/NotGranted"];
+        let plugin = site.wait_conditions_of(name, &host, &waits);
+        assert!(started.elapsed() < NAMED_WITHIN, "{:?}", started.elapsed());
+        let message = condition(&plugin, "Granted").unwrap();
+        assert!(message.contains("kind: Bomb"), "{message}");
+
+        // Without the plugin around it, no grant would help.
+        let bare = handmade::described_as(b"\0asm\x0d\0\x01\0", text.as_bytes());
+        site.put_file(&file, &bare);
+        site.apply_as(
+            name,
+            &json!({"source": source, "grants": {}, "suspend": true}),
+        );
+        let waits = ["Compiled=False/CannotCompile", "Granted=Unknown/NotReached"];
+        site.wait_conditions_of(name, &host, &waits);
+    }
+
+    // A changed configuration is checked, and becomes active.
+    site.apply(&json!({"config": {"images": {"memcached": "memcached:1.6.1"}}}));
+    site.wait_conditions_of(NAME, &host, &HEALTHY);
+    let after = host.process().usage().unwrap().resident_bytes;
+    assert!(
+        after < before + GROWTH_BYTES_MAX,
+        "{} MiB before, {} MiB after",
+        before >> 20,
+        after >> 20
+    );
+}
