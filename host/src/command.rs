@@ -26,7 +26,7 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return config::explain(&error).into(),
     };
     Streams::of_process(|streams| match command {
-        Command::Compile(args) => compile(args, streams),
+        Command::Compile(args) => compile(&args, streams),
         other => {
             let ended = execute(other, log, streams);
             streams.end(ended).into()
@@ -65,11 +65,12 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
     }
 }
 
-/// Compiles one plugin. The exit codes are those of the protocol with the host that started this process.
-fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
+/// Compiles one plugin, or checks one configuration. The exit codes are those of the protocol with the host that started this process.
+fn compile(args: &CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
     let mut confined = |confinement: artifact::Confinement| streams.note(&confinement.to_string());
     match artifact::child(
-        args.into(),
+        args.bounds(),
+        args.task(),
         &mut io::stdin(),
         &mut io::stdout(),
         &mut confined,

@@ -16,7 +16,7 @@ use innkeeper_plan::{
 };
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::{Checked, Grants, Rules, check, check_fault};
-use innkeeper_sandbox::{description, testing};
+use innkeeper_sandbox::{manifest, testing};
 use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
@@ -130,9 +130,7 @@ impl Case {
     /// Reads a case; none if its description or its grants are refused.
     fn read(input: &Value) -> Option<Self> {
         let manifest: Manifest = serde_json::from_value(input["manifest"].clone()).ok()?;
-        // A component without content, which has the description embedded.
-        let component = description::embed(b"\0asm\x0d\0\x01\0", &manifest);
-        let manifest = description::embedded_manifest(&component)?;
+        manifest::check(&manifest).ok()?;
         let grants = match &input["grants"] {
             Value::Object(grants) => grants_of_file(grants).ok()?,
             _ => Grants::for_file(&manifest),

@@ -1,8 +1,12 @@
 //! The bytes of a component: the check before it is compiled, its imports, its embedded description.
 
-use innkeeper_model::error_chain;
+use innkeeper_model::{Manifest, Requests, error_chain};
 use innkeeper_policy::{Grants, is_secret};
-use innkeeper_sandbox::{artifact, description, testing};
+use innkeeper_sandbox::{
+    artifact,
+    description::{self, Embedded},
+    manifest, testing,
+};
 
 use super::{corpus::Seed, run::run_with, shapes};
 
@@ -41,10 +45,19 @@ pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
             assert!(length <= REFUSAL_BYTES_MAX, "a refusal of {length} bytes");
         }
     }
-    let Some(manifest) = description::embedded_manifest(bytes) else {
+    let Ok(Some(preview)) = description::preview(bytes) else {
         return [is_plugin, false];
     };
-    assert!(inspection.description.is_some());
+    assert!(inspection.is_described);
+    let Some(manifest) = manifest(bytes) else {
+        return [is_plugin, false];
+    };
+    // The preview decides as the whole description would.
+    assert_eq!(preview.requests, Requests::from(&manifest));
+    assert_eq!(
+        (&preview.name, &preview.version),
+        (&manifest.name, &manifest.version)
+    );
     // Only parents that are Secrets are never granted.
     let mut parents = manifest.parents.iter();
     let is_grantable = !parents.any(|parent| is_secret(&parent.kind.group_kind()));
@@ -56,6 +69,16 @@ pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
         assessment.missing
     );
     let again = description::embed(b"\0asm\x0d\0\x01\0", &manifest);
-    assert_eq!(description::embedded_manifest(&again), Some(manifest));
+    assert_eq!(description::preview(&again).unwrap(), Some(preview));
     [is_plugin, true]
+}
+
+/// Returns the whole embedded description, if it is valid.
+fn manifest(bytes: &[u8]) -> Option<Manifest> {
+    let Some(Embedded::Text(text)) = description::embedded(bytes) else {
+        return None;
+    };
+    let manifest = serde_json::from_slice(&text).ok()?;
+    manifest::check(&manifest).ok()?;
+    Some(manifest)
 }

@@ -12,6 +12,7 @@ mod bad_input;
 mod bisecting;
 mod building;
 mod compiling;
+mod config_schema;
 mod cosign;
 mod etcd;
 mod files;

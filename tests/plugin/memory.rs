@@ -8,6 +8,8 @@ use innkeeper_sandbox::{
     artifact,
 };
 use innkeeper_tests::{manifest, process::path_from_env};
+
+use crate::config_schema::config_checker;
 use serde_json::{Map, Value, json};
 use wasmparser::{Parser, Payload};
 
@@ -32,7 +34,7 @@ impl Guest {
         let artifact = artifact::compile(&engine, &bytes, &limits, None).unwrap();
         let described = Described::load(&engine, &artifact, &Limits::default()).unwrap();
         Self {
-            plugin: described.configure(&Map::new()).unwrap(),
+            plugin: described.configure(&Map::new(), &config_checker()).unwrap(),
             initial_bytes: initial_bytes(&bytes),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use innkeeper_sandbox::artifact::ChildBounds;
+use innkeeper_sandbox::artifact::{ChildBounds, ChildTask};
 
 /// Flags of `compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -22,20 +22,33 @@ pub struct CompileArgs {
     /// Compile for an engine that counts fuel
     #[arg(long)]
     fuel: bool,
+    /// Check a configuration against its schema instead of compiling
+    #[arg(long)]
+    config: bool,
     /// Process ID of the host, without which this process ends
     #[arg(long, value_name = "PID")]
     host_process: Option<u32>,
 }
 
-impl From<CompileArgs> for ChildBounds {
-    fn from(args: CompileArgs) -> Self {
-        Self {
-            memory_bytes_max: args.memory_bytes_max,
-            cpu_seconds_max: args.cpu_seconds_max,
-            code_bytes_max: args.code_bytes_max,
-            threads: args.threads,
-            fuel: args.fuel,
-            host_process: args.host_process,
+impl CompileArgs {
+    /// Returns the bounds of the process.
+    pub const fn bounds(&self) -> ChildBounds {
+        ChildBounds {
+            memory_bytes_max: self.memory_bytes_max,
+            cpu_seconds_max: self.cpu_seconds_max,
+            code_bytes_max: self.code_bytes_max,
+            host_process: self.host_process,
+        }
+    }
+
+    /// Returns its work.
+    pub const fn task(&self) -> ChildTask {
+        if self.config {
+            return ChildTask::CheckConfig;
+        }
+        ChildTask::Compile {
+            threads: self.threads,
+            fuel: self.fuel,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use innkeeper_authoring::render;
+use innkeeper_authoring::{plugin_file, render};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Exit, Failure, OrFail as _, ParentName};
 use innkeeper_model::{Access, Gvk, Limits, ObjectId, PluginName};
@@ -228,7 +228,7 @@ fn serving(
     let none = Map::new();
     let config = config.or_else(|| declared.map(|declared| &declared.config));
     let plugin = described
-        .configure(config.unwrap_or(&none))
+        .configure(config.unwrap_or(&none), plugin_file::checker())
         .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
     let plugin = Arc::new(plugin);
     let grants = grants.or_else(|| declared.map(|declared| &declared.terms.grants));

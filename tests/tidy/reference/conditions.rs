@@ -157,7 +157,7 @@ fn every_reason_of_plugins_has_an_entry() {
             );
         }
     }
-    // The categories of sources become reasons in CamelCase, and the compiler has its own.
+    // The categories of sources become reasons in CamelCase, and the compiler and the sandbox have their own.
     let sources = crate::files::read("host/crates/source/src/error.rs");
     let categories = sources
         .split("=> (\"")
@@ -166,12 +166,14 @@ fn every_reason_of_plugins_has_an_entry() {
     // A signature is made by commands only.
     let categories = categories.filter(|it| *it != "signing-failed");
     found.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
-    let compiler = crate::files::read("host/crates/sandbox/src/artifact/error.rs");
-    let (_, reasons) = compiler
-        .split_once("fn reason")
-        .expect("the compiler has reasons");
-    let reasons = reasons.split("\n    }\n").next().unwrap_or_default();
-    found.extend(reasons.split('"').skip(1).step_by(2).map(str::to_owned));
+    for errors in ["artifact/error.rs", "lib.rs"] {
+        let errors = crate::files::read(&format!("host/crates/sandbox/src/{errors}"));
+        let (_, reasons) = errors
+            .split_once("fn reason")
+            .expect("the errors have reasons");
+        let reasons = reasons.split("\n    }\n").next().unwrap_or_default();
+        found.extend(reasons.split('"').skip(1).step_by(2).map(str::to_owned));
+    }
     found.retain(|name| !NO_REASONS.contains(&name.as_str()));
     assert!(
         found.len() > 40,

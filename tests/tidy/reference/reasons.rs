@@ -196,6 +196,12 @@ pub(super) const REASONS: &[[&str; 4]] = &[
         "Correct the field in the message; `innkeeper inspect` shows the schema.",
     ],
     [
+        "Described",
+        "ConfigLimitExceeded",
+        "The check of `spec.config` exceeds the limit in the message.",
+        "Make the configuration smaller, or use a plugin whose configuration schema has simpler patterns.",
+    ],
+    [
         "Granted",
         "NotGranted",
         "The plugin requires grants that the Plugin does not have.",

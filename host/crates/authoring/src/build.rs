@@ -126,6 +126,9 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
     let package = &guest.package;
     let unusable = format!("failed to load the component of {package} as a plugin");
     let (bytes, described) = plugin_file::load(path, None).or_fail(Exit::Failure, &unusable)?;
+    described
+        .check_config_schema(plugin_file::checker())
+        .or_fail(Exit::Failure, &unusable)?;
     let manifest = described.manifest();
     let bytes = description::embed(&bytes, manifest);
     // The description makes the component larger: check the host's limits again here, and not only at its deployment.
@@ -163,5 +166,38 @@ fn text(output: ResultFormat, built: &[Value]) -> Result<Output, Failure> {
             }
             Ok(output)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_command::{Exit, Failure};
+    use innkeeper_sandbox::testing::{Description, guest};
+
+    use super::*;
+
+    #[test]
+    fn a_component_with_a_schema_outside_of_the_accepted_form_is_not_built() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pond.wasm");
+        let description = Description {
+            config_schema: Some(r##"{"properties": {"a": {"$ref": "#"}}}"##.to_owned()),
+            ..Description::default()
+        };
+        let bytes = guest().describing(description).build();
+        fs::write(&path, &bytes).unwrap();
+        let component = Component {
+            guest: Guest::of_package("pond"),
+            path,
+            size_bytes: bytes.len(),
+            written: true,
+        };
+        let out = tempfile::tempdir().unwrap();
+        let failure: Failure = finish(&component, out.path()).unwrap_err();
+        assert_eq!(failure.exit(), Exit::Failure);
+        let text = innkeeper_model::error_chain(&failure).to_string();
+        let expected = "config-schema.properties.a.$ref: $ref is not accepted: state the schema in place of the reference";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
 }

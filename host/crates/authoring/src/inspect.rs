@@ -22,6 +22,10 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failur
     let bytes = plugin_file::bytes(&args.target, &args.load.registry)?;
     let inspection = artifact::inspect(&bytes);
     let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
+    let described = described.and_then(|described| {
+        described.check_config_schema(plugin_file::checker())?;
+        Ok(described)
+    });
     let manifest = described.as_ref().ok().map(Described::manifest);
     let output = match args.output {
         ResultFormat::Text => text(&inspection, manifest),
@@ -52,7 +56,7 @@ fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
         "size": inspection.size_bytes,
         "digest": inspection.digest.to_string(),
         "contract": inspection.contract,
-        "embedded": inspection.description.is_some(),
+        "embedded": inspection.is_described,
         "imports": inspection.imports,
         "exports": inspection.exports,
         "producers": inspection.producers.iter().map(|producer| json!({
@@ -100,7 +104,7 @@ fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> Output {
         .map(|producer| format!("{}: {} {}", producer.role, producer.name, producer.version))
         .collect();
     out.many("made by", &producers);
-    if inspection.description.is_some() {
+    if inspection.is_described {
         out.one("carries", "its description");
     }
     if let Some(manifest) = manifest {

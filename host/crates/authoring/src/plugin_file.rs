@@ -4,11 +4,15 @@ use std::{
     fs,
     num::NonZeroU32,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use innkeeper_command::{Exit, Failure, OrFail as _, runtime};
 use innkeeper_model::Limits;
-use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
+use innkeeper_sandbox::{
+    self as plugin, Described, Engine, EngineSettings,
+    artifact::{self, ConfigChecker, Program},
+};
 use innkeeper_source::{Expectation, RegistryArtifact};
 
 use crate::args::{Inspected, RegistryArgs};
@@ -84,6 +88,13 @@ pub fn describe_in(
 ) -> Result<Described, Error> {
     let compiled = artifact::compile(engine, bytes, &artifact::Limits::default(), cache)?;
     Ok(Described::load(engine, &compiled, &Limits::default())?)
+}
+
+/// Returns the checker of configurations, which starts this program again.
+pub fn checker() -> &'static ConfigChecker {
+    static CHECKER: LazyLock<ConfigChecker> =
+        LazyLock::new(|| ConfigChecker::new(Program::of_process()));
+    &CHECKER
 }
 
 /// Returns the only plugin that `innkeeper build` has built in a project.

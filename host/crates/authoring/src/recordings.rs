@@ -85,7 +85,7 @@ pub(crate) fn repeat(
     described: &Described,
     from: &Inspected,
 ) -> Result<Repeated, Failure> {
-    let configured = described.configure(&recording.config());
+    let configured = described.configure(&recording.config(), plugin_file::checker());
     let message =
         format!("failed to configure the plugin {from} with the configuration of the recording");
     let plugin = configured.or_fail_by(Exit::of_plugin, message)?;

@@ -77,7 +77,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         parents.extend(parent);
     }
     let plugin = loaded
-        .configure(&config)
+        .configure(&config, plugin_file::checker())
         .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
     let manifest = plugin.manifest();
     let limits = Limits::default();

@@ -114,9 +114,11 @@ impl Exit {
             plugin::Error::Link { .. }
             | plugin::Error::Describe { .. }
             | plugin::Error::Manifest { .. }
-            | plugin::Error::Embedded { .. } => Self::Finding,
-            plugin::Error::Config { .. } => Self::Usage,
-            plugin::Error::ConfigureEngine { .. }
+            | plugin::Error::Embedded { .. }
+            | plugin::Error::ConfigSchema { .. } => Self::Finding,
+            plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Self::Usage,
+            plugin::Error::CheckConfig { .. }
+            | plugin::Error::ConfigureEngine { .. }
             | plugin::Error::MapAgain { .. }
             | plugin::Error::StartThread { .. }
             | plugin::Error::PoolClosed => Self::Failure,

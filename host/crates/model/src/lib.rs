@@ -39,7 +39,7 @@ pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order, 
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{LABEL_LEASE, Lease, LeaseRecord};
 pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
-pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
+pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope, Requests};
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
     ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR,

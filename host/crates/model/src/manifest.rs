@@ -6,7 +6,7 @@ use kube_core::Selector;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{GroupKind, Gvk, PluginName, Scope, selector::selector_text};
+use super::{GroupKind, Gvk, PluginName, Scope, kind_of_crd, selector::selector_text};
 
 /// The description of a plugin and its requests; a request is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,34 @@ impl Manifest {
     pub fn reconciles(&self, kind: &GroupKind) -> bool {
         let mut parents = self.parents.iter();
         parents.any(|parent| parent.kind.group_kind() == *kind)
+    }
+}
+
+/// The part of a description that grants answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// The kinds of parents.
+    pub parents: Vec<GroupKind>,
+    /// The kinds of its CustomResourceDefinitions.
+    pub crds: Vec<GroupKind>,
+    /// The kinds of children, and true for those that it cannot serve without.
+    pub children: Vec<(GroupKind, bool)>,
+    /// The reads.
+    pub reads: Vec<ReadKind>,
+}
+
+impl From<&Manifest> for Requests {
+    fn from(manifest: &Manifest) -> Self {
+        let parents = manifest.parents.iter();
+        let children = manifest.children.iter();
+        Self {
+            parents: parents.map(|parent| parent.kind.group_kind()).collect(),
+            crds: manifest.crds.iter().filter_map(kind_of_crd).collect(),
+            children: children
+                .map(|child| (child.kind.group_kind(), child.required))
+                .collect(),
+            reads: manifest.reads.clone(),
+        }
     }
 }
 

@@ -95,7 +95,7 @@ fn read(
     let described = Described::load(engine, &compiled, &context.limits)?;
     let config = context.configs.get(described.manifest().name.as_str());
     let defaults = Map::new();
-    Ok(described.configure(config.unwrap_or(&defaults))?)
+    Ok(described.configure(config.unwrap_or(&defaults), &context.config_checker)?)
 }
 
 /// Returns the grants of a plugin given as a file: those given for its name, else the usual ones.

@@ -209,6 +209,8 @@ pub struct LoaderContext {
     pub cache: artifact::Cache,
     /// Compiles plugins, and caches the results.
     pub compiler: artifact::Compiler,
+    /// Checks configurations.
+    pub config_checker: artifact::ConfigChecker,
     /// The limits of a file.
     pub artifact_limits: artifact::Limits,
     /// The limits of a plugin.

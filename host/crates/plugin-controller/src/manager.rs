@@ -201,7 +201,9 @@ impl Manager {
                 return self.report(object, state, Err(&failure)).await;
             }
         };
-        state.follow(&declared);
+        if let Some((component, at)) = state.follow(&declared) {
+            self.configured(&declared, state, Ok(component), at).await;
+        }
         // Before any step: grants bind at once, and an older plugin waits for the kinds.
         self.bind(&declared, state).await;
         self.yield_kinds(&declared.name, state).await;
@@ -234,7 +236,8 @@ impl Manager {
             match step {
                 NextStep::Load => {
                     if let Some(component) = self.loaded(declared, state, None) {
-                        state.attempted(declared, component, Instant::now());
+                        let at = Instant::now();
+                        self.configured(declared, state, component, at).await;
                     }
                 }
                 NextStep::Activate(revision) => {
@@ -272,6 +275,25 @@ impl Manager {
                 NextStep::Wait => break,
             }
         }
+    }
+
+    /// Notes the end of a load, once the component has its configuration.
+    async fn configured(
+        &self,
+        declared: &Declared,
+        state: &mut PluginState,
+        component: Result<VerifiedComponent, StageFailure>,
+        at: Instant,
+    ) {
+        let loaded = match component {
+            Ok(component) => {
+                let loader = &self.context.loader;
+                let result = loader.configure(&component, &declared.config).await;
+                Ok((component, result))
+            }
+            Err(failure) => Err(failure),
+        };
+        state.attempted(declared, loaded, at);
     }
 
     /// Returns the component of a declaration, or the one with these bytes in the cache directory, once it is loaded.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use innkeeper_model::{Access, GroupKind, Manifest, ReadKind, kind_of_crd};
+use innkeeper_model::{Access, GroupKind, ReadKind, Requests};
 
 use super::{
     Grants,
@@ -47,32 +47,32 @@ pub enum Shortfall {
 
 impl Grants {
     /// Compares the grants with the requests of a plugin.
-    pub fn assess(&self, manifest: &Manifest) -> Assessment {
+    pub fn assess(&self, requests: impl Into<Requests>) -> Assessment {
+        let Requests {
+            parents,
+            crds,
+            children,
+            reads,
+        } = requests.into();
         let mut assessment = Assessment::default();
-        let parents = manifest.parent_kinds();
-        let declared = manifest
-            .parents
-            .iter()
-            .map(|parent| parent.kind.group_kind());
-        let denied = declared
-            .filter(|kind| !self.allows_parent(kind))
-            .map(Shortfall::Parent);
+        let (allowed, denied): (Vec<&GroupKind>, Vec<&GroupKind>) =
+            parents.iter().partition(|kind| self.allows_parent(kind));
+        let denied = denied.into_iter().cloned().map(Shortfall::Parent);
         // A kind of parents that a later version of the plugin adds does not stop the passes for the others.
-        if self.parents_of(manifest).next().is_some() {
-            assessment.reduced.extend(denied);
-        } else {
+        if allowed.is_empty() {
             assessment.missing.extend(denied);
+        } else {
+            assessment.reduced.extend(denied);
         }
-        for kind in manifest.crds.iter().filter_map(kind_of_crd) {
+        for kind in crds {
             // Granting the parent grants its definition as well.
             if !parents.contains(&kind) && !self.allows_crd(&kind) {
                 assessment.reduced.push(Shortfall::Crd(kind));
             }
         }
-        for child in &manifest.children {
-            let kind = child.kind.group_kind();
-            match (self.allows_child(&kind), child.required) {
-                (true, _) if manifest.reconciles(&kind) && !self.allows_nesting(&kind) => {
+        for (kind, required) in children {
+            match (self.allows_child(&kind), required) {
+                (true, _) if parents.contains(&kind) && !self.allows_nesting(&kind) => {
                     assessment.reduced.push(Shortfall::Depth(kind));
                 }
                 (true, _) => {}
@@ -80,14 +80,14 @@ impl Grants {
                 (false, false) => assessment.reduced.push(Shortfall::Child(kind)),
             }
         }
-        for asked in &manifest.reads {
+        for asked in reads {
             let kind = asked.kind.group_kind();
-            if self.reads_of(&kind).any(|read| read.satisfies(asked)) {
+            if self.reads_of(&kind).any(|read| read.satisfies(&asked)) {
                 continue;
             }
             assessment.reduced.push(Shortfall::Read {
-                asked: asked.clone(),
                 granted: self.reads_of(&kind).map(|read| read.access).min(),
+                asked,
             });
         }
         assessment

@@ -19,7 +19,7 @@ use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Described, Metering, Plugin, Pool,
-    testing::{Guest, described, desired, engine, guest, owned_child},
+    testing::{Guest, checker, described, desired, engine, guest, owned_child},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -171,7 +171,7 @@ pub(crate) fn serving_of(guest: Guest) -> Serving {
 }
 
 fn serving(described: Described) -> Serving {
-    let plugin: Plugin = described.configure(&Map::new()).unwrap();
+    let plugin: Plugin = described.configure(&Map::new(), &checker()).unwrap();
     let grants = Grants::proposed(plugin.manifest());
     Serving::new(
         Arc::new(plugin),

@@ -21,7 +21,9 @@ use criterion::Criterion;
 use innkeeper_model::{Limits, ListSelector, ObjectRef, Outcome, Phase, ReadFailure, Reads};
 use innkeeper_sandbox::{
     CallReport, Context, Described, End, Engine, EngineSettings, ObservedChild, Plugin, Request,
-    Timing, artifact, swap_is_off,
+    Timing,
+    artifact::{self, ConfigChecker, Program},
+    swap_is_off,
 };
 use serde_json::{Map, Value, json};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -175,7 +177,12 @@ fn print_sizes(directory: &Path) -> anyhow::Result<()> {
 fn load(engine: &Engine, bytes: &[u8]) -> anyhow::Result<Plugin> {
     let artifact = artifact::compile(engine, bytes, &artifact::Limits::default(), None)?;
     let described = Described::load(engine, &artifact, &Limits::default())?;
-    Ok(described.configure(&Map::new())?)
+    // Not measured: a program that finds each configuration valid.
+    let checker = ConfigChecker::new(Program {
+        path: "/bin/sh".into(),
+        arguments: vec!["-c".into(), "cat >/dev/null; echo []".into()],
+    });
+    Ok(described.configure(&Map::new(), &checker)?)
 }
 
 /// The input of a pass.

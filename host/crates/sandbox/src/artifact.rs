@@ -7,6 +7,7 @@
 
 mod cache;
 mod child;
+mod config;
 mod confinement;
 mod error;
 mod inspect;
@@ -23,13 +24,13 @@ use std::{
     path::Path,
 };
 
-use serde_json::Value;
 use wasmtime::component::Component;
 
 use self::cache::Compiled;
 pub use self::{
     cache::Cache,
-    child::{ChildBounds, ChildError, child},
+    child::{ChildBounds, ChildError, ChildTask, child},
+    config::ConfigChecker,
     confinement::Confinement,
     error::Error,
     inspect::{Inspection, Producer, What, inspect},
@@ -39,7 +40,13 @@ pub use self::{
 };
 use innkeeper_model::Digest;
 
-use crate::{Engine, code::CodeSource, convert, wasi};
+use crate::{
+    Engine,
+    code::CodeSource,
+    convert,
+    description::{self, Embedded},
+    wasi,
+};
 
 /// The package of the contract.
 const PACKAGE: &str = "innkeeper:plugin/";
@@ -106,7 +113,7 @@ pub struct Artifact {
     pub(super) digest: Digest,
     pub(super) contract: String,
     /// The embedded description.
-    pub(super) description: Option<Value>,
+    pub(super) description: Option<Embedded>,
 }
 
 impl Artifact {
@@ -224,7 +231,7 @@ fn compile_with(
         code,
         digest: inspection.digest,
         contract,
-        description: inspection.description,
+        description: description::embedded(bytes),
     })
 }
 

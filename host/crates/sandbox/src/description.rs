@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Parser, Payload};
 
-use super::{Error, manifest};
+mod preview;
+
+use super::Error;
+pub use preview::{Preview, preview};
 
 /// The name of the section.
 pub const SECTION: &str = "innkeeper:description";
@@ -16,6 +19,9 @@ pub const SECTION: &str = "innkeeper:description";
 /// The size of the longest description, in bytes; a parsed one takes many times as much memory. That of an answer by
 /// default, in which the executed description has to fit.
 const BYTES_MAX: usize = 4 << 20;
+
+/// The factor by which indentation may make a description longer than its canonical text.
+const INDENTED_FACTOR: usize = 4;
 
 /// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
@@ -38,47 +44,55 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     bytes
 }
 
-/// Returns the embedded description; none if there is no section, `null` if it is not JSON, has more than 4 MiB or is
-/// there several times.
-pub fn embedded(component: &[u8]) -> Option<Value> {
-    let mut found = Vec::new();
+/// The embedded description of a component, unread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Embedded {
+    /// Its text.
+    Text(Box<[u8]>),
+    /// It has more than 4 MiB, or is there several times.
+    Unusable,
+}
+
+/// Returns the embedded description; none if there is no section.
+pub fn embedded(component: &[u8]) -> Option<Embedded> {
+    let mut texts = 0_usize;
+    let mut first = None;
     outermost(component, |payload| {
         if let Payload::CustomSection(section) = payload
             && section.name() == SECTION
         {
-            found.push(section.data());
+            texts += 1;
+            first.get_or_insert(section.data());
         }
     });
-    match *found {
-        [] => None,
-        [text] if text.len() <= BYTES_MAX => {
-            serde_json::from_slice(text).ok().or(Some(Value::Null))
-        }
-        // A component may hold as many texts as fit into it: none of them is parsed.
-        _ => Some(Value::Null),
+    let text = first?;
+    // A component may hold as many texts as fit into it: none of them is parsed.
+    if texts > 1 || text.len() > BYTES_MAX {
+        return Some(Embedded::Unusable);
     }
-}
-
-/// Returns the embedded description as a manifest; none if there is no valid one.
-///
-/// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
-pub fn embedded_manifest(component: &[u8]) -> Option<Manifest> {
-    let manifest: Manifest = serde_json::from_value(embedded(component)?).ok()?;
-    manifest::check_counts(
-        &manifest.parents,
-        &manifest.crds,
-        &manifest.children,
-        &manifest.reads,
-    )
-    .and_then(|()| manifest::check(&manifest))
-    .ok()?;
-    Some(manifest)
+    Some(Embedded::Text(text.into()))
 }
 
 /// Refuses a component whose embedded description differs from the executed one.
-pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(), Error> {
-    let difference = embedded.and_then(|embedded| difference(embedded, &value(manifest)));
-    difference.map_or(Ok(()), |at| Err(Error::Embedded { at }))
+pub(super) fn check(embedded: Option<&Embedded>, manifest: &Manifest) -> Result<(), Error> {
+    let differs = |at: &str| Err(Error::Embedded { at: at.to_owned() });
+    let embedded = match embedded {
+        None => return Ok(()),
+        Some(Embedded::Unusable) => return differs("its size, or it is there several times"),
+        Some(Embedded::Text(text)) => text,
+    };
+    let executed = value(manifest);
+    let text = executed.to_string();
+    if **embedded == *text.as_bytes() {
+        return Ok(());
+    }
+    // Not parsed: a text may become many times as large in memory.
+    if embedded.len() > text.len().saturating_mul(INDENTED_FACTOR) {
+        return differs("its length");
+    }
+    // Another tool may have written the same description with other spaces.
+    let embedded = serde_json::from_slice(embedded).unwrap_or_default();
+    difference(&embedded, &executed).map_or(Ok(()), |at| differs(&at))
 }
 
 /// Returns the first field in which two descriptions differ.
@@ -125,48 +139,14 @@ mod tests {
         let with = embed(&bytes, &manifest);
         assert_eq!(with, embed(&bytes, &manifest));
         assert!(with.starts_with(&bytes));
-        assert_eq!(embedded(&with), Some(value(&manifest)));
-        assert_eq!(embedded_manifest(&with), Some(manifest.clone()));
-        assert_eq!(embedded_manifest(&bytes), None);
+        let text = value(&manifest).to_string();
+        assert_eq!(
+            embedded(&with),
+            Some(Embedded::Text(text.as_bytes().into()))
+        );
         // The component is still the same plugin, and loads.
         assert_eq!(*described(&engine, &with).manifest(), manifest);
-        assert_eq!(embedded(&embed(&with, &manifest)), Some(Value::Null));
-    }
-
-    /// Returns a component with this text as its embedded description.
-    fn with_text(text: &[u8]) -> Vec<u8> {
-        let mut bytes = guest().build();
-        let section = CustomSection {
-            name: SECTION.into(),
-            data: text.into(),
-        };
-        section.append_to_component(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn an_embedded_description_that_breaks_a_rule_is_no_manifest() {
-        let valid = r#"{"name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "crds": [], "children": [], "reads": [],
-            "parents": [{"apiVersion": "a/v1", "kind": "Web", "plural": "webs", "scope": "Namespaced"}]}"#;
-        assert!(embedded_manifest(&with_text(valid.as_bytes())).is_some());
-        for (from, to) in [
-            (r#""web""#, r#""We b""#),
-            (r#""version": "1""#, r#""version": """#),
-            (r#""a/v1""#, r#""a/b/v1""#),
-            (r#""Web""#, r#""web""#),
-            (r#""webs""#, r#""We bs""#),
-            (r#"[{"apiVersion""#, r#"[], "other": [{"apiVersion""#),
-            ("{", "["),
-        ] {
-            let text = valid.replacen(from, to, 1);
-            assert_eq!(
-                embedded_manifest(&with_text(text.as_bytes())),
-                None,
-                "{text}"
-            );
-        }
-        let long = format!("{valid}{}", " ".repeat(BYTES_MAX));
-        assert_eq!(embedded(&with_text(long.as_bytes())), Some(Value::Null));
+        assert_eq!(embedded(&embed(&with, &manifest)), Some(Embedded::Unusable));
     }
 
     fn refusal(engine: &Engine, bytes: &[u8]) -> String {
@@ -187,6 +167,19 @@ mod tests {
         assert!(error.contains("the executed one in children"), "{error}");
         let error = refusal(&engine, &twice);
         assert!(error.contains("the executed one in"), "{error}");
+    }
+
+    #[test]
+    fn an_indented_description_is_the_same_and_a_long_one_is_not_parsed() {
+        let engine = engine(Metering::Epochs);
+        let manifest = described(&engine, &guest().build()).manifest().clone();
+        let check_text =
+            |text: String| check(Some(&Embedded::Text(text.as_bytes().into())), &manifest);
+        let indented = format!("{:#}", value(&manifest));
+        check_text(indented.clone()).unwrap();
+        let long = format!("{indented}{}", " ".repeat(indented.len() * INDENTED_FACTOR));
+        let error = check_text(long).unwrap_err().to_string();
+        assert!(error.contains("in its length"), "{error}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use innkeeper_model::Retry;
+
 pub use self::{
     call::{
         CallFault, CallLimit, CallReport, CallSpeed, Context, End, ObservedChild, Request, Timing,
@@ -115,4 +117,55 @@ pub enum Error {
         /// The problems and their places; at most ten.
         problems: Vec<String>,
     },
+    /// The schema of the configuration does not compile.
+    ///
+    /// Remedy: Correct the schema in `describe`, as the message says.
+    #[error("the configuration schema of plugin {plugin} is not accepted: {problem}")]
+    ConfigSchema {
+        /// The plugin.
+        plugin: String,
+        /// The place, the problem and the remedy.
+        problem: String,
+    },
+    /// The configuration is not known to be valid, because its check exceeded a limit.
+    #[error(
+        "the configuration of plugin {plugin} is not accepted, because its check takes {limit}: make the configuration smaller, or use a plugin whose configuration schema has simpler patterns"
+    )]
+    ConfigLimit {
+        /// The plugin.
+        plugin: String,
+        /// The limit.
+        limit: String,
+    },
+    /// The configuration was not checked; it is tried again.
+    ///
+    /// Remedy: Raise the limits of processes and memory of the Pod, if it does not pass.
+    #[error("failed to check the configuration of plugin {plugin} in a separate process")]
+    CheckConfig {
+        /// The plugin.
+        plugin: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Returns the time of the next attempt with the same plugin and configuration.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::CheckConfig { .. } => Retry::Backoff,
+            _ => Retry::OnChange,
+        }
+    }
+
+    /// Returns the reason of a condition, in CamelCase.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Config { .. } => "ConfigInvalid",
+            Self::ConfigLimit { .. } => "ConfigLimitExceeded",
+            Self::CheckConfig { .. } => "HostFault",
+            _ => "CannotDescribe",
+        }
+    }
 }

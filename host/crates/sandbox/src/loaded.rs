@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Engine, Error,
-    artifact::Artifact,
+    artifact::{Artifact, ConfigChecker},
     call::{CallFault, CallReport, Context, End, Request},
     code::Code,
     convert, description,
@@ -17,9 +17,6 @@ use crate::{
     sandbox,
     state::{Ending, STARTUP_MS},
 };
-
-/// Problems of a configuration that are listed: as many as a user mends at once.
-const CONFIG_PROBLEMS_MAX: usize = 10;
 
 /// A plugin that has described itself. It needs a configuration before it can be called.
 #[derive(Clone)]
@@ -96,11 +93,25 @@ impl Described {
         &self.inner.digest
     }
 
+    /// Checks that the schema of the configuration compiles within the limits of a check.
+    ///
+    /// Blocks for a process if the plugin has a schema.
+    pub fn check_config_schema(&self, checker: &ConfigChecker) -> Result<(), Error> {
+        checker.check_schema(&self.inner.manifest)
+    }
+
     /// Checks a configuration against the plugin's schema; with none, only `{}` fits.
-    pub fn configure(&self, config: &Map<String, Value>) -> Result<Plugin, Error> {
-        check_config(&self.inner.manifest, config)?;
-        let config = canonical(config);
-        let revision = revision_with(&self.inner.digest, &config);
+    ///
+    /// Blocks for a process if the plugin has a schema and the checker does not know the configuration.
+    pub fn configure(
+        &self,
+        config: &Map<String, Value>,
+        checker: &ConfigChecker,
+    ) -> Result<Plugin, Error> {
+        let text = canonical(config);
+        let revision = revision_with(&self.inner.digest, &text);
+        checker.check(&self.inner.manifest, &revision, config)?;
+        let config = text;
         Ok(Plugin {
             component: Arc::clone(&self.inner),
             config,
@@ -121,13 +132,17 @@ impl Described {
 /// use std::{error::Error, num::NonZeroU32};
 ///
 /// use innkeeper_model::{Limits, Phase, Reads};
-/// use innkeeper_sandbox::{Context, Described, End, Engine, EngineSettings, Request, artifact};
+/// use innkeeper_sandbox::{
+///     Context, Described, End, Engine, EngineSettings, Request,
+///     artifact::{self, ConfigChecker, Program},
+/// };
 ///
 /// fn answer(bytes: &[u8], parent: &str, reads: impl Reads + 'static) -> Result<End, Box<dyn Error>> {
 ///     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN))?;
 ///     let artifact = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
 ///     let limits = Limits::default();
-///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new())?;
+///     let checker = ConfigChecker::new(Program::of_process());
+///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new(), &checker)?;
 ///     let request = Request { parent, children: &[], phase: Phase::Reconcile, namespace_terminating: false };
 ///     // Fixed, so that the same call can be repeated.
 ///     let context = Context { now_ms: 1_767_225_600_000, seed: [0; 32] };
@@ -241,36 +256,5 @@ impl Reads for NoReads {
 
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
         Err(ReadFailure::NotGranted(selector.kind.clone()))
-    }
-}
-
-fn check_config(manifest: &Manifest, config: &Map<String, Value>) -> Result<(), Error> {
-    let invalid = |problems| Error::Config {
-        plugin: manifest.name.to_string(),
-        problems,
-    };
-    let Some(schema) = &manifest.config_schema else {
-        if config.is_empty() {
-            return Ok(());
-        }
-        return Err(invalid(vec![
-            "this plugin takes no configuration: leave it out".to_owned(),
-        ]));
-    };
-    let validator =
-        jsonschema::validator_for(schema).map_err(|error| invalid(vec![error.to_string()]))?;
-    let config = Value::Object(config.clone());
-    let problems: Vec<_> = validator
-        .iter_errors(&config)
-        .take(CONFIG_PROBLEMS_MAX)
-        .map(|error| match error.instance_path().to_string() {
-            path if path.is_empty() => error.to_string(),
-            path => format!("{path}: {error}"),
-        })
-        .collect();
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(invalid(problems))
     }
 }

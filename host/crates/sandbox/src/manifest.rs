@@ -9,14 +9,15 @@ use innkeeper_model::{
     syntax::{VERSION_CHARS_MAX, is_condition_type, is_dns_label, is_dns_subdomain, is_version},
 };
 use innkeeper_plan::crd;
+use innkeeper_schema::config;
 use serde_json::Value;
 
 // The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
 // kind of each entry.
-const PARENTS_MAX: usize = 16;
-const CRDS_MAX: usize = 64;
-const CHILDREN_MAX: usize = 128;
-const READS_MAX: usize = 128;
+pub(super) const PARENTS_MAX: usize = 16;
+pub(super) const CRDS_MAX: usize = 64;
+pub(super) const CHILDREN_MAX: usize = 128;
+pub(super) const READS_MAX: usize = 128;
 // The lists of a description, as errors name them.
 pub(super) const PARENTS: &str = "parents";
 pub(super) const CRDS: &str = "crds";
@@ -121,14 +122,11 @@ pub enum Error {
         #[source]
         source: Box<crd::CrdRefusal>,
     },
-    /// The schema of the configuration is not a JSON schema.
+    /// The schema of the configuration is outside of the accepted form.
     ///
-    /// Remedy: Correct the schema in `describe`.
-    #[error("the configuration's schema is not a valid JSON schema: {problem}")]
-    ConfigSchema {
-        /// The problem.
-        problem: String,
-    },
+    /// Remedy: Correct the schema in `describe`, as the cause says.
+    #[error("the configuration's schema is not accepted")]
+    ConfigSchema(#[from] config::Refusal),
 }
 
 /// Checks the lengths of the lists, before they are converted.
@@ -154,12 +152,22 @@ pub(super) fn check_counts<P, C, H, R>(
     Ok(())
 }
 
-/// Checks the converted description.
-pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
-    if !is_version(&manifest.version) {
-        let start = manifest.version.chars().take(VERSION_CHARS_MAX);
-        return Err(Error::Version(start.collect()));
-    }
+/// Checks a whole description. Compiles nothing: the configuration's schema is compiled in the confined process only.
+pub fn check(manifest: &Manifest) -> Result<(), Error> {
+    let Manifest {
+        parents,
+        crds,
+        children,
+        reads,
+        ..
+    } = manifest;
+    check_counts(parents, crds, children, reads)?;
+    check_names(
+        &manifest.version,
+        manifest.parents.iter().map(|parent| &parent.kind),
+        manifest.children.iter().map(|child| &child.kind),
+        manifest.reads.iter().map(|read| &read.kind),
+    )?;
     for parent in &manifest.parents {
         if !is_dns_label(&parent.plural) {
             return Err(Error::KindName {
@@ -170,8 +178,6 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
             });
         }
     }
-    check_kinds(PARENTS, manifest.parents.iter().map(|parent| &parent.kind))?;
-    check_kinds(CHILDREN, manifest.children.iter().map(|child| &child.kind))?;
     for child in &manifest.children {
         if let Some(condition) = &child.ready_condition
             && !is_condition_type(condition)
@@ -184,17 +190,40 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
             });
         }
     }
-    for read in &manifest.reads {
-        check_kind(READS, &read.kind)?;
-    }
     check_crds(manifest)?;
     if let Some(schema) = &manifest.config_schema {
-        // Compiled again for each configuration; checked here so that the author learns of a mistake without one.
-        jsonschema::validator_for(schema).map_err(|error| Error::ConfigSchema {
-            problem: error.to_string(),
-        })?;
+        // The text of an executed description is checked before it is parsed; this holds for each other one.
+        config::check_size(schema.to_string().len())?;
+        config::check(schema)?;
     }
     Ok(())
+}
+
+/// Checks the version and the kinds of a description, which conditions show.
+pub(super) fn check_names<'a>(
+    version: &str,
+    parents: impl ExactSizeIterator<Item = &'a Gvk>,
+    children: impl Iterator<Item = &'a Gvk>,
+    reads: impl Iterator<Item = &'a Gvk>,
+) -> Result<(), Error> {
+    if !is_version(version) {
+        let start = version.chars().take(VERSION_CHARS_MAX);
+        return Err(Error::Version(start.collect()));
+    }
+    if parents.len() == 0 {
+        return Err(Error::NoParent);
+    }
+    check_kinds(PARENTS, parents)?;
+    check_kinds(CHILDREN, children)?;
+    for read in reads {
+        check_kind(READS, read)?;
+    }
+    Ok(())
+}
+
+/// Returns a kind in a list of a description.
+pub(super) fn kind(part: &'static str, api_version: &str, kind: &str) -> Result<Gvk, Error> {
+    Gvk::parse(api_version, kind).map_err(|source| Error::ApiVersion { part, source })
 }
 
 /// Checks kinds that must be distinct. They are compared without versions: an object exists in all versions of its kind,
@@ -213,7 +242,7 @@ fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> 
     Ok(())
 }
 
-fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
+pub(super) fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
     let camel_case = kind.kind.starts_with(|c: char| c.is_ascii_uppercase())
         && kind.kind.len() <= 63
         && kind.kind.bytes().all(|c| c.is_ascii_alphanumeric());

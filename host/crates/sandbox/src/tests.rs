@@ -3,6 +3,7 @@
 mod artifacts;
 mod calls;
 mod compiling;
+mod configurations;
 mod descriptions;
 mod letting_go;
 mod misbehaving;
@@ -14,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, Phase, ReadFailure, Reads};
 
 use super::{
-    testing::{Guest, V, described, engine},
+    testing::{Guest, V, checker, described, engine},
     *,
 };
 
@@ -71,7 +72,7 @@ fn plugin(guest: Guest) -> Plugin {
 
 fn plugin_of(engine: &Engine, guest: Guest) -> Plugin {
     described(engine, &guest.build())
-        .configure(&serde_json::Map::new())
+        .configure(&serde_json::Map::new(), &checker())
         .unwrap()
 }
 

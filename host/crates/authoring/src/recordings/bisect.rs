@@ -176,8 +176,8 @@ fn files(directory: &Path) -> Result<Vec<Revision>, Failure> {
 /// Returns the version in the description that the file carries.
 fn described_version(file: &Inspected) -> Result<Option<Version>, Failure> {
     let bytes = plugin_file::bytes(file, &RegistryArgs::default())?;
-    let manifest = description::embedded_manifest(&bytes);
-    Ok(manifest.and_then(|it| Version::parse(&it.version).ok()))
+    let preview = description::preview(&bytes).ok().flatten();
+    Ok(preview.and_then(|preview| Version::parse(&preview.version).ok()))
 }
 
 /// Returns the artifacts of a repository whose tags are versions, oldest first.

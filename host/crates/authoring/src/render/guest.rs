@@ -15,7 +15,7 @@ use crate::{
 
 /// Loads the plugin with a configuration.
 pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
-    let plugin = described(&args.plugin, &args.load)?.configure(config);
+    let plugin = described(&args.plugin, &args.load)?.configure(config, plugin_file::checker());
     let message = format!("failed to load the plugin {}", args.plugin);
     plugin.or_fail_by(Exit::of_plugin, message)
 }

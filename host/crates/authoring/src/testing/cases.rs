@@ -15,7 +15,7 @@ use crate::{
     args::Inspected,
     diff,
     document::Document,
-    recordings,
+    plugin_file, recordings,
     render::{self, Call, Circumstances, Files, Offline, World},
 };
 
@@ -111,7 +111,7 @@ impl Case {
             streams,
         )?;
         let is_usual = file("config.yaml").is_none() && file("grants.yaml").is_none();
-        let plugin = described.configure(&files.config);
+        let plugin = described.configure(&files.config, plugin_file::checker());
         let message = format!("failed to configure the plugin for the case {}", self.name);
         let plugin = plugin.or_fail_by(Exit::of_plugin, message)?;
         let manifest = plugin.manifest();

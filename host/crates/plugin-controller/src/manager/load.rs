@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{
-    ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, ObjectId, Retry, error_chain,
+    ANNOTATION_HOSTS, Digest, Gvk, Object, ObjectId, Requests, Retry, error_chain,
 };
 use innkeeper_policy::Shortfall;
 use innkeeper_sandbox::{
     Described, Plugin,
     artifact::{self, Needs},
-    description,
+    description::{self, Preview},
+    manifest,
 };
 use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
@@ -205,6 +206,23 @@ impl Loader {
         .await
     }
 
+    /// Returns the revision that a component and a configuration make. The check of a configuration runs in a process.
+    pub(super) async fn configure(
+        &self,
+        component: &VerifiedComponent,
+        config: &Map<String, Value>,
+    ) -> Result<Arc<Plugin>, StageFailure> {
+        let (context, config) = (Arc::clone(&self.context), config.clone());
+        let described = component.described.clone();
+        blocking(move || {
+            let configured = described.configure(&config, &context.config_checker);
+            configured.map(Arc::new).map_err(|error| {
+                StageFailure::of(Stage::Described, error.reason(), &error, error.retry())
+            })
+        })
+        .await
+    }
+
     /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
     /// any more.
     pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
@@ -328,7 +346,7 @@ fn compile(
     let not_compiled = |error: artifact::Error| {
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
     };
-    if let Err(failure) = may_compile(terms, description::embedded_manifest(bytes).as_ref()) {
+    if let Err(failure) = may_compile(terms, description::preview(bytes)) {
         // No grant would help bytes that are no plugin.
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
@@ -346,21 +364,31 @@ fn compile(
 ///
 /// Otherwise anyone who may write Plugins could have the host compile as much as they like. The description may differ
 /// from the component; it is checked after compiling.
-fn may_compile(terms: &Terms, embedded: Option<&Manifest>) -> Result<(), StageFailure> {
-    let Some(manifest) = embedded else {
-        if !terms.grants.parents.is_empty() {
-            return Ok(());
+fn may_compile(
+    terms: &Terms,
+    embedded: Result<Option<Preview>, manifest::Error>,
+) -> Result<(), StageFailure> {
+    let requests = match embedded {
+        Ok(Some(preview)) => preview.requests,
+        _ if !terms.grants.parents.is_empty() => return Ok(()),
+        other => {
+            let why = other.err().map_or_else(
+                || "the component has no embedded description of its parents".to_owned(),
+                |error| error_chain(&error).to_string(),
+            );
+            let message = format!(
+                "not compiled, because spec.grants.parents is empty and {why}: add the parents to spec.grants.parents, or build the component with innkeeper build"
+            );
+            let (stage, retry) = (Stage::Compiled, Retry::OnChange);
+            return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
         }
-        let message = "not compiled, because spec.grants.parents is empty and the component has no embedded description of its parents: add the parents to spec.grants.parents, or build the component with innkeeper build";
-        let (stage, retry) = (Stage::Compiled, Retry::OnChange);
-        return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
     };
-    let missing = &terms.assess(manifest).missing;
+    let missing = &terms.assess(requests.clone()).missing;
     if missing
         .iter()
         .any(|one| matches!(one, Shortfall::Parent(_)))
     {
-        granted(terms, manifest)?;
+        granted(terms, requests)?;
     }
     Ok(())
 }
@@ -384,17 +412,6 @@ fn keep(context: &LoaderContext, fetched: &Fetched, identity: &Identity) {
     if let Err(error) = context.cache.keep(digest, &fetched.bytes, mark.as_ref()) {
         warn!(%digest, error = %error_chain(&error), "failed to write a component to the cache directory");
     }
-}
-
-/// Returns the revision that a component and a configuration make.
-pub(super) fn configure(
-    component: &VerifiedComponent,
-    config: &Map<String, Value>,
-) -> Result<Arc<Plugin>, StageFailure> {
-    let configured = component.described.configure(config);
-    configured.map(Arc::new).map_err(|error| {
-        StageFailure::of(Stage::Described, "ConfigInvalid", &error, Retry::OnChange)
-    })
 }
 
 fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
@@ -468,8 +485,8 @@ fn camel_case(words: &str) -> String {
 }
 
 /// Checks that terms grant all that a plugin requires.
-pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFailure> {
-    let assessment = terms.assess(manifest);
+pub(super) fn granted(terms: &Terms, requests: impl Into<Requests>) -> Result<(), StageFailure> {
+    let assessment = terms.assess(requests);
     if assessment.serves() {
         return Ok(());
     }
@@ -483,10 +500,14 @@ pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFai
 
 #[cfg(test)]
 mod tests {
+    use innkeeper_model::Manifest;
     use serde_json::json;
 
     use super::*;
     use crate::tests::declared;
+
+    /// A component without content.
+    const BARE: &[u8] = b"\0asm\x0d\0\x01\0";
 
     #[test]
     fn only_a_component_with_a_granted_kind_of_parents_is_compiled() {
@@ -500,31 +521,34 @@ mod tests {
             let parents: Vec<Value> = parents.iter().map(parent).collect();
             // A required child without a grant: that is decided after compiling.
             let child = json!({"apiVersion": "v1", "kind": "Pod", "required": true});
-            serde_json::from_value::<Manifest>(json!({
+            let manifest = serde_json::from_value::<Manifest>(json!({
                 "name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "parents": parents, "crds": [],
                 "children": [child], "reads": [],
-            }))
-            .unwrap()
+            }));
+            description::embed(BARE, &manifest.unwrap())
         };
         let web_only = description(&["Web"]);
         let both = description(&["Web", "Shop"]);
-        for (parents, embedded, refused_at) in [
-            (json!([]), None, Some(Stage::Compiled)),
-            (json!([of("example.com", "Other")]), None, None),
-            (json!([]), Some(&web_only), Some(Stage::Granted)),
+        let twice = [&*web_only, &both[BARE.len()..]].concat();
+        for (parents, component, refused_at) in [
+            (json!([]), BARE, Some(Stage::Compiled)),
+            (json!([of("example.com", "Other")]), BARE, None),
+            (json!([]), &twice, Some(Stage::Compiled)),
+            (json!([web]), &twice, None),
+            (json!([]), &web_only, Some(Stage::Granted)),
             (
                 json!([of("example.org", "Web")]),
-                Some(&web_only),
+                &web_only,
                 Some(Stage::Granted),
             ),
-            (json!([web]), Some(&web_only), None),
-            (json!([web]), Some(&both), None),
-            (json!([web, of("example.com", "Shop")]), Some(&both), None),
+            (json!([web]), &web_only, None),
+            (json!([web]), &both, None),
+            (json!([web, of("example.com", "Shop")]), &both, None),
         ] {
             let declared = declared(json!({"grants": {"parents": parents}}));
-            let refused = may_compile(&declared.terms, embedded).err();
+            let refused = may_compile(&declared.terms, description::preview(component)).err();
             let stage = refused.as_ref().map(|failure| failure.stage);
-            assert_eq!(stage, refused_at, "{parents} {embedded:?}");
+            assert_eq!(stage, refused_at, "{parents} {}", component.escape_ascii());
             let reason = refused.map(|failure| failure.reason);
             assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
         }
@@ -535,7 +559,7 @@ mod tests {
         let children = (0..60).map(|number| {
             json!({"apiVersion": "example.com/v1", "kind": format!("Part{number}"), "required": true})
         });
-        let manifest = serde_json::from_value(json!({
+        let manifest = serde_json::from_value::<Manifest>(json!({
             "name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "parents": [], "crds": [],
             "children": children.collect::<Vec<_>>(), "reads": [],
         }));

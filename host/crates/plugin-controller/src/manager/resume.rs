@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::{
     Manager, PluginState,
-    load::{configure, granted},
+    load::granted,
     report::{status_of, stored_status},
 };
 use crate::{
@@ -79,7 +79,7 @@ impl Manager {
         revision: &Digest,
         activation: Activation,
     ) -> bool {
-        let Some(plugin) = self.revive(declared, state, revision) else {
+        let Some(plugin) = self.revive(declared, state, revision).await else {
             return false;
         };
         let came_back = async {
@@ -106,7 +106,7 @@ impl Manager {
     }
 
     /// Returns an earlier revision from memory or the cache directory; none while it is being loaded.
-    fn revive(
+    async fn revive(
         &self,
         declared: &Declared,
         state: &mut PluginState,
@@ -122,7 +122,13 @@ impl Manager {
             Some(component) => Ok(component),
             None => self.loaded(declared, state, Some(&past.digest))?,
         };
-        Some(component.and_then(|component| configure(&component, &past.config)))
+        Some(match component {
+            Ok(component) => {
+                let loader = &self.context.loader;
+                loader.configure(&component, &past.config).await
+            }
+            Err(failure) => Err(failure),
+        })
     }
 }
 

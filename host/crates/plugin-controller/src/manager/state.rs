@@ -14,7 +14,7 @@ use super::{
     active::ActiveRevision,
     attempt::{LoadAttempt, RefusedRevision, is_past},
     dry_run::Candidate,
-    load::{VerifiedComponent, configure, granted},
+    load::{VerifiedComponent, granted},
     loading::Loading,
     missing::MissingParents,
     unserved::Unserved,
@@ -258,39 +258,34 @@ impl PluginState {
         refused.any(RefusedRevision::waits_for_kind)
     }
 
-    /// Follows a changed declaration without loading anything: cancels outdated work, and gives the loaded component
-    /// its configuration.
-    pub(super) fn follow(&mut self, declared: &Declared) {
+    /// Follows a changed declaration without loading anything: cancels outdated work. Returns the loaded component with the
+    /// time of its attempt, if it needs another configuration.
+    pub(super) fn follow(&mut self, declared: &Declared) -> Option<(VerifiedComponent, Instant)> {
         self.loading
             .take_if(|loading| loading.is_outdated(declared));
-        let Some(attempt) = &mut self.attempt else {
-            return;
-        };
+        let attempt = self.attempt.as_mut()?;
         if loads_the_same(&attempt.declared, declared) {
             attempt.declared.pull_every = declared.pull_every;
-        } else if has_the_same_component(&attempt.declared, declared)
-            && let Some(component) = attempt.component.clone()
-        {
-            let at = attempt.at;
-            self.attempted(declared, Ok(component), at);
+            return None;
         }
+        if !has_the_same_component(&attempt.declared, declared) {
+            return None;
+        }
+        Some((attempt.component.clone()?, attempt.at))
     }
 
-    /// Notes the result of an attempt to load a declaration.
+    /// Notes the result of an attempt to load a declaration: the component with its configuration.
     pub(super) fn attempted(
         &mut self,
         declared: &Declared,
-        component: Result<VerifiedComponent, StageFailure>,
+        loaded: Result<(VerifiedComponent, Result<Arc<Plugin>, StageFailure>), StageFailure>,
         at: Instant,
     ) {
         if self.attempt_for(declared).is_none() {
             self.delays = None;
         }
-        let (component, result) = match component {
-            Ok(component) => {
-                let result = configure(&component, &declared.config);
-                (Some(component), result)
-            }
+        let (component, result) = match loaded {
+            Ok((component, result)) => (Some(component), result),
             Err(failure) => (None, Err(failure)),
         };
         let retry_at = match &result {

@@ -11,7 +11,7 @@ use innkeeper_cluster::present;
 use innkeeper_model::{Access, ConditionStatus, Digest, HashKey};
 use innkeeper_sandbox::{
     Described, Metering, Plugin,
-    testing::{Description, described, engine, guest},
+    testing::{Description, checker, described, engine, guest},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ fn plugin(name: &str) -> Arc<Plugin> {
     let marked = COMPONENTS.iter().find(is_marked);
     let (_, component) = marked.unwrap_or(&COMPONENTS[0]);
     let config = Map::from_iter([("name".to_owned(), name.into())]);
-    Arc::new(component.configure(&config).unwrap())
+    Arc::new(component.configure(&config, &checker()).unwrap())
 }
 
 fn digest(name: &str) -> Digest {

@@ -18,12 +18,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    Loader, WAITING_RECHECK, declared, interest,
-    load::{VerifiedComponent, configure},
-    loading::Loading,
-    marker::LoadId,
-    report::status_of,
-    resume::needs_of,
+    Loader, WAITING_RECHECK, declared, interest, load::VerifiedComponent, loading::Loading,
+    marker::LoadId, report::status_of, resume::needs_of,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -78,7 +74,7 @@ impl Warmer {
         watches.collect()
     }
 
-    fn prepare(&self, plugin: &Object, declared: Declared, digest: Option<String>) {
+    async fn prepare(&self, plugin: &Object, declared: Declared, digest: Option<String>) {
         let name = declared.name.clone();
         let is_same = |ready: &Ready| ready.declared == declared && ready.digest == digest;
         if self.ready.lock().get(&name).is_some_and(is_same) {
@@ -97,7 +93,10 @@ impl Warmer {
         let Some(component) = component else {
             return;
         };
-        let watches = component.and_then(|component| self.watch(&declared, &component));
+        let watches = match component {
+            Ok(component) => self.watch(&declared, &component).await,
+            Err(failure) => Err(failure),
+        };
         match &watches {
             Ok(_) => {
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
@@ -114,13 +113,14 @@ impl Warmer {
         }
     }
 
-    fn watch(
+    async fn watch(
         &self,
         declared: &Declared,
         component: &VerifiedComponent,
     ) -> Result<Vec<Registration>, StageFailure> {
         let Declared { name, terms, .. } = declared;
-        let serving = terms.serving(configure(component, &declared.config)?);
+        let plugin = self.loader.configure(component, &declared.config).await?;
+        let serving = terms.serving(plugin);
         let interests = serving.interests(name, &(self.once_made)(name)).into_iter();
         let register = |interest| self.loader.cluster.register(interest);
         Ok(interests.map(register).collect())
@@ -197,7 +197,8 @@ impl Work for Warmer {
         self.loader.need(&id, needs_of(&plugin));
         // The active host reports an invalid spec in the status.
         if let Ok(declared) = declared(&plugin) {
-            self.prepare(&plugin, declared, status_of(&plugin).digest);
+            self.prepare(&plugin, declared, status_of(&plugin).digest)
+                .await;
         }
         // Also for a plugin that is ready: its triggers have to be dropped. A failed load is tried again.
         Next::RequeueAfter(WAITING_RECHECK)

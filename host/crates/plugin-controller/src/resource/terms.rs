@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Limits, Manifest};
+use innkeeper_model::{Limits, Requests};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
 use innkeeper_reconcile::Serving;
 use innkeeper_sandbox::Plugin;
@@ -38,8 +38,8 @@ pub struct Terms {
 
 impl Terms {
     /// Compares the requests of the plugin with its grants. Definitions that the host does not install need no grant.
-    pub fn assess(&self, manifest: &Manifest) -> Assessment {
-        let mut assessment = self.grants.assess(manifest);
+    pub fn assess(&self, requests: impl Into<Requests>) -> Assessment {
+        let mut assessment = self.grants.assess(requests);
         if self.crds == Crds::Ignore {
             let wanted = |shortfall: &Shortfall| !matches!(shortfall, Shortfall::Crd(_));
             assessment.reduced.retain(wanted);

@@ -1,5 +1,5 @@
-//! The process that compiles one plugin: it binds and confines itself, reads the component from standard input, and writes
-//! native code to standard output.
+//! The process that compiles one plugin, or checks one configuration: it binds and confines itself, reads its input from
+//! standard input, and writes native code or the problems of the configuration to standard output.
 //!
 //! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
 //! cache.
@@ -18,7 +18,12 @@ use rustix::{
     thread::set_no_new_privs,
 };
 
-use super::confinement::{self, Confinement};
+use innkeeper_schema::config;
+
+use super::{
+    config::ConfigCheck,
+    confinement::{self, Confinement},
+};
 use crate::{Metering, engine};
 
 /// Open files: the standard streams, one or two for a moment, and some to spare.
@@ -29,7 +34,7 @@ const CPU_SECONDS_EXTRA: u64 = 2;
 /// The highest score: the kernel ends this process first when memory is short.
 const OOM_SCORE: &[u8] = b"1000";
 
-/// The exit code of a process whose compiler refused the component.
+/// The exit code of a process whose compiler refused the component, or the schema of a configuration.
 /// Not 2: an unusable command line ends with 2, and that is no verdict on the component.
 const REFUSED: u8 = 3;
 /// The exit code of a process that failed to write its code, to which the host gave a file.
@@ -46,12 +51,22 @@ pub struct ChildBounds {
     pub cpu_seconds_max: u64,
     /// Size of the compiled code, in bytes.
     pub code_bytes_max: u64,
-    /// Threads of the compiler.
-    pub threads: NonZeroUsize,
-    /// True if the engine of the compiled code counts fuel.
-    pub fuel: bool,
     /// The process ID of the host, without which this process ends.
     pub host_process: Option<u32>,
+}
+
+/// The work of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildTask {
+    /// It compiles a component.
+    Compile {
+        /// Threads of the compiler.
+        threads: NonZeroUsize,
+        /// True if the engine of the compiled code counts fuel.
+        fuel: bool,
+    },
+    /// It checks a configuration against its schema.
+    CheckConfig,
 }
 
 /// An error of the compiling process.
@@ -70,11 +85,14 @@ pub enum ChildError {
     /// The process was not confined.
     #[error(transparent)]
     Confine(#[from] confinement::Error),
-    /// The component did not arrive over the pipe from the host.
+    /// The input did not arrive from the host.
     ///
-    /// Remedy: None is needed: the host compiles the component again.
-    #[error("failed to read the component from standard input")]
+    /// Remedy: None is needed: the host tries again.
+    #[error("failed to read standard input")]
     Read(#[source] io::Error),
+    /// The schema of a configuration does not compile.
+    #[error(transparent)]
+    Schema(config::Refusal),
     /// The operating system gave no thread.
     ///
     /// Remedy: Raise the limit of processes of the Pod.
@@ -99,25 +117,26 @@ impl ChildError {
     /// The exit code of the process.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Compile(_) => REFUSED,
+            Self::Compile(_) | Self::Schema(_) => REFUSED,
             Self::Write(_) => UNWRITTEN,
             _ => FAILED,
         }
     }
 }
 
-/// Returns true if an exit code means that the compiler refused the component.
+/// Returns true if an exit code means that the compiler refused the component or the schema.
 pub(super) fn is_refusal(code: i32) -> bool {
     code == i32::from(REFUSED)
 }
 
-/// Limits and confines this process, calls `confined`, and compiles the component that `input` holds into native code for
-/// `output`. Must run before any other thread.
+/// Limits and confines this process, calls `confined`, and does the work with `input` whose result goes to `output`. Must run
+/// before any other thread.
 ///
 /// The host needs the line of the confinement even if the process is stopped later: only a confined process has reached
-/// out because of its component.
+/// out because of its input.
 pub fn child(
     bounds: ChildBounds,
+    task: ChildTask,
     input: &mut dyn Read,
     output: &mut dyn Write,
     confined: &mut dyn FnMut(Confinement),
@@ -131,21 +150,36 @@ pub fn child(
     confined(Confinement::enforce()?);
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
-    let metering = if bounds.fuel {
+    let result = match task {
+        ChildTask::Compile { threads, fuel } => compile(&bytes, threads, fuel)?,
+        ChildTask::CheckConfig => check_config(&bytes)?,
+    };
+    output
+        .write_all(&result)
+        .and_then(|()| output.flush())
+        .map_err(ChildError::Write)
+}
+
+fn compile(bytes: &[u8], threads: NonZeroUsize, fuel: bool) -> Result<Vec<u8>, ChildError> {
+    let metering = if fuel {
         Metering::Fuel
     } else {
         Metering::Epochs
     };
-    let threads = ThreadPoolBuilder::new().num_threads(bounds.threads.get());
+    let threads = ThreadPoolBuilder::new().num_threads(threads.get());
     threads.build_global().map_err(ChildError::Threads)?;
     let engine = engine::compiler(metering).map_err(ChildError::Engine)?;
-    let code = engine
-        .precompile_component(&bytes)
-        .map_err(ChildError::Compile)?;
-    output
-        .write_all(&code)
-        .and_then(|()| output.flush())
-        .map_err(ChildError::Write)
+    engine
+        .precompile_component(bytes)
+        .map_err(ChildError::Compile)
+}
+
+/// Returns the problems of a configuration as JSON.
+fn check_config(bytes: &[u8]) -> Result<Vec<u8>, ChildError> {
+    let ConfigCheck { schema, config } =
+        serde_json::from_slice(bytes).map_err(|error| ChildError::Read(error.into()))?;
+    let problems = config::problems(&schema, &config).map_err(ChildError::Schema)?;
+    serde_json::to_vec(&problems).map_err(|error| ChildError::Write(error.into()))
 }
 
 fn limit(bounds: &ChildBounds) -> io::Result<()> {
@@ -153,8 +187,6 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
         memory_bytes_max: memory,
         cpu_seconds_max: cpu,
         code_bytes_max: code,
-        threads: _,
-        fuel: _,
         host_process: _,
     } = *bounds;
     // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the kernel
@@ -179,4 +211,29 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_no_new_privs(true)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_of_a_configuration_answers_with_its_problems() {
+        for (schema, config, expected) in [
+            (r#"{"type": "object"}"#, "{}", "[]"),
+            (
+                r#"{"additionalProperties": {"type": "integer"}}"#,
+                r#"{"a": 1, "b": true}"#,
+                r#"["/b: true is not of type \"integer\""]"#,
+            ),
+        ] {
+            let input = format!("{{\"schema\": {schema}, \"config\": {config}}}");
+            let output = check_config(input.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
+        }
+        let error =
+            check_config(br#"{"schema": {"properties": {"a": {"pattern": "("}}}, "config": {}}"#);
+        assert_eq!(error.unwrap_err().exit_code(), REFUSED);
+        assert_eq!(check_config(b"{").unwrap_err().exit_code(), FAILED);
+    }
 }

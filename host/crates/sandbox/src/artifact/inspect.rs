@@ -1,7 +1,6 @@
 //! Facts about a file for users: never fails, never compiles.
 
 use innkeeper_model::Digest;
-use serde_json::Value;
 use wasm_metadata::Producers;
 use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
 
@@ -56,8 +55,8 @@ pub struct Inspection {
     pub name: Option<String>,
     /// The tools that made them.
     pub producers: Vec<Producer>,
-    /// The embedded description; `null` if it cannot be read.
-    pub description: Option<Value>,
+    /// True if they have an embedded description.
+    pub is_described: bool,
 }
 
 /// Inspects bytes; of a damaged component, the part before the damage.
@@ -71,11 +70,11 @@ pub fn inspect(bytes: &[u8]) -> Inspection {
         contract: None,
         name: None,
         producers: producers(bytes),
-        description: None,
+        is_described: false,
     };
     if inspection.what == What::Component {
         outermost(bytes, &mut inspection);
-        inspection.description = description::embedded(bytes);
+        inspection.is_described = description::embedded(bytes).is_some();
     }
     inspection.contract = inspection
         .exports

@@ -155,110 +155,138 @@ impl Compiler {
             .cache
             .begin()
             .map_err(|source| self.cache.not_kept(source))?;
-        let mut input = in_memory("component").map_err(failed)?;
-        input
-            .write_all(bytes)
-            .and_then(|()| input.rewind())
-            .map_err(failed)?;
-        let mut words = in_memory("words").map_err(failed)?;
         let fuel = engine.settings().metering == Metering::Fuel;
-        let mut command = self.command(threads, fuel);
-        command
-            .stdin(input)
-            .stdout(code.reopen().map_err(failed)?)
-            .stderr(words.try_clone().map_err(failed)?);
-        let status = run_within(command, self.bounds.wall_max).map_err(|error| {
-            // Without the name, "no such file" does not tell that /proc is missing.
-            let program = self.program.path.display();
-            failed(io::Error::new(error.kind(), format!("{program}: {error}")))
-        })?;
-        let Some(status) = status else {
-            let seconds = self.bounds.wall_max.as_secs_f32();
-            return Ok(CompilerEnd::Killed(format!(
-                "because it took more than {seconds} s"
-            )));
-        };
-        let words = words_of_process(&mut words).map_err(failed)?;
-        let confinement = confinement_of(&words);
-        if status.success() {
-            let confinement = confinement.map(str::to_owned);
-            return Ok(CompilerEnd::Compiled { code, confinement });
-        }
-        if status.signal() == Some(Signal::SYS.as_raw()) && confinement.is_none() {
-            return Err(failed(io::Error::other(STOPPED_BEFORE)));
-        }
-        if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
-            return Err(failed(Errno::FBIG.into()));
-        }
-        let said = last_line(&words);
-        if status.code() == Some(child::UNWRITTEN.into()) {
-            return Err(self.cache.not_kept(io::Error::other(said)));
-        }
-        self.ended(status, said).map_err(failed)
-    }
-
-    /// Returns the conclusion from the end of a process that wrote no code.
-    fn ended(&self, status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
-        let bounds = &self.bounds;
-        let is_short_of_memory = OUT_OF_MEMORY.iter().any(|words| said.contains(words));
-        let signal = status.signal().and_then(Signal::from_named_raw);
-        let verdict = match (status.code(), signal) {
-            (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
-            (Some(PANICKED), _) => CompileVerdict::Broke(said),
-            (_, Some(Signal::SYS)) => CompileVerdict::ReachedOut,
-            (_, Some(Signal::XCPU)) => CompileVerdict::Cpu(bounds.cpu_seconds_max),
-            (_, Some(Signal::XFSZ)) => CompileVerdict::Code(bounds.code_bytes_max),
-            (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
-                CompileVerdict::Broke(format!("{status}: {said}"))
-            }
-            // SIGKILL: from the kernel when memory is short, or from a user.
-            (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
-            (Some(_), _) => return Err(io::Error::other(said)),
-        };
-        Ok(CompilerEnd::Found(match verdict {
-            CompileVerdict::Refused(_) | CompileVerdict::Broke(_) if is_short_of_memory => {
-                CompileVerdict::Memory(bounds.memory_bytes_max)
-            }
-            verdict => verdict,
-        }))
-    }
-
-    /// Returns true if the file size limit of this process, which its children inherit, is below the bound of code. The end
-    /// of a compiler is then no verdict on a component.
-    fn may_not_write(&self) -> bool {
-        let most = getrlimit(Resource::Fsize).current;
-        most.is_some_and(|most| most < self.bounds.code_bytes_max)
-    }
-
-    fn command(&self, threads: usize, fuel: bool) -> Command {
-        let CompileBounds {
-            processes_max: _,
-            memory_bytes_max,
-            cpu_seconds_max,
-            code_bytes_max,
-            wall_max: _,
-            retries_max: _,
-        } = self.bounds;
-        let mut command = Command::new(&self.program.path);
-        command
-            .arg0("innkeeper")
-            .args(&self.program.arguments)
-            .arg(format!("--memory-bytes-max={memory_bytes_max}"))
-            .arg(format!("--cpu-seconds-max={cpu_seconds_max}"))
-            .arg(format!("--code-bytes-max={code_bytes_max}"))
-            .arg(format!("--threads={threads}"))
-            .args(fuel.then_some("--fuel"))
-            .arg(format!("--host-process={}", std::process::id()))
-            // The environment of the host may hold credentials.
-            .env_clear()
-            .current_dir("/")
-            // Signals of a terminal are for the host only.
-            .process_group(0);
-        command
+        let mut arguments = vec![format!("--threads={threads}")];
+        arguments.extend(fuel.then(|| "--fuel".to_owned()));
+        let output = code.reopen().map_err(failed)?;
+        let ended = run_confined(&self.program, &self.bounds, arguments, bytes, output);
+        Ok(match ended.map_err(failed)? {
+            ProcessEnd::Success { confinement } => CompilerEnd::Compiled { code, confinement },
+            ProcessEnd::Unwritten(said) => return Err(self.cache.not_kept(io::Error::other(said))),
+            ProcessEnd::Found(verdict) => CompilerEnd::Found(verdict),
+            ProcessEnd::Killed(cause) => CompilerEnd::Killed(cause),
+        })
     }
 }
 
-/// The end of a process.
+/// The end of a confined process.
+pub(super) enum ProcessEnd {
+    /// It wrote its output, under these restrictions of the kernel.
+    Success { confinement: Option<String> },
+    /// It failed to write its output, with its last line.
+    Unwritten(String),
+    /// It wrote no output, and would not another time.
+    Found(CompileVerdict),
+    /// It was killed, with the cause.
+    Killed(String),
+}
+
+/// Runs one confined process to its end, with the input in its standard input and a file for its output.
+pub(super) fn run_confined(
+    program: &Program,
+    bounds: &CompileBounds,
+    arguments: Vec<String>,
+    input: &[u8],
+    output: File,
+) -> io::Result<ProcessEnd> {
+    let mut stdin = in_memory("input")?;
+    stdin.write_all(input)?;
+    stdin.rewind()?;
+    let mut words = in_memory("words")?;
+    let mut command = command(program, bounds, arguments);
+    command
+        .stdin(stdin)
+        .stdout(output)
+        .stderr(words.try_clone()?);
+    let status = run_within(command, bounds.wall_max).map_err(|error| {
+        // Without the name, "no such file" does not tell that /proc is missing.
+        let program = program.path.display();
+        io::Error::new(error.kind(), format!("{program}: {error}"))
+    })?;
+    let Some(status) = status else {
+        let seconds = bounds.wall_max.as_secs_f32();
+        return Ok(ProcessEnd::Killed(format!(
+            "because it took more than {seconds} s"
+        )));
+    };
+    let words = words_of_process(&mut words)?;
+    let confinement = confinement_of(&words);
+    if status.success() {
+        let confinement = confinement.map(str::to_owned);
+        return Ok(ProcessEnd::Success { confinement });
+    }
+    if status.signal() == Some(Signal::SYS.as_raw()) && confinement.is_none() {
+        return Err(io::Error::other(STOPPED_BEFORE));
+    }
+    if status.signal() == Some(Signal::XFSZ.as_raw()) && may_not_write(bounds) {
+        return Err(Errno::FBIG.into());
+    }
+    let said = last_line(&words);
+    if status.code() == Some(child::UNWRITTEN.into()) {
+        return Ok(ProcessEnd::Unwritten(said));
+    }
+    conclude(bounds, status, said)
+}
+
+/// Returns the conclusion from the end of a process that wrote no output.
+fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Result<ProcessEnd> {
+    let is_short_of_memory = OUT_OF_MEMORY.iter().any(|words| said.contains(words));
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    let verdict = match (status.code(), signal) {
+        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
+        (Some(PANICKED), _) => CompileVerdict::Broke(said),
+        (_, Some(Signal::SYS)) => CompileVerdict::ReachedOut,
+        (_, Some(Signal::XCPU)) => CompileVerdict::Cpu(bounds.cpu_seconds_max),
+        (_, Some(Signal::XFSZ)) => CompileVerdict::Code(bounds.code_bytes_max),
+        (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
+            CompileVerdict::Broke(format!("{status}: {said}"))
+        }
+        // SIGKILL: from the kernel when memory is short, or from a user.
+        (None, _) => return Ok(ProcessEnd::Killed(format!("by {status}"))),
+        (Some(_), _) => return Err(io::Error::other(said)),
+    };
+    Ok(ProcessEnd::Found(match verdict {
+        CompileVerdict::Refused(_) | CompileVerdict::Broke(_) if is_short_of_memory => {
+            CompileVerdict::Memory(bounds.memory_bytes_max)
+        }
+        verdict => verdict,
+    }))
+}
+
+/// Returns true if the file size limit of this process, which its children inherit, is below the bound of code. The end
+/// of a compiler is then no verdict on a component.
+fn may_not_write(bounds: &CompileBounds) -> bool {
+    let most = getrlimit(Resource::Fsize).current;
+    most.is_some_and(|most| most < bounds.code_bytes_max)
+}
+
+fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) -> Command {
+    let CompileBounds {
+        processes_max: _,
+        memory_bytes_max,
+        cpu_seconds_max,
+        code_bytes_max,
+        wall_max: _,
+        retries_max: _,
+    } = *bounds;
+    let mut command = Command::new(&program.path);
+    command
+        .arg0("innkeeper")
+        .args(&program.arguments)
+        .arg(format!("--memory-bytes-max={memory_bytes_max}"))
+        .arg(format!("--cpu-seconds-max={cpu_seconds_max}"))
+        .arg(format!("--code-bytes-max={code_bytes_max}"))
+        .args(arguments)
+        .arg(format!("--host-process={}", std::process::id()))
+        // The environment of the host may hold credentials.
+        .env_clear()
+        .current_dir("/")
+        // Signals of a terminal are for the host only.
+        .process_group(0);
+    command
+}
+
+/// The end of a compiling process.
 enum CompilerEnd {
     /// It wrote code to a file, and the restrictions that the kernel enforced on it.
     Compiled {
@@ -299,7 +327,7 @@ fn ends_within(child: &Child, wall_max: Duration) -> io::Result<bool> {
 }
 
 /// Creates a file in memory.
-fn in_memory(name: &str) -> io::Result<File> {
+pub(super) fn in_memory(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
 

@@ -626,7 +626,7 @@ fn fuel_is_the_same_in_every_run() {
           (br_if $again (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))";
     let bytes = guest().doing(working, &[]).build();
     let plugin = described(&metered, &bytes)
-        .configure(&serde_json::Map::new())
+        .configure(&serde_json::Map::new(), &checker())
         .unwrap();
     let cost = || {
         let limits = Limits::default();
@@ -649,7 +649,7 @@ fn a_fuelled_engine_keeps_deadlines() {
     };
     let bytes = guest().doing("(loop $again (br $again))", &[]).build();
     let plugin = described(&metered, &bytes)
-        .configure(&serde_json::Map::new())
+        .configure(&serde_json::Map::new(), &checker())
         .unwrap();
     let (called, _) = plugin
         .call(&request(), FakeReads::default(), &CONTEXT, &limits)

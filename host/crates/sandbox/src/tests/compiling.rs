@@ -16,7 +16,7 @@ use super::*;
 use crate::{
     artifact::{Cache, CompileBounds, CompileVerdict, Compiler, Error, Limits, Program},
     engine,
-    testing::guest,
+    testing::{self, guest},
 };
 
 const BOUNDS: CompileBounds = CompileBounds {
@@ -49,11 +49,8 @@ impl Case {
     fn compiler(&self, script: &str, bounds: CompileBounds) -> Compiler {
         let begin = "echo $$ >>$DIR/runs; cat >/dev/null;";
         let script = format!("{begin} {script}").replace("$DIR", self.dir.path().to_str().unwrap());
-        let program = Program {
-            path: PathBuf::from("/bin/sh"),
-            arguments: vec!["-c".into(), script.into()],
-        };
-        Compiler::new(Cache::open(&self.path("cache")).unwrap(), program, bounds)
+        let cache = Cache::open(&self.path("cache")).unwrap();
+        Compiler::new(cache, testing::script(&script), bounds)
     }
 
     fn compile(&self, script: &str) -> Result<artifact::Artifact, Error> {

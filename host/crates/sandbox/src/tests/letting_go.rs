@@ -32,7 +32,9 @@ fn configured(engine: &Engine, cache: &Cache) -> Plugin {
     let limits = artifact::Limits::default();
     let artifact = artifact::compile(engine, &guest().build(), &limits, Some(cache)).unwrap();
     let described = Described::load(engine, &artifact, &Limits::default()).unwrap();
-    described.configure(&serde_json::Map::new()).unwrap()
+    described
+        .configure(&serde_json::Map::new(), &checker())
+        .unwrap()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use innkeeper_model::{Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
-    artifact::{self, CompileBounds, Compiler, Program},
+    artifact::{self, CompileBounds, Compiler, ConfigChecker, Program},
 };
 use tokio::task::spawn_blocking;
 use tracing::error;
@@ -57,6 +57,7 @@ pub(super) async fn load_all(
         engine,
         cache: cache.clone(),
         compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
+        config_checker: ConfigChecker::new(Program::of_process()),
         artifact_limits: artifact::Limits::default(),
         limits: Limits::default(),
         configs: settings.configs(),

@@ -47,12 +47,17 @@ fn another_configuration_of_a_loaded_component_is_not_loaded() {
         verified_by: String::new(),
     });
     assert_eq!(state.next_step(&declare("b"), None), NextStep::Load);
-    state.follow(&declare("b"));
+    let follow = |state: &mut PluginState, name: &str| {
+        let (component, at) = state.follow(&declare(name)).unwrap();
+        state.attempted(&declare(name), Ok((component, Ok(plugin(name)))), at);
+    };
+    follow(&mut state, "b");
     assert_eq!(state.next_step(&declare("b"), None), activate("b"));
+    assert!(state.follow(&declare("b")).is_none());
     // Nor does it wait while the source is polled.
     let (load, _reporter) = loading(&declare("a"), None);
     state.loading = Some(load);
-    state.follow(&declare("c"));
+    follow(&mut state, "c");
     assert_eq!(state.next_step(&declare("c"), None), activate("c"));
     assert!(state.loading.is_some());
 }
@@ -81,7 +86,7 @@ fn a_changed_declaration_cancels_outdated_work() {
     let mut state = PluginState::default();
     let is_cancelled = |state: &mut PluginState, spec: Value| {
         state.loading = Some(loading(&before, None).0);
-        state.follow(&declare(spec));
+        drop(state.follow(&declare(spec)));
         state.loading.is_none()
     };
     let other = json!({"file": {"path": "other.wasm"}});

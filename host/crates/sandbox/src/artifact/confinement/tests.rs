@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, test_kill_process};
 
 use super::*;
 use crate::{
-    artifact::{ChildBounds, ChildError, child},
+    artifact::{ChildBounds, ChildError, ChildTask, child},
     testing::guest,
 };
 
@@ -25,9 +25,12 @@ const BOUNDS: ChildBounds = ChildBounds {
     memory_bytes_max: 4 << 30,
     cpu_seconds_max: 30,
     code_bytes_max: 64 << 20,
+    host_process: None,
+};
+
+const TASK: ChildTask = ChildTask::Compile {
     threads: NonZeroUsize::MIN.saturating_add(1),
     fuel: false,
-    host_process: None,
 };
 
 fn opens_a_file() -> io::Result<()> {
@@ -62,6 +65,7 @@ fn attempt(attempt: fn() -> io::Result<()>) {
     let mut confined = |confinement| println!("{confinement}");
     match child(
         BOUNDS,
+        TASK,
         &mut Attempt(attempt),
         &mut io::sink(),
         &mut confined,
@@ -82,6 +86,7 @@ fn compile() {
     let mut confined = |confinement| println!("{confinement}");
     child(
         BOUNDS,
+        TASK,
         &mut guest().build().as_slice(),
         &mut code,
         &mut confined,

@@ -1,6 +1,8 @@
 //! A description of contract version 0.1.0, converted; `manifest` checks its contents.
 
 use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, parse_selector};
+use innkeeper_schema::config;
+use serde_json::Value;
 
 use super::{super::json, wit};
 use crate::manifest::{self, Error};
@@ -25,12 +27,16 @@ pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
         reads: convert(stated.reads, read)?,
         finalize: stated.finalize,
         reads_own_status: stated.reads_own_status,
-        config_schema: config_schema
-            .map(|text| json::value("config-schema", text))
-            .transpose()?,
+        config_schema: config_schema.map(schema).transpose()?,
     };
     manifest::check(&manifest)?;
     Ok(manifest)
+}
+
+/// Parses the schema of the configuration, whose text is small.
+fn schema(text: &str) -> Result<Value, Error> {
+    config::check_size(text.len())?;
+    Ok(json::value("config-schema", text)?)
 }
 
 fn convert<T, U>(stated: Vec<T>, one: impl Fn(T) -> Result<U, Error>) -> Result<Vec<U>, Error> {
@@ -47,7 +53,7 @@ fn parent(stated: wit::ParentKind) -> ParentKind {
 
 fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
     Ok(ChildKind {
-        kind: kind(manifest::CHILDREN, &stated.api_version, &stated.kind)?,
+        kind: manifest::kind(manifest::CHILDREN, &stated.api_version, &stated.kind)?,
         required: stated.required,
         ready_condition: stated.ready_condition,
         never_deleted: stated.never_deleted,
@@ -55,7 +61,7 @@ fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
 }
 
 fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
-    let kind = kind(manifest::READS, &stated.api_version, &stated.kind)?;
+    let kind = manifest::kind(manifest::READS, &stated.api_version, &stated.kind)?;
     let selector = parse_selector(&stated.label_selector.unwrap_or_default());
     Ok(ReadKind {
         label_selector: selector.map_err(|source| Error::Selector {
@@ -66,8 +72,4 @@ fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
         access: stated.access.into(),
         scope: stated.scope.into(),
     })
-}
-
-fn kind(part: &'static str, api_version: &str, kind: &str) -> Result<Gvk, Error> {
-    Gvk::parse(api_version, kind).map_err(|source| Error::ApiVersion { part, source })
 }

@@ -1,0 +1,188 @@
+//! Checks configurations in the confined process: a schema and a configuration are texts of strangers, and neither the
+//! compiled patterns of the one nor the evaluation of the other is bounded by its size.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Read, Seek},
+    num::NonZeroU32,
+    time::Duration,
+};
+
+use innkeeper_model::{Digest, Manifest};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    CompileBounds, CompileVerdict, Program,
+    process::{ProcessEnd, in_memory, run_confined},
+};
+use crate::{Error, semaphore::Semaphore};
+
+/// The bounds of a check. The configurations of this project take milliseconds and 20 MiB.
+const BOUNDS: CompileBounds = CompileBounds {
+    // Few, because each may take all of its memory, and more than one, because one may wait for its CPU time.
+    processes_max: NonZeroU32::MIN.saturating_add(1),
+    memory_bytes_max: 256 << 20,
+    cpu_seconds_max: 5,
+    // Ten problems of 500 characters.
+    code_bytes_max: 64 << 10,
+    // That of a compiler: a throttled node must not fail innocent configurations.
+    wall_max: Duration::from_mins(2),
+    retries_max: 0,
+};
+
+/// Valid configurations that are remembered: more than a host has Plugins.
+const REMEMBERED_MAX: usize = 4096;
+
+/// The input of the process.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ConfigCheck<'a> {
+    pub(super) schema: Cow<'a, Value>,
+    pub(super) config: Cow<'a, Value>,
+}
+
+/// Checks configurations against the schemas of plugins, each in a confined process of its own.
+pub struct ConfigChecker {
+    program: Program,
+    bounds: CompileBounds,
+    processes: Semaphore,
+    /// The revisions with a valid configuration.
+    valid: Mutex<BTreeSet<Digest>>,
+}
+
+impl ConfigChecker {
+    /// Creates a checker whose processes run a program.
+    pub fn new(program: Program) -> Self {
+        Self::with_bounds(program, BOUNDS)
+    }
+
+    /// Creates a checker with other bounds.
+    pub(crate) fn with_bounds(program: Program, bounds: CompileBounds) -> Self {
+        let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
+        Self {
+            program,
+            bounds,
+            processes: Semaphore::new(processes_max),
+            valid: Mutex::default(),
+        }
+    }
+
+    /// Checks the configuration of a revision; with no schema, only `{}` fits. Starts no process without a schema, nor for a
+    /// configuration that was valid before.
+    ///
+    /// Blocks until the process has ended: usually 20 ms, and at most two minutes after those before it.
+    pub(crate) fn check(
+        &self,
+        manifest: &Manifest,
+        revision: &Digest,
+        config: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        let Some(schema) = &manifest.config_schema else {
+            if config.is_empty() {
+                return Ok(());
+            }
+            let problem = "this plugin takes no configuration: leave it out";
+            return Err(invalid(manifest, vec![problem.to_owned()]));
+        };
+        if self.valid.lock().contains(revision) {
+            return Ok(());
+        }
+        let config = Value::Object(config.clone());
+        let problems = self.problems(manifest, schema, &config)?;
+        if !problems.is_empty() {
+            return Err(invalid(manifest, problems));
+        }
+        let mut valid = self.valid.lock();
+        if valid.len() >= REMEMBERED_MAX {
+            valid.clear();
+        }
+        valid.insert(revision.clone());
+        Ok(())
+    }
+
+    /// Compiles the schema of a plugin, as a check does, without a configuration.
+    pub(crate) fn check_schema(&self, manifest: &Manifest) -> Result<(), Error> {
+        let Some(schema) = &manifest.config_schema else {
+            return Ok(());
+        };
+        // The problems of an empty configuration are none of the schema.
+        let empty = Value::Object(Map::new());
+        self.problems(manifest, schema, &empty).map(drop)
+    }
+
+    /// Returns the problems of a configuration, from one process.
+    fn problems(
+        &self,
+        manifest: &Manifest,
+        schema: &Value,
+        config: &Value,
+    ) -> Result<Vec<String>, Error> {
+        let plugin = || manifest.name.to_string();
+        let failed = |source| Error::CheckConfig {
+            plugin: plugin(),
+            source,
+        };
+        let (schema, config) = (Cow::Borrowed(schema), Cow::Borrowed(config));
+        let input = serde_json::to_vec(&ConfigCheck { schema, config });
+        let input = input.map_err(|error| failed(error.into()))?;
+        let mut output = in_memory("problems").map_err(failed)?;
+        let stdout = output.try_clone().map_err(failed)?;
+        let permit = self.processes.acquire(1);
+        let arguments = vec!["--config".to_owned()];
+        let ended = run_confined(&self.program, &self.bounds, arguments, &input, stdout);
+        drop(permit);
+        let limit = match ended.map_err(failed)? {
+            ProcessEnd::Success { .. } => return self.read(&mut output).map_err(failed),
+            ProcessEnd::Unwritten(said) => return Err(failed(io::Error::other(said))),
+            ProcessEnd::Killed(cause) => {
+                let cause =
+                    format!("its process was killed {cause}: give the host more CPU or memory");
+                return Err(failed(io::Error::other(cause)));
+            }
+            ProcessEnd::Found(CompileVerdict::Refused(problem)) => {
+                return Err(Error::ConfigSchema {
+                    plugin: plugin(),
+                    problem,
+                });
+            }
+            ProcessEnd::Found(CompileVerdict::Cpu(seconds)) => {
+                format!("more than {seconds} s of CPU time")
+            }
+            ProcessEnd::Found(CompileVerdict::Memory(bytes)) => {
+                format!("more than {} MiB of memory", bytes >> 20)
+            }
+            ProcessEnd::Found(CompileVerdict::Code(bytes)) => {
+                format!("more than {bytes} bytes of output")
+            }
+            ProcessEnd::Found(CompileVerdict::Broke(said)) => {
+                format!("more than its process survives ({said})")
+            }
+            ProcessEnd::Found(CompileVerdict::ReachedOut) => {
+                "a forbidden system call, which no harmless schema causes".to_owned()
+            }
+        };
+        Err(Error::ConfigLimit {
+            plugin: plugin(),
+            limit,
+        })
+    }
+
+    fn read(&self, output: &mut File) -> io::Result<Vec<String>> {
+        let mut text = Vec::new();
+        output.rewind()?;
+        output
+            .take(self.bounds.code_bytes_max)
+            .read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
+
+fn invalid(manifest: &Manifest, problems: Vec<String>) -> Error {
+    Error::Config {
+        plugin: manifest.name.to_string(),
+        problems,
+    }
+}

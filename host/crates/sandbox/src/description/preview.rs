@@ -1,0 +1,231 @@
+//! The part of an embedded description that is read before the grants are checked.
+//!
+//! Anyone who may create a Plugin chooses this text, so reading it costs no more than its bytes: the fields that grants
+//! answer are read into lists of bounded length, and everything else (definitions, the configuration's schema, unknown
+//! fields) is skipped without being built. serde_json skips without recursion, at any depth.
+
+use std::{fmt, marker::PhantomData};
+
+use innkeeper_model::{
+    Access, GroupKind, Gvk, PluginName, ReadKind, ReadScope, Requests, parse_selector,
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+
+use super::{BYTES_MAX, Embedded, embedded};
+use crate::{
+    log::cut,
+    manifest::{self, CHILDREN_MAX, CRDS_MAX, Error, PARENTS_MAX, READS_MAX},
+};
+
+/// The longest label selector of a read, in bytes: it is parsed into many times as much memory.
+const SELECTOR_BYTES_MAX: usize = 4096;
+/// Bytes of a problem that are shown; it may repeat a text of the description.
+const PROBLEM_BYTES_MAX: usize = 200;
+
+/// The name of a plugin and its requests, as its embedded description states them.
+///
+/// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// The plugin's name.
+    pub name: PluginName,
+    /// The plugin's own version.
+    pub version: String,
+    /// The requests that grants answer.
+    pub requests: Requests,
+}
+
+/// Reads the preview of the embedded description; none if the component has no description.
+///
+/// # Errors
+///
+/// Fails if the description is there several times, exceeds a bound, or breaks a rule.
+pub fn preview(component: &[u8]) -> Result<Option<Preview>, Error> {
+    match embedded(component) {
+        None => Ok(None),
+        Some(Embedded::Text(text)) => read(&text).map(Some),
+        Some(Embedded::Unusable) => Err(unreadable(&format!(
+            "it is there several times, or has more than {BYTES_MAX} bytes"
+        ))),
+    }
+}
+
+fn read(text: &[u8]) -> Result<Preview, Error> {
+    let Wire {
+        name,
+        version,
+        parents,
+        crds,
+        children,
+        reads,
+    } = serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
+    let parents = parents.0;
+    let children: Vec<(Gvk, bool)> = children
+        .0
+        .into_iter()
+        .map(ChildEntry::into_kind)
+        .collect::<Result<_, _>>()?;
+    let reads: Vec<ReadKind> = reads
+        .0
+        .into_iter()
+        .map(ReadEntry::into_kind)
+        .collect::<Result<_, _>>()?;
+    manifest::check_names(
+        &version,
+        parents.iter(),
+        children.iter().map(|(kind, _)| kind),
+        reads.iter().map(|read| &read.kind),
+    )?;
+    let crds = crds.0.into_iter().map(DefinitionEntry::into_kind);
+    Ok(Preview {
+        name,
+        version,
+        requests: Requests {
+            parents: parents.iter().map(Gvk::group_kind).collect(),
+            crds: crds.collect::<Result<_, _>>()?,
+            children: children
+                .into_iter()
+                .map(|(kind, required)| (kind.group_kind(), required))
+                .collect(),
+            reads,
+        },
+    })
+}
+
+fn unreadable(problem: &str) -> Error {
+    Error::Json {
+        at: "the embedded description".to_owned(),
+        problem: format!(
+            "{}: build the component again with innkeeper build",
+            cut(problem, PROBLEM_BYTES_MAX).escape_debug()
+        ),
+    }
+}
+
+/// The fields that are read. A missing field is a mistake, as in the whole description.
+#[derive(Deserialize)]
+struct Wire {
+    name: PluginName,
+    version: String,
+    parents: Bounded<Gvk, PARENTS_MAX>,
+    crds: Bounded<DefinitionEntry, CRDS_MAX>,
+    children: Bounded<ChildEntry, CHILDREN_MAX>,
+    reads: Bounded<ReadEntry, READS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChildEntry {
+    api_version: String,
+    kind: String,
+    required: bool,
+}
+
+impl ChildEntry {
+    fn into_kind(self) -> Result<(Gvk, bool), Error> {
+        let kind = manifest::kind(manifest::CHILDREN, &self.api_version, &self.kind)?;
+        Ok((kind, self.required))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadEntry {
+    api_version: String,
+    kind: String,
+    access: Access,
+    scope: ReadScope,
+    #[serde(default)]
+    label_selector: String,
+}
+
+impl ReadEntry {
+    fn into_kind(self) -> Result<ReadKind, Error> {
+        let kind = manifest::kind(manifest::READS, &self.api_version, &self.kind)?;
+        if self.label_selector.len() > SELECTOR_BYTES_MAX {
+            return Err(unreadable(&format!(
+                "the label selector for {kind} has more than {SELECTOR_BYTES_MAX} bytes"
+            )));
+        }
+        let selector = parse_selector(&self.label_selector);
+        Ok(ReadKind {
+            label_selector: selector.map_err(|source| Error::Selector {
+                kind: kind.clone(),
+                source,
+            })?,
+            kind,
+            access: self.access,
+            scope: self.scope,
+        })
+    }
+}
+
+/// A definition, of which only the kind counts.
+#[derive(Deserialize)]
+struct DefinitionEntry {
+    spec: DefinitionSpec,
+}
+
+#[derive(Deserialize)]
+struct DefinitionSpec {
+    group: String,
+    names: DefinitionNames,
+}
+
+#[derive(Deserialize)]
+struct DefinitionNames {
+    kind: String,
+}
+
+impl DefinitionEntry {
+    fn into_kind(self) -> Result<GroupKind, Error> {
+        let DefinitionSpec { group, names } = self.spec;
+        // The version is no part of the grant.
+        let kind = Gvk::new(group, "v1", names.kind);
+        manifest::check_kind(manifest::CRDS, &kind)?;
+        Ok(kind.group_kind())
+    }
+}
+
+/// A list that is refused at the first entry beyond its bound.
+struct Bounded<T, const MAX: usize>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_seq(BoundedVisitor::<T, MAX>(PhantomData))
+            .map(Self)
+    }
+}
+
+struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX} entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Vec<T>, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX {
+            let Some(item) = access.next_element()? else {
+                return Ok(items);
+            };
+            items.push(item);
+        }
+        match access.next_element::<serde::de::IgnoredAny>()? {
+            None => Ok(items),
+            Some(_) => Err(A::Error::custom(format!(
+                "a list has more than {MAX} entries"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
