@@ -2,19 +2,23 @@
 
 use std::{fs, net::TcpListener, path::Path, time::Duration};
 
-use innkeeper_tests::{Host, eventually, manifest::condition};
+use innkeeper_tests::{Host, eventually, harmless, manifest::condition};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    moody::guest,
     plugins::{HEALTHY, PLUGIN, PluginSite},
     stage::Stage,
     web::Web,
 };
 
 const NAME: &str = "poisoned";
+const GROUP: &str = "poisoned.example.com";
+
+/// Another Plugin, from a file.
+const HARMLESS: &str = "harmless";
+const HARMLESS_GROUP: &str = "harmless.example.com";
 
 /// A site whose hosts share a cache directory, with a Plugin whose load does not end.
 struct CrashFixture {
@@ -32,7 +36,10 @@ impl CrashFixture {
         options.cache = Some(directory.path().join("cache"));
         options.arguments.push("--allow-local-sources".to_owned());
         site.define();
-        site.put("memcached");
+        for group in [GROUP, HARMLESS_GROUP] {
+            site.stage.apply_new("", &harmless::definition(group));
+        }
+        site.put_bytes(&harmless::idle(HARMLESS_GROUP));
         let fixture = Self {
             site,
             directory,
@@ -47,14 +54,19 @@ impl CrashFixture {
     }
 
     fn apply(&self, url: &str, limits: &Value) {
-        let kind = json!([{"group": "test.innkeeper.dev", "kind": "Moody"}]);
-        let more = json!({
-            "source": {"http": {"url": url}},
-            "grants": {"parents": kind, "children": [{"kind": "ConfigMap"}]},
-            "config": {"mood": "good"},
-            "limits": limits,
-        });
+        let source = json!({"http": {"url": url}});
+        let more = json!({"source": source, "grants": grants(GROUP), "limits": limits});
         self.site.apply_as(NAME, &more);
+    }
+
+    fn apply_harmless(&self) {
+        let more = json!({"grants": grants(HARMLESS_GROUP)});
+        self.site.apply_as(HARMLESS, &more);
+    }
+
+    #[track_caller]
+    fn wait_harmless(&self, host: &Host) {
+        self.site.wait_conditions_of(HARMLESS, host, &HEALTHY);
     }
 
     /// Returns how often each load that has not ended has begun.
@@ -69,9 +81,15 @@ impl CrashFixture {
     /// Waits until the host loads the poisoned Plugin, alone, for the time of this number in a row.
     #[track_caller]
     fn wait_begun(&self, host: &Host, times: i64) {
-        eventually(&format!("the load begins for the {times}. time"), || {
+        self.wait_marks(host, &[times]);
+    }
+
+    /// Waits for these marks: a harmless load may be under way, also while the conditions are those of an earlier host.
+    #[track_caller]
+    fn wait_marks(&self, host: &Host, expected: &[i64]) {
+        eventually(&format!("the loads have begun {expected:?} times"), || {
             let begun = self.begun();
-            if begun == [times] {
+            if begun == expected {
                 return Ok(());
             }
             Err(format!("{begun:?}\n{}", host.log().unwrap_or_default()))
@@ -82,6 +100,12 @@ impl CrashFixture {
         host.process().signal(Signal::KILL).unwrap();
         host.process().wait_for(Duration::from_secs(5)).unwrap();
     }
+}
+
+fn grants(group: &str) -> Value {
+    json!({
+        "parents": [{"group": group, "kind": "Idle"}], "children": [{"kind": "ConfigMap"}],
+    })
 }
 
 /// Returns the marks in a cache directory.
@@ -103,7 +127,7 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     let host = site.stage.host();
     fixture.wait_begun(&host, 1);
     // A harmless Plugin, whose load may be under way at the first kill.
-    site.apply(&json!({}));
+    fixture.apply_harmless();
     CrashFixture::kill(host);
     // Once is no reason to wait.
     let host = site.stage.host();
@@ -124,8 +148,8 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     ] {
         assert!(message.contains(part), "{message}");
     }
-    site.wait_conditions(&host, &HEALTHY);
-    assert_eq!(fixture.begun(), [2]);
+    fixture.wait_harmless(&host);
+    fixture.wait_marks(&host, &[2]);
 
     // Any change of the spec is tried at once, although the component is the same.
     fixture.apply(&fixture.held_url(), &json!({"children": 7}));
@@ -135,11 +159,11 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     assert_eq!(fixture.begun(), [0; 0]);
     let host = site.stage.host();
     fixture.wait_begun(&host, 1);
-    let web = Web::start(guest("moody"));
+    let web = Web::start(harmless::idle(GROUP));
     fixture.apply(&web.url(), &json!({}));
     site.wait_conditions_of(NAME, &host, &HEALTHY);
-    site.wait_conditions(&host, &HEALTHY);
-    assert_eq!(fixture.begun(), [0; 0]);
+    fixture.wait_harmless(&host);
+    fixture.wait_marks(&host, &[]);
     Stage::stop(host);
 }
 
@@ -154,8 +178,8 @@ fn marks_of_deleted_plugins_are_removed() {
     site.stage.plane.user().delete(PLUGIN, NAME).unwrap();
     assert_eq!(fixture.begun(), [1]);
     let host = site.stage.host();
-    site.apply(&json!({}));
-    site.wait_conditions(&host, &HEALTHY);
-    assert_eq!(fixture.begun(), [0; 0]);
+    fixture.apply_harmless();
+    fixture.wait_harmless(&host);
+    fixture.wait_marks(&host, &[]);
     Stage::stop(host);
 }

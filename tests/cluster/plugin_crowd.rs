@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_tests::{Host, admin, eventually_for, process::is_full};
-use serde_json::json;
+use innkeeper_tests::{Host, admin, eventually_for, harmless, process::is_full};
+use serde_json::{Value, json};
 
 use crate::{
     plugins::{HEALTHY, PLUGIN, PluginSite},
@@ -25,6 +25,7 @@ const ALL_WITHIN: Duration = Duration::from_mins(5);
 
 /// The last one in every list.
 const GRANTED: &str = "zz-granted";
+const GROUP: &str = "idle.example.com";
 
 fn count() -> usize {
     if is_full() { 3000 } else { 600 }
@@ -55,6 +56,13 @@ fn make_crowd(site: &PluginSite, url: &str) {
     });
 }
 
+/// Declares the only Plugin with grants.
+fn apply_granted(site: &PluginSite, limits: &Value) {
+    let parents = json!([{"group": GROUP, "kind": "Idle"}]);
+    let grants = json!({"parents": parents, "children": [{"kind": "ConfigMap"}]});
+    site.apply_as(GRANTED, &json!({"grants": grants, "limits": limits}));
+}
+
 fn scrape(host: &Host) -> String {
     admin::scrape(&admin::address(host)).unwrap()
 }
@@ -69,7 +77,8 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
         .arguments
         .extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
     site.define();
-    site.put("memcached");
+    site.stage.apply_new("", &harmless::definition(GROUP));
+    site.put_bytes(&harmless::idle(GROUP));
     let silent = Web::start(Vec::new());
     silent.set_held(true);
     make_crowd(&site, &silent.url());
@@ -86,11 +95,11 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
     });
     // The crowd waits for its first passes now.
     let begin = Instant::now();
-    site.apply_as(GRANTED, &json!({}));
+    apply_granted(&site, &json!({}));
     site.wait_conditions_of(GRANTED, &host, &HEALTHY);
     let first = begin.elapsed();
     let begin = Instant::now();
-    site.apply_as(GRANTED, &json!({"limits": {"children": 7}}));
+    apply_granted(&site, &json!({"children": 7}));
     site.wait_conditions_of(GRANTED, &host, &HEALTHY);
     let edited = begin.elapsed();
     let counted = format!("innkeeper_plugins_without_grants {}", count());
