@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::stage::{Stage, is_applied, lines};
 
+const GUEST: &str = "mirror";
+
 /// A name and the children, as text: a parser would change the form of a number.
 type Row = (&'static str, &'static [&'static str]);
 
@@ -58,7 +60,7 @@ fn target(name: &'static str) -> (&'static str, &'static str, &'static str) {
 #[test]
 fn children_that_the_api_server_stores_in_another_form_are_written_once() {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let stage = Stage::api_only(vec![guests.join("mirror.wasm")]);
+    let stage = Stage::api_only(vec![guests.join(GUEST).with_extension("wasm")]);
     for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
         stage.plane.user().apply(&object).unwrap();
     }

@@ -32,8 +32,7 @@ use serde::Deserialize;
 use crate::{
     admission,
     api::EtcdClusterStatus,
-    certificates::Certificate,
-    children,
+    certificates,
     cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_MAX},
     inspection::Alarms,
     jobs::{self, ClusterJobs, milliseconds},
@@ -265,7 +264,7 @@ impl Observation {
                 .read(request, host)?,
             certificates: certificates.read(request, host)?,
             issued: issued.read(request, host)?,
-            missing_services: missing_services(request, cluster),
+            missing_services: certificates::missing_services(request, cluster),
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,
@@ -363,15 +362,6 @@ impl Observation {
             })
             .cloned()
     }
-}
-
-fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
-    if Certificate::all(cluster).next().is_none() {
-        return Vec::new();
-    }
-    let services = children::services(cluster).into_iter();
-    let missing = services.filter(|service| !request.children.has(service));
-    missing.map(|service| service.name().to_owned()).collect()
 }
 
 fn claims(
