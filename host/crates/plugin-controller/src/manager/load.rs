@@ -128,13 +128,11 @@ impl Loader {
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
         let (terms, identity) = (declared.terms.clone(), declared.identity.clone());
-        let config = declared.config.clone();
         let (described, fetched) = blocking(move || {
             let described = compile(&context, &fetched.bytes, &terms)?;
             // Only now, also if the load was cancelled: the compiler cannot be interrupted.
             drop(place);
             check_identity(&identity, &described)?;
-            try_configure(&described, &config);
             Ok((described, fetched))
         })
         .await?;
@@ -182,7 +180,7 @@ impl Loader {
             return Err(not_kept(message));
         }
         let (context, digest) = (Arc::clone(&self.context), digest.clone());
-        let (terms, config) = (declared.terms.clone(), declared.config.clone());
+        let terms = declared.terms.clone();
         blocking(move || {
             let bytes = context
                 .cache
@@ -197,7 +195,6 @@ impl Loader {
             let described = compile(&context, &bytes, &terms)?;
             drop(place);
             check_identity(&identity, &described)?;
-            try_configure(&described, &config);
             Ok(VerifiedComponent {
                 described,
                 verified_by: format!("{digest}, from the cache directory{signature}"),
@@ -391,11 +388,6 @@ fn may_compile(
         granted(terms, requests)?;
     }
     Ok(())
-}
-
-/// Gives a component its configuration while the load is marked, without the result: the pass that follows has no mark.
-fn try_configure(described: &Described, config: &Map<String, Value>) {
-    drop(described.configure(config));
 }
 
 fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {
