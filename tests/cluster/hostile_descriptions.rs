@@ -52,7 +52,7 @@ fn lists() -> Value {
 fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
     let site = PluginSite::new();
     site.define();
-    let host = site.stage.host();
+    let mut host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     site.put("memcached");
     site.apply(&json!({}));

@@ -138,19 +138,20 @@ struct ReadEntry {
     kind: String,
     access: Access,
     scope: ReadScope,
-    #[serde(default)]
-    label_selector: String,
+    /// None, `null` in a description, selects all.
+    label_selector: Option<String>,
 }
 
 impl ReadEntry {
     fn into_kind(self) -> Result<ReadKind, Error> {
         let kind = manifest::kind(manifest::READS, &self.api_version, &self.kind)?;
-        if self.label_selector.len() > SELECTOR_BYTES_MAX {
+        let selector = self.label_selector.unwrap_or_default();
+        if selector.len() > SELECTOR_BYTES_MAX {
             return Err(unreadable(&format!(
                 "the label selector for {kind} has more than {SELECTOR_BYTES_MAX} bytes"
             )));
         }
-        let selector = parse_selector(&self.label_selector);
+        let selector = parse_selector(&selector);
         Ok(ReadKind {
             label_selector: selector.map_err(|source| Error::Selector {
                 kind: kind.clone(),

@@ -52,6 +52,16 @@ fn the_preview_has_the_requests_of_the_description() {
     );
     assert!(preview(&embed(&embed(&bytes, &manifest), &manifest)).is_err());
 
+    // A read of all objects has no selector.
+    let reads = json!([{"apiVersion": "v1", "kind": "Pod", "access": "full", "scope": "Cluster"}]);
+    let whole = json!({"name": "web", "version": "1", "finalize": false, "crds": [], "configSchema": null,
+        "parents": web()["parents"], "children": web()["children"], "reads": reads});
+    let manifest: innkeeper_model::Manifest = serde_json::from_value(whole).unwrap();
+    let read = preview(&embed(b"\0asm\x0d\0\x01\0", &manifest))
+        .unwrap()
+        .unwrap();
+    assert_eq!(read.requests, Requests::from(&manifest));
+
     let mut web = web();
     web["crds"] =
         json!([{"spec": {"group": "b", "names": {"kind": "Pond"}, "versions": [{"schema": 7}]}}]);
