@@ -81,8 +81,8 @@ fn a_description_that_breaks_a_rule_or_a_bound_has_no_preview() {
     preview_of(&json!({"name": "web", "version": "1", "parents": kinds(16), "crds": kinds(64), "children": kinds(128), "reads": kinds(128)})).unwrap();
     for (field, value, problem) in [
         ("name", json!("We b"), "is not a plugin name"),
-        ("version", json!(""), "version has 0 bytes"),
-        ("version", json!("1".repeat(129)), "version has 129 bytes"),
+        ("version", json!(""), "is not a version"),
+        ("version", json!("1".repeat(129)), "is not a version"),
         ("parents", json!([]), "no kind of parent"),
         (
             "parents",
