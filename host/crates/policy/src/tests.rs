@@ -432,7 +432,7 @@ fn a_long_chain_of_after_lists_is_checked_in_little_time() {
     // As many children as limits allow. Each waits for the one before it, and the first ones come last.
     let chain = |count: usize| -> Vec<Child> {
         let after = |number: usize| {
-            let before = number.saturating_sub(100)..number;
+            let before = number.saturating_sub(3)..number;
             before.map(|number| format!("k{number:05}")).collect()
         };
         let children = (0..count).map(|number| Child {

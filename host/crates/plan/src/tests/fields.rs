@@ -464,7 +464,7 @@ fn the_items_of_a_long_list_are_matched_in_little_time() {
             "{name}"
         );
         let took = started.elapsed();
-        assert!(took < Duration::from_secs(10), "{name}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{name}: {took:?}");
     };
     fresh("values", &|number| {
         let value = json!(format!("v{number}"));
