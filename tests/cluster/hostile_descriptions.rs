@@ -60,32 +60,29 @@ fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
     let before = host.process().usage().unwrap().resident_bytes;
 
     let plugin = harmless::idle("idle.example.com");
-    for (name, schema) in [
-        ("chain", chain()),
-        ("patterns", patterns()),
-        ("lists", lists()),
+    for (name, schema, path) in [
+        ("chain", chain(), "config-schema.$defs: "),
+        ("patterns", patterns(), "config-schema.allOf: "),
+        ("lists", lists(), "config-schema: it has "),
     ] {
         let text = description(&schema).to_string();
-        let file = format!("{name}.wasm");
-        site.put_file(&file, &handmade::described_as(&plugin, text.as_bytes()));
-        let started = Instant::now();
-        let source = json!({"file": {"path": file}});
-        site.apply_as(name, &json!({"source": source, "grants": {}}));
-        let waits = ["Compiled=Unknown/NotReached", "Granted=False/NotGranted"];
-        let plugin = site.wait_conditions_of(name, &host, &waits);
-        assert!(started.elapsed() < NAMED_WITHIN, "{:?}", started.elapsed());
-        let message = condition(&plugin, "Granted").unwrap();
-        assert!(message.contains("kind: Bomb"), "{message}");
-
-        // Without the plugin around it, no grant would help.
-        let bare = handmade::described_as(b"\0asm\x0d\0\x01\0", text.as_bytes());
-        site.put_file(&file, &bare);
-        site.apply_as(
-            name,
-            &json!({"source": source, "grants": {}, "suspend": true}),
-        );
-        let waits = ["Compiled=False/CannotCompile", "Granted=Unknown/NotReached"];
-        site.wait_conditions_of(name, &host, &waits);
+        // Bytes that are no plugin have the same description.
+        for (kind, component) in [("plugin", &*plugin), ("bare", b"\0asm\x0d\0\x01\0")] {
+            let name = format!("{name}-{kind}");
+            let file = format!("{name}.wasm");
+            site.put_file(&file, &handmade::described_as(component, text.as_bytes()));
+            let started = Instant::now();
+            let source = json!({"file": {"path": file}});
+            site.apply_as(&name, &json!({"source": source, "grants": {}}));
+            let waits = [
+                "Compiled=False/CannotDescribe",
+                "Granted=Unknown/NotReached",
+            ];
+            let plugin = site.wait_conditions_of(&name, &host, &waits);
+            assert!(started.elapsed() < NAMED_WITHIN, "{:?}", started.elapsed());
+            let message = condition(&plugin, "Compiled").unwrap();
+            assert!(message.contains(path), "{message}");
+        }
     }
 
     // A changed configuration is checked, and becomes active.

@@ -1,6 +1,5 @@
 //! The description that is embedded in a component: read before any grant of its Plugin is checked.
 
-use innkeeper_model::Manifest;
 use innkeeper_sandbox::description;
 
 use super::{
@@ -22,12 +21,13 @@ pub(super) fn check(input: &[u8]) -> [bool; 1] {
     let Ok(text) = str::from_utf8(input) else {
         return [false];
     };
-    [read(&component(text)).is_some()]
+    [is_accepted(&component(text))]
 }
 
-/// Reads a component as the host does before it checks grants: the only call of this target.
-fn read(component: &[u8]) -> Option<Manifest> {
-    description::embedded_manifest(component)
+/// Reads a component as the host does before it checks grants; returns true if it could be compiled.
+fn is_accepted(component: &[u8]) -> bool {
+    let is_described = matches!(description::preview(component), Ok(Some(_)));
+    is_described && description::check_schema(component).is_ok()
 }
 
 /// Returns a component that has only an embedded description.

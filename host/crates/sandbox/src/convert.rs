@@ -10,6 +10,8 @@ mod v0_1;
 use std::sync::Arc;
 
 use innkeeper_model::{Fault, Limits, Manifest, Outcome};
+use innkeeper_schema::config;
+use serde_json::Value;
 use wasmtime::{
     Store,
     component::{Component, Linker},
@@ -103,6 +105,12 @@ pub(super) fn stated(
     limits: &Limits,
 ) -> Option<Result<Answer, Rejected>> {
     v0_1::stated(answer, phase, limits)
+}
+
+/// Parses the schema of a configuration, whose text is short.
+pub(super) fn config_schema(text: &str) -> Result<Value, manifest::Error> {
+    config::check_size(text.len())?;
+    Ok(json::value("config-schema", text)?)
 }
 
 /// Links a component and returns its adapter.

@@ -11,7 +11,7 @@ use wasmparser::{Parser, Payload};
 mod preview;
 
 use super::Error;
-pub use preview::{Preview, preview};
+pub use preview::{Preview, check_schema, preview};
 
 /// The name of the section.
 pub const SECTION: &str = "innkeeper:description";

@@ -344,7 +344,10 @@ fn compile(
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
     };
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
-        // No grant would help bytes that are no plugin.
+        // No grant would help a schema that is refused, or bytes that are no plugin.
+        description::check_schema(bytes).map_err(|error| {
+            StageFailure::of(Stage::Compiled, "CannotDescribe", &error, Retry::OnChange)
+        })?;
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
     }

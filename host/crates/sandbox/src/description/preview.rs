@@ -9,13 +9,16 @@ use std::{fmt, marker::PhantomData};
 use innkeeper_model::{
     Access, GroupKind, Gvk, PluginName, ReadKind, ReadScope, Requests, parse_selector,
 };
+use innkeeper_schema::config;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
 use super::{BYTES_MAX, Embedded, embedded};
 use crate::{
+    convert,
     log::cut,
     manifest::{self, CHILDREN_MAX, CRDS_MAX, Error, PARENTS_MAX, READS_MAX},
 };
@@ -51,6 +54,35 @@ pub fn preview(component: &[u8]) -> Result<Option<Preview>, Error> {
             "it is there several times, or has more than {BYTES_MAX} bytes"
         ))),
     }
+}
+
+/// Checks the form of the configuration's schema in the embedded description, and compiles nothing.
+///
+/// No grant would help a component whose schema is refused. A description that cannot be read passes: [`preview`] has its
+/// problem.
+///
+/// # Errors
+///
+/// Fails with the path in the schema, the problem and the remedy.
+pub fn check_schema(component: &[u8]) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        #[serde(borrow)]
+        config_schema: Option<&'a RawValue>,
+    }
+
+    let Some(Embedded::Text(text)) = embedded(component) else {
+        return Ok(());
+    };
+    let Ok(Wire {
+        config_schema: Some(schema),
+    }) = serde_json::from_slice(&text)
+    else {
+        return Ok(());
+    };
+    config::check(&convert::config_schema(schema.get())?)?;
+    Ok(())
 }
 
 fn read(text: &[u8]) -> Result<Preview, Error> {

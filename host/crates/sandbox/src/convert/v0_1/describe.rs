@@ -1,8 +1,6 @@
 //! A description of contract version 0.1.0, converted; `manifest` checks its contents.
 
 use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, parse_selector};
-use innkeeper_schema::config;
-use serde_json::Value;
 
 use super::{super::json, wit};
 use crate::manifest::{self, Error};
@@ -27,16 +25,10 @@ pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
         reads: convert(stated.reads, read)?,
         finalize: stated.finalize,
         reads_own_status: stated.reads_own_status,
-        config_schema: config_schema.map(schema).transpose()?,
+        config_schema: config_schema.map(super::super::config_schema).transpose()?,
     };
     manifest::check(&manifest)?;
     Ok(manifest)
-}
-
-/// Parses the schema of the configuration, whose text is small.
-fn schema(text: &str) -> Result<Value, Error> {
-    config::check_size(text.len())?;
-    Ok(json::value("config-schema", text)?)
 }
 
 fn convert<T, U>(stated: Vec<T>, one: impl Fn(T) -> Result<U, Error>) -> Result<Vec<U>, Error> {

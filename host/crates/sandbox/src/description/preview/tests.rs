@@ -162,3 +162,57 @@ fn the_preview_skips_hostile_parts_without_building_them() {
     });
     read.unwrap().join().unwrap();
 }
+
+#[test]
+fn the_schema_of_a_configuration_is_refused_with_its_path_and_not_compiled() {
+    let mut definitions: serde_json::Map<String, Value> = (0..1500)
+        .map(|number| {
+            let next = format!("#/$defs/a{}", number + 1);
+            let schema = json!({"$ref": next, "unevaluatedProperties": false});
+            (format!("a{number}"), schema)
+        })
+        .collect();
+    definitions.insert("a1500".to_owned(), json!({"type": "object"}));
+    let pattern =
+        |number: usize| json!({"properties": {"k": {"pattern": format!("^\\w{{100}}a{number}$")}}});
+    let patterns: Vec<Value> = (0..1000).map(pattern).collect();
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let rows = [
+        (
+            json!({"$defs": definitions, "$ref": "#/$defs/a0"}).to_string(),
+            "config-schema.$defs: ",
+        ),
+        (
+            json!({"type": "object", "allOf": patterns}).to_string(),
+            "config-schema.allOf: ",
+        ),
+        (
+            json!({"type": "object", "description": "x".repeat(200_000)}).to_string(),
+            "config-schema: it has ",
+        ),
+        (deep, "config-schema: it has "),
+        ("[".repeat(1000) + &"]".repeat(1000), "config-schema: "),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}}).to_string(),
+            "",
+        ),
+        ("null".to_owned(), ""),
+    ];
+    let web = web().to_string();
+    for (schema, problem) in rows {
+        let text = format!("{{\"configSchema\":{schema},{}", &web[1..]);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
+        let checked = thread
+            .spawn(move || check_schema(&with_text(text.as_bytes())))
+            .unwrap()
+            .join()
+            .unwrap();
+        let shown = checked.map_or_else(
+            |error| innkeeper_model::error_chain(&error).to_string(),
+            |()| String::new(),
+        );
+        assert!(shown.contains(problem), "{shown}");
+        assert_eq!(shown.is_empty(), problem.is_empty(), "{shown}");
+        assert!(shown.len() < 1000, "{shown}");
+    }
+}
