@@ -10,6 +10,7 @@ mod admin;
 mod adoption;
 mod backup;
 mod bad_input;
+mod cache_bounds;
 mod callers;
 mod compiled;
 mod conditions;

@@ -11,7 +11,9 @@ use std::{
 };
 
 use http::{Request, Response, Uri};
-use innkeeper_cluster::{ChildInterest, Cluster, Interest, Observed, Options, Registration};
+use innkeeper_cluster::{
+    CacheSize, ChildInterest, Cluster, Interest, Observed, Options, Registration,
+};
 use innkeeper_model::{
     Access, Gvk, HashKey, ListSelector, Object, ObjectId, PluginName, ReadKind, ReadScope, Reads,
     Selector,
@@ -112,6 +114,7 @@ fn interest() -> Interest {
         reads: vec![secrets()],
         selector: Selector::default(),
         field_managers: BTreeSet::new(),
+        namespace_max: CacheSize::UNBOUNDED,
     }
 }
 

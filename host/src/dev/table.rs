@@ -129,6 +129,9 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
                     Observed::Gone => continue,
                     Observed::Behind { .. } => Row::unknown(parent, "being applied"),
                     Observed::NotReady { waiting, .. } => Row::unknown(parent, &named(&waiting)),
+                    Observed::NamespaceFull { .. } => {
+                        Row::unknown(parent, "without all children: its namespace has too many")
+                    }
                 });
             }
         }

@@ -107,8 +107,9 @@ fn every_reason_of_the_command_has_a_remedy() {
 }
 
 /// The literals in CamelCase of the manager that are no reasons: kinds, condition types and statuses.
-const NO_REASONS: [&str; 18] = [
+const NO_REASONS: [&str; 19] = [
     "Age",
+    "CacheFull",
     "ConfigMap",
     "CustomResourceDefinition",
     "Degraded",

@@ -340,6 +340,12 @@ pub(super) const REASONS: &[[&str; 4]] = &[
         "None is needed.",
     ],
     [
+        "CacheFull",
+        "NamespaceCacheFull",
+        "The cache has no room for all children in a namespace; the condition is there only while that is so.",
+        "Delete objects with the plugin's label that nobody needs, or raise the field of `spec.limits` in the message.",
+    ],
+    [
         "RolledBack",
         "NotNeeded",
         "The declared revision was not rolled back.",

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use fastrand::Rng;
-use innkeeper_cluster::{Cluster, Interest, Options, Registration, WatchStatus};
+use innkeeper_cluster::{CacheSize, Cluster, Interest, Options, Registration, WatchStatus};
 use innkeeper_model::{Access, Gvk, PluginName, ReadKind, ReadScope, Selector};
 
 /// The size of a Pod in the promise.
@@ -185,6 +185,7 @@ fn interest(cluster: &Cluster) -> anyhow::Result<Registration> {
         }],
         selector: Selector::default(),
         field_managers: std::collections::BTreeSet::new(),
+        namespace_max: CacheSize::UNBOUNDED,
     }))
 }
 

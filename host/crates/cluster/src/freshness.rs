@@ -10,6 +10,7 @@ use innkeeper_model::error_chain;
 use tokio::time::{Instant, sleep};
 
 use super::{
+    fields::ObjectFields,
     machine::Since,
     shared::CacheShared,
     state::{Contents, FreshnessCheck, UncheckedWatch},
@@ -62,12 +63,13 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         sleep(LOOKED_AT_EVERY).await;
     }
     let mut contents = Contents::new();
-    let listed = shared.wire.list(&target, Since::Now, true, |page| {
-        for item in page.items.iter().flatten() {
-            let object = ObjectIdentity::of(item)?;
-            let key = ObjectKey::new(&object.namespace, &object.name);
-            contents.insert(key, (object.uid, object.version));
-        }
+    let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
+        let object = ObjectIdentity::of(object)?;
+        let key = ObjectKey::new(&object.namespace, &object.name);
+        Ok((key, (object.uid, object.version)))
+    };
+    let listed = shared.wire.list(&target, Since::Now, true, keep, |page| {
+        contents.extend(page.items);
         Ok::<(), WireFailure>(())
     });
     listed.await?;

@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use innkeeper_model::{Access, Gvk, Object, PluginName, ReadKind, Selector};
 use tokio::time::Instant;
 
+use super::store::CacheSize;
+
 /// The needs of one plugin for one kind of parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
@@ -21,6 +23,8 @@ pub struct Interest {
     pub reads: Vec<ReadKind>,
     /// Field managers, beyond those that start with `innkeeper:`, whose managedFields entries of children are kept.
     pub field_managers: BTreeSet<Arc<str>>,
+    /// The most children of the plugin in one namespace whose texts are cached, and the size of these texts.
+    pub namespace_max: CacheSize,
 }
 
 /// One kind of child.
@@ -57,11 +61,31 @@ pub enum Observed {
         /// The missing kinds.
         waiting: Vec<Waiting>,
     },
-    /// Own writes are not seen yet; a trigger follows when they are.
+    /// The namespace has no room for the texts of all children of the parent; no trigger follows when it has.
+    NamespaceFull {
+        /// The parent.
+        parent: Object,
+        /// The bound.
+        full: NamespaceFull,
+    },
+    /// Own writes are not seen yet, or children are still to be read; a trigger follows when the writes are seen.
     Behind {
         /// The latest time to ask again; the writes are read live then.
         until: Instant,
     },
+}
+
+/// A namespace in which the cache holds children of a plugin without their texts, because they exceed its bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceFull {
+    /// The namespace; empty for cluster-scoped children.
+    pub namespace: Arc<str>,
+    /// True if the number of objects exceeds the bound; otherwise their size does.
+    pub by_objects: bool,
+    /// The bound.
+    pub max: CacheSize,
+    /// The kind of children that uses most of it.
+    pub largest: Gvk,
 }
 
 /// A kind that a pass waits for.

@@ -47,7 +47,7 @@ use tokio::time::Instant;
 pub use self::{
     driver::Driver,
     error::Error,
-    interest::{ChildInterest, Interest, Observation, Observed, Waiting, Why},
+    interest::{ChildInterest, Interest, NamespaceFull, Observation, Observed, Waiting, Why},
     lease::{LeaseReader, lease_of},
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},

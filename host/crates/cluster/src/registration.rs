@@ -12,15 +12,18 @@ use tokio::{
 };
 
 use super::{
-    interest::{Interest, Observation, Observed, Waiting},
+    interest::{Interest, NamespaceFull, Observation, Observed, Waiting},
     reader::{Reader, SubscriberId},
     reads::{PassReads, Recording},
     shared::CacheShared,
-    state::{CacheState, ExpectationStatus, ExpectedState},
+    state::{CacheState, ExpectationStatus, ExpectedState, MissingTexts},
     store::CacheSize,
     stored::keep,
     triggers::{Cause, Trigger},
 };
+
+/// The pause before the rest of a parent's children is read. The reads may have failed, and other parents wait too.
+const UNREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
 ///
@@ -157,7 +160,8 @@ impl Registration {
     /// Returns the cached observation of a parent. The triggers that its running pass holds stay: only the pass itself
     /// [knows](Running::observe) what it has observed.
     ///
-    /// Waits only when own writes stayed unseen for too long: then it reads the written objects live.
+    /// Waits only when own writes stayed unseen for too long, or when children are cached without their texts: then it
+    /// reads these objects live.
     pub async fn observe(&self, parent: &ObjectId) -> Observed {
         self.observe_and(parent, |_| {}).await
     }
@@ -166,7 +170,7 @@ impl Registration {
     async fn observe_and(
         &self,
         parent: &ObjectId,
-        note: impl FnOnce(&mut CacheState) + Send,
+        note: impl Fn(&mut CacheState) + Send,
     ) -> Observed {
         if let Some(missing) = self.missing(parent) {
             return missing;
@@ -180,22 +184,52 @@ impl Registration {
                 self.read_live(&reader, &id).await;
             }
         }
+        let missing = match self.observe_cached(&reader, &note) {
+            Ok(observed) => return observed,
+            Err((_, missing)) => missing,
+        };
+        for id in &missing.unread {
+            self.read_live(&reader, id).await;
+        }
+        match self.observe_cached(&reader, &note) {
+            Ok(observed) => observed,
+            Err((parent, MissingTexts { unread, full })) => match full {
+                Some(full) if unread.is_empty() => Observed::NamespaceFull { parent, full },
+                _ => {
+                    let until = Instant::now() + UNREAD_PAUSE;
+                    Observed::Behind { until }
+                }
+            },
+        }
+    }
+
+    /// Observes a parent without live reads; fails if the texts of children are missing.
+    fn observe_cached(
+        &self,
+        reader: &Reader,
+        note: impl Fn(&mut CacheState),
+    ) -> Result<Observed, (Object, MissingTexts)> {
         let mut state = self.state();
-        match state.expectation_status(&reader, Instant::now()) {
+        match state.expectation_status(reader, Instant::now()) {
             ExpectationStatus::None => {}
-            ExpectationStatus::Until(until) => return Observed::Behind { until },
+            ExpectationStatus::Until(until) => return Ok(Observed::Behind { until }),
             // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
             ExpectationStatus::Read(_) => {
                 let until = Instant::now();
-                return Observed::Behind { until };
+                return Ok(Observed::Behind { until });
             }
         }
-        note(&mut state);
-        let Some(parent) = state.parent(self.0.subscriber_id, parent) else {
-            return Observed::Gone;
+        let Some(parent) = state.parent(self.0.subscriber_id, &reader.parent) else {
+            note(&mut state);
+            return Ok(Observed::Gone);
         };
-        let children = state.children(self.0.subscriber_id, &parent);
-        Observed::Ready(Observation { parent, children })
+        match state.children(self.0.subscriber_id, &parent) {
+            Ok(children) => {
+                note(&mut state);
+                Ok(Observed::Ready(Observation { parent, children }))
+            }
+            Err(missing) => Err((parent, missing)),
+        }
     }
 
     /// Returns the reads of the next pass of a parent, limited to the kinds in `granted`.
@@ -298,6 +332,12 @@ impl Registration {
         self.state().retained_most(self.0.subscriber_id)
     }
 
+    /// Returns the namespaces in which children of the plugin are cached without their texts, because they exceed the
+    /// bound.
+    pub fn full_namespaces(&self) -> Vec<NamespaceFull> {
+        self.state().full_namespaces(self.0.subscriber_id)
+    }
+
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
         self.state().waiting(self.0.subscriber_id, None)
@@ -344,7 +384,7 @@ impl Registration {
             Ok(found) => self.state().live(reader, id, &read, found),
             Err(failure) => {
                 let (parent, error) = (&reader.parent, error_chain(&failure));
-                tracing::warn!(%parent, object = %id, %error, "failed to read a written object live");
+                tracing::warn!(%parent, object = %id, %error, "failed to read an object live");
                 self.state().live_failed(reader, id, Instant::now());
             }
         }

@@ -7,6 +7,7 @@
 
 mod dispatch;
 mod expectations;
+mod extents;
 mod freshness;
 mod made;
 mod namespace_watch;
@@ -26,6 +27,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
     expectations::{ExpectationStatus, ExpectedState},
+    extents::MissingTexts,
     freshness::{Contents, FreshnessCheck, UncheckedWatch},
     related::Made,
     slots::{SlotId, WatchSlot},
@@ -303,13 +305,19 @@ impl CacheState {
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
-    /// Returns the children of a parent, controlled or retained.
+    /// Returns the children of a parent, controlled or retained; fails if the text of any is missing, because a child
+    /// without it would seem to be absent.
     ///
     /// Retained ones may have another controller, such as the StatefulSet of a claim, but no other parent.
-    pub(super) fn children(&self, subscriber_id: SubscriberId, parent: &Object) -> Vec<Object> {
+    pub(super) fn children(
+        &self,
+        subscriber_id: SubscriberId,
+        parent: &Object,
+    ) -> Result<Vec<Object>, MissingTexts> {
         let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
+        let mut missing = MissingTexts::default();
         let identity = parent.id().identity();
         let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
@@ -325,13 +333,17 @@ impl CacheState {
                 retained.filter(|stored| !stored.controller.as_ref().is_some_and(is_parent)),
             );
             children.extend(belonging.filter_map(|stored| {
+                self.note_missing(&mut missing, (slot, &child.kind), stored);
                 let json = self.show(slot, stored, child.access).ok()?;
                 let object = object_of(stored, &child.kind, child.access).ok()?;
                 Some(Object { json, ..object })
             }));
         }
+        if missing != MissingTexts::default() {
+            return Err(missing);
+        }
         children.sort_by(|left, right| child_order(&left.id(), &right.id()));
-        children
+        Ok(children)
     }
 
     /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.

@@ -11,7 +11,7 @@ use std::{
 use innkeeper_model::{ResourceVersion, Uid};
 use slab::Slab;
 
-use super::stored::Stored;
+use super::stored::{Extent, Stored};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,53 @@ pub(super) struct Store {
     /// The last lists of single namespaces; if there are any, there is none of the whole cluster.
     within: BTreeMap<Arc<str>, Listing>,
     /// The size of each namespace that has objects.
-    sizes: BTreeMap<Arc<str>, CacheSize>,
+    sizes: BTreeMap<Arc<str>, NamespaceSize>,
+}
+
+/// The objects of one namespace, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NamespaceSize {
+    /// Those with their texts.
+    pub(super) whole: CacheSize,
+    /// Those of parents without their texts, because the namespace had no room; the bytes are those of the texts.
+    pub(super) over: CacheSize,
+    /// The number of those that belong to no parent.
+    pub(super) unowned: usize,
+}
+
+impl NamespaceSize {
+    /// All objects, and the texts of those that belong to parents, cached or not.
+    pub(super) const fn all(self) -> CacheSize {
+        let Self {
+            whole,
+            over,
+            unowned,
+        } = self;
+        CacheSize {
+            objects: whole.objects + over.objects + unowned,
+            bytes: whole.bytes + over.bytes,
+        }
+    }
+
+    /// Returns the size of both.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            whole: self.whole.and(other.whole),
+            over: self.over.and(other.over),
+            unowned: self.unowned + other.unowned,
+        }
+    }
+
+    /// Changes the counts to which an object belongs.
+    fn count(&mut self, stored: &Stored, change: impl Fn(&mut usize, usize)) {
+        let (size, bytes) = match stored.extent {
+            Extent::Whole => (&mut self.whole, stored.bytes()),
+            Extent::OverBound(bytes) => (&mut self.over, bytes),
+            Extent::Unowned => return change(&mut self.unowned, 1),
+        };
+        change(&mut size.objects, 1);
+        change(&mut size.bytes, bytes);
+    }
 }
 
 /// A number of objects and the size of their texts.
@@ -110,6 +156,12 @@ pub struct CacheSize {
 }
 
 impl CacheSize {
+    /// No bound.
+    pub const UNBOUNDED: Self = Self {
+        objects: usize::MAX,
+        bytes: usize::MAX,
+    };
+
     /// Returns the size of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -175,7 +227,8 @@ impl Store {
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
         let Some(&handle) = self.by_name.get(&ObjectKey::of(&stored)) else {
             self.share_namespace(&mut stored);
-            self.insert(stored.clone());
+            let list = self.listing_at(&stored.namespace).number;
+            self.insert(stored.clone(), list);
             return vec![Change::came(stored)];
         };
         let Listing {
@@ -205,7 +258,7 @@ impl Store {
         }
         stored.namespace = Arc::clone(&entry.stored.namespace);
         let before = self.take(handle);
-        self.insert(stored.clone());
+        self.insert(stored.clone(), list);
         match before {
             Some(before) if before.uid == stored.uid => {
                 vec![Change {
@@ -229,6 +282,18 @@ impl Store {
             return None;
         }
         self.take(handle).map(Change::went)
+    }
+
+    /// Drops the text of an object.
+    pub(super) fn reduce(&mut self, key: &ObjectKey, extent: Extent) {
+        let Some(&handle) = self.by_name.get(key) else {
+            return;
+        };
+        // A list in progress has not shown the object again.
+        let list = self.entries.get(handle).map_or(0, |entry| entry.list);
+        if let Some(stored) = self.take(handle) {
+            self.insert(stored.reduced(extent), list);
+        }
     }
 
     /// Removes everything.
@@ -290,20 +355,20 @@ impl Store {
         self.entries.len()
     }
 
-    /// The number of objects in a namespace, or in all, and the size of their texts.
-    pub(super) fn size_of(&self, namespace: Option<&str>) -> CacheSize {
+    /// The size of a namespace, or of all.
+    pub(super) fn size_of(&self, namespace: Option<&str>) -> NamespaceSize {
         match namespace {
             Some(name) => self.sizes.get(name).copied().unwrap_or_default(),
             None => self
                 .sizes
                 .values()
                 .copied()
-                .fold(CacheSize::default(), CacheSize::and),
+                .fold(NamespaceSize::default(), NamespaceSize::and),
         }
     }
 
     /// The sizes of all namespaces that have objects; that of cluster-scoped objects has the empty name.
-    pub(super) const fn sizes(&self) -> &BTreeMap<Arc<str>, CacheSize> {
+    pub(super) const fn sizes(&self) -> &BTreeMap<Arc<str>, NamespaceSize> {
         &self.sizes
     }
 
@@ -338,23 +403,20 @@ impl Store {
     fn count_in(&mut self, stored: &Stored) {
         let namespace = Arc::clone(&stored.namespace);
         let size = self.sizes.entry(namespace).or_default();
-        size.objects += 1;
-        size.bytes += bytes_of(stored);
+        size.count(stored, |count, by| *count += by);
     }
 
     fn count_out(&mut self, stored: &Stored) {
         if let Some(size) = self.sizes.get_mut(&stored.namespace) {
-            size.objects -= 1;
-            size.bytes -= bytes_of(stored);
-            if size.objects == 0 {
+            size.count(stored, |count, by| *count -= by);
+            if size.all().objects == 0 {
                 self.sizes.remove(&stored.namespace);
             }
         }
     }
 
-    fn insert(&mut self, stored: Stored) {
+    fn insert(&mut self, stored: Stored, list: u32) {
         self.count_in(&stored);
-        let list = self.listing_at(&stored.namespace).number;
         let handle = self.entries.vacant_key();
         self.by_name.insert(ObjectKey::of(&stored), handle);
         self.by_uid.insert(stored.uid.clone(), handle);
@@ -415,10 +477,5 @@ impl Change {
 pub(super) fn label(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }
-
-fn bytes_of(stored: &Stored) -> usize {
-    stored.json.len() + stored.managed.as_ref().map_or(0, |text| text.len())
-}
-
 #[cfg(test)]
 mod tests;

@@ -105,6 +105,19 @@ impl Shape {
     }
 }
 
+/// The cached part of an object.
+///
+/// Anybody who may create objects can give them the plugin's label, so the label alone is no reason to hold their texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All that the shape keeps.
+    Whole,
+    /// Identity and owner only, because no known parent owns it and it carries no proof of the host.
+    Unowned,
+    /// Identity and owner only, because the namespace had no room for its text of so many bytes.
+    OverBound(usize),
+}
+
 /// One version of an object in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
@@ -123,11 +136,28 @@ pub(super) struct Stored {
     pub(super) has_generation: bool,
     /// The position of `metadata` in `json`.
     pub(super) metadata: Range<u32>,
-    /// The object in the form of guests.
+    /// The object in the form of guests; empty unless it is whole.
     pub(super) json: Arc<str>,
+    pub(super) extent: Extent,
 }
 
 impl Stored {
+    /// The size of the cached texts, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.json.len() + self.managed.as_ref().map_or(0, |text| text.len())
+    }
+
+    /// Drops everything but identity, owner and proof.
+    pub(super) fn reduced(self, extent: Extent) -> Self {
+        Self {
+            managed: None,
+            metadata: 0..0,
+            json: "".into(),
+            extent,
+            ..self
+        }
+    }
+
     /// The text of `metadata`.
     pub(super) fn metadata(&self) -> &str {
         let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
@@ -300,6 +330,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
         has_generation: set(metadata, "generation"),
         metadata: offset(start)..offset(end),
         json: out.finish().into(),
+        extent: Extent::Whole,
     })
 }
 

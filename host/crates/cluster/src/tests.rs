@@ -216,6 +216,7 @@ fn interest() -> Interest {
         }],
         selector: Selector::default(),
         field_managers: BTreeSet::new(),
+        namespace_max: CacheSize::UNBOUNDED,
     }
 }
 

@@ -9,6 +9,7 @@ use innkeeper_model::{Access, GroupKind, Object, Resource, Selector};
 use super::{
     discovery::{DiscoveryReader, ServedKinds},
     error::Error,
+    fields::ObjectFields,
     machine::Since,
     options::Options,
     present::object_of,
@@ -59,11 +60,11 @@ impl Viewer {
             ..Shape::whole(&served.kind)
         };
         let mut objects = Vec::new();
-        let listed = self.wire.list(&target, Since::Now, true, |page| {
-            for item in page.items.iter().flatten() {
-                let stored = keep_fields(item, &shape)?;
-                objects.push(object_of(&stored, &served.kind, Access::Full)?);
-            }
+        let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
+            object_of(&keep_fields(object, &shape)?, &served.kind, Access::Full)
+        };
+        let listed = self.wire.list(&target, Since::Now, true, keep, |page| {
+            objects.extend(page.items);
             Ok::<(), WireFailure>(())
         });
         listed.await.map_err(|source| Error::List {

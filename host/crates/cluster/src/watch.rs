@@ -132,24 +132,24 @@ impl Watcher {
     async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, StepError> {
         let CacheShared { wire, state, .. } = &*self.shared;
         let mut begun = None;
-        let listed = wire.list(&self.order.target, since, paged, |page| {
+        let keep = |object: &ObjectFields<'_>, list: Option<&str>| {
+            let stored = self.keep(object, list)?;
+            // Texts that are not cached are not held until the page is complete.
+            Ok(state.lock().fitted(self.task, stored))
+        };
+        let listed = wire.list(&self.order.target, since, paged, keep, |page| {
             if begun.is_none() {
-                let version = page.version()?;
-                state.lock().begin_list(self.task, since, version)?;
-                begun = Some(version);
+                state.lock().begin_list(self.task, since, page.version)?;
+                begun = Some(page.version);
             }
-            let objects = page
-                .items
-                .iter()
-                .flatten()
-                .map(|item| self.keep(item, page.kind.as_deref()))
-                .collect::<Result<Vec<_>, Malformed>>()?;
-            state.lock().page(self.task, objects)?;
+            state.lock().page(self.task, page.items)?;
             Ok::<(), StepError>(())
         });
         listed.await?;
         let version = begun.unwrap_or_default();
         state.lock().end_list(self.task, version, Instant::now())?;
+        // Watches of children start after that of their parents, and start over if they came first.
+        self.shared.rearrange.notify_one();
         self.hint();
         Ok(StepOutcome::At(version))
     }
@@ -247,6 +247,8 @@ impl Watcher {
         }
         let mut state = self.shared.state.lock();
         state.failed(self.task, failure, Instant::now())?;
+        // Children do not wait for parents that cannot be listed.
+        self.shared.rearrange.notify_one();
         Ok(failed)
     }
 

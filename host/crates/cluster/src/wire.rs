@@ -7,6 +7,7 @@
 )]
 
 mod failure;
+mod items;
 
 use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
 
@@ -29,6 +30,8 @@ use tokio::{
 };
 
 pub use failure::WireFailure;
+
+use items::ItemSplitter;
 
 use super::{
     fields::{ObjectFields, Text},
@@ -59,17 +62,24 @@ pub(super) fn selector_text(selector: &Selector) -> Option<String> {
     (!selector.selects_all()).then(|| selector.to_string())
 }
 
-/// One page of a list.
+/// One page of a list, with the kept parts of its objects.
+pub(super) struct Page<T> {
+    /// The version of the list.
+    pub(super) version: ResourceVersion,
+    /// The kept parts.
+    pub(super) items: Vec<T>,
+    /// The continuation.
+    next: Option<String>,
+}
+
+/// A page without its objects.
 #[derive(Deserialize)]
-pub(super) struct Page<'a> {
+struct PageHead<'a> {
     /// The kind of the list.
     #[serde(borrow)]
-    pub(super) kind: Option<Cow<'a, str>>,
+    kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     metadata: PageMetadata<'a>,
-    /// The objects.
-    #[serde(borrow)]
-    pub(super) items: Option<Vec<ObjectFields<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -80,9 +90,8 @@ struct PageMetadata<'a> {
     next: Option<String>,
 }
 
-impl Page<'_> {
-    /// The version of the list.
-    pub(super) fn version(&self) -> Result<ResourceVersion, Malformed> {
+impl PageHead<'_> {
+    fn version(&self) -> Result<ResourceVersion, Malformed> {
         parse_version(self.metadata.version.as_deref().unwrap_or_default())
     }
 }
@@ -144,30 +153,34 @@ impl Wire {
 
     /// Reads a list page by page, or in one piece. After a page with too many bytes the pages are smaller; a server that
     /// answers with too many all the same ignores the limit, so the rest is read in one piece.
-    pub(super) async fn list<E: From<WireFailure>>(
+    ///
+    /// `keep` gets each object when its text has arrived, with the kind of the list if that is known. Only what it returns
+    /// stays in memory until the page is complete.
+    pub(super) async fn list<T, E: From<WireFailure>>(
         &self,
         target: &WatchTarget,
         since: Since,
         paged: bool,
-        mut take: impl FnMut(&Page<'_>) -> Result<(), E>,
+        mut keep: impl FnMut(&ObjectFields<'_>, Option<&str>) -> Result<T, Malformed>,
+        mut take: impl FnMut(Page<T>) -> Result<(), E>,
     ) -> Result<(), E> {
         let few = self.options.page_objects_min;
         let mut limit = paged.then_some(self.options.page_objects_max);
         let mut next: Option<String> = None;
         loop {
             let permits = limit.map_or(self.options.pages_at_once_max, |_| 1).into();
-            // Held until the page is taken, because it bounds the memory of parsed pages.
+            // Held until the page is taken, because it bounds the memory of kept objects.
             let _permit = self.pages.acquire_many(permits).await;
-            let text = match self.page(target, since, next.as_deref(), limit).await {
+            let (request, bytes_max) = self.page(target, since, next.as_deref(), limit)?;
+            let mut page = match self.objects(request, bytes_max, &mut keep).await {
                 Err(WireFailure::TooLarge { .. }) if limit.is_some() => {
                     limit = limit.filter(|limit| *limit > few).map(|_| few);
                     continue;
                 }
                 page => page?,
             };
-            let page: Page<'_> = serde_json::from_str(&text).map_err(WireFailure::from)?;
-            take(&page)?;
-            next = page.metadata.next.filter(|next| !next.is_empty());
+            next = page.next.take();
+            take(page)?;
             if next.is_none() {
                 return Ok(());
             }
@@ -180,18 +193,56 @@ impl Wire {
         mut target: WatchTarget,
     ) -> Result<ResourceVersion, WireFailure> {
         target.form = Access::Metadata;
-        let text = self.page(&target, Since::Now, None, Some(1)).await?;
-        let page: Page<'_> = serde_json::from_str(&text)?;
-        Ok(page.version()?)
+        let (request, bytes_max) = self.page(&target, Since::Now, None, Some(1))?;
+        let page = self.objects(request, bytes_max, |_, _| Ok(())).await?;
+        Ok(page.version)
     }
 
-    async fn page(
+    /// Reads the answer to the request of a page.
+    async fn objects<T>(
+        &self,
+        request: Request<Vec<u8>>,
+        bytes_max: usize,
+        mut keep: impl FnMut(&ObjectFields<'_>, Option<&str>) -> Result<T, Malformed>,
+    ) -> Result<Page<T>, WireFailure> {
+        let deadline = Instant::now() + self.options.request_timeout;
+        let response = self.send(request, deadline).await?;
+        let mut body = Limited::new(response.into_body(), bytes_max);
+        let mut splitter = ItemSplitter::default();
+        let mut items = Vec::new();
+        // None before the first object.
+        let mut list: Option<Option<String>> = None;
+        while let Some(frame) = self.in_time(deadline, body.frame()).await? {
+            let frame = frame.map_err(|source| body_failure(source, bytes_max))?;
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
+            for item in splitter.feed(&chunk) {
+                if list.is_none() {
+                    let head = splitter.head_before_items();
+                    let head: PageHead<'_> = serde_json::from_str(utf8(&head)?)?;
+                    list = Some(head.kind.map(Cow::into_owned));
+                }
+                let object = serde_json::from_str(utf8(&item)?)?;
+                items.push(keep(&object, list.as_ref().and_then(Option::as_deref))?);
+            }
+        }
+        let head: PageHead<'_> = serde_json::from_str(utf8(splitter.head())?)?;
+        Ok(Page {
+            version: head.version()?,
+            items,
+            next: head.metadata.next.filter(|next| !next.is_empty()),
+        })
+    }
+
+    /// Returns the request of a page, and the most bytes of its answer.
+    fn page(
         &self,
         target: &WatchTarget,
         since: Since,
         next: Option<&str>,
         limit: Option<u32>,
-    ) -> Result<String, WireFailure> {
+    ) -> Result<(Request<Vec<u8>>, usize), WireFailure> {
         let mut params = ListParams {
             label_selector: selector_text(&target.selector),
             limit,
@@ -213,7 +264,7 @@ impl Wire {
             Some(_) => self.options.page_bytes_max,
             None => self.options.list_bytes_max,
         };
-        self.text(request?, bytes_max).await
+        Ok((request?, bytes_max))
     }
 
     /// Starts a watch that the API server ends after `duration`.
@@ -332,11 +383,19 @@ impl Wire {
         bytes_max: usize,
     ) -> Result<String, WireFailure> {
         let body = Limited::new(response.into_body(), bytes_max).collect();
-        let body = timeout_at(deadline, body)
-            .await
-            .map_err(|_| WireFailure::Timeout(self.options.request_timeout))?
-            .map_err(|source| body_failure(source, bytes_max))?;
+        let body = self.in_time(deadline, body).await?;
+        let body = body.map_err(|source| body_failure(source, bytes_max))?;
         Ok(String::from_utf8(body.to_bytes().into()).map_err(|_| Malformed::NotUtf8)?)
+    }
+
+    /// Waits for a step of a request until its deadline.
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Result<T, WireFailure> {
+        let result = timeout_at(deadline, step).await;
+        result.map_err(|_| WireFailure::Timeout(self.options.request_timeout))
     }
 
     /// Sends a request. Every status except success and "not modified" is a failure.
@@ -346,10 +405,8 @@ impl Wire {
         deadline: Instant,
     ) -> Result<Response<Body>, WireFailure> {
         let sent = self.client.send(request.map(Body::from));
-        let response = timeout_at(deadline, sent)
-            .await
-            .map_err(|_| WireFailure::Timeout(self.options.request_timeout))?
-            .map_err(WireFailure::Transport)?;
+        let response = self.in_time(deadline, sent).await?;
+        let response = response.map_err(WireFailure::Transport)?;
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
@@ -414,6 +471,10 @@ fn client_error(error: io::Error) -> kube::Error {
 
 fn urls(served: &Resource, namespace: Option<&str>) -> Urls {
     Urls::new(served.path(namespace))
+}
+
+fn utf8(text: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(text).map_err(|_| Malformed::NotUtf8)
 }
 
 fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> WireFailure {

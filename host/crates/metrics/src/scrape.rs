@@ -84,6 +84,8 @@ pub struct PluginSample {
     pub parents: usize,
     /// The number of kinds that must be synced before its passes can run.
     pub waiting: usize,
+    /// The number of namespaces that have no room in the cache for all of its children.
+    pub full_namespaces: usize,
     /// The used part of each limit, from 0 to 1, in the namespace that has used most of it.
     pub limits: Vec<(&'static str, f64)>,
 }
@@ -174,7 +176,7 @@ const WATCHES: [Row<WatchSample>; 5] = [
     ),
 ];
 
-const PLUGINS: [Row<PluginSample>; 2] = [
+const PLUGINS: [Row<PluginSample>; 3] = [
     (
         "innkeeper_plugin_parents",
         "Selected parents in the cluster",
@@ -184,6 +186,11 @@ const PLUGINS: [Row<PluginSample>; 2] = [
         "innkeeper_plugin_waiting",
         "Kinds that the host must read before the passes of the plugin can run",
         |plugin| Some(count(plugin.waiting)),
+    ),
+    (
+        "innkeeper_plugin_full_namespaces",
+        "Namespaces whose children of the plugin exceed the bound of the cache, so that parents there wait",
+        |plugin| Some(count(plugin.full_namespaces)),
     ),
 ];
 

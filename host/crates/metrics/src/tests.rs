@@ -30,6 +30,7 @@ impl SampleSource for Fixed {
                 plugin: "web".to_owned(),
                 parents: 12,
                 waiting: 1,
+                full_namespaces: 3,
                 limits: vec![("objectsPerNamespace", 0.85)],
             }],
             unfinished: self.unfinished.clone(),
@@ -213,6 +214,7 @@ fn what_others_know_is_read_when_somebody_asks() {
     }
     assert_line(&text, "innkeeper_plugin_parents{plugin=\"web\"} 12");
     assert_line(&text, "innkeeper_plugin_waiting{plugin=\"web\"} 1");
+    assert_line(&text, "innkeeper_plugin_full_namespaces{plugin=\"web\"} 3");
     let limit = "{plugin=\"web\",limit=\"objectsPerNamespace\"}";
     assert_line(
         &text,

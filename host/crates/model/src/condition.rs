@@ -156,6 +156,11 @@ pub mod reason {
     ///
     /// Remedy: Delete parents, or raise the field of `spec.limits` in the message.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// The cache has no room for all children of the parent, because objects in its namespace exceed the plugin's bound. The
+    /// children stay as they are. A Plugin has the reason in its condition `CacheFull`.
+    ///
+    /// Remedy: Delete objects with the plugin's label that nobody needs, or raise the field of `spec.limits` in the message.
+    pub const NAMESPACE_CACHE_FULL: &str = "NamespaceCacheFull";
     /// Another field manager keeps changing a field that the plugin owns.
     ///
     /// Remedy: Stop the other field manager in the message from setting the field, or have the plugin leave it out.

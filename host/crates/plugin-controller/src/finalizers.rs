@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
 use innkeeper_apply::{Target, Written};
-use innkeeper_cluster::{Interest, Registration, Why};
+use innkeeper_cluster::{CacheSize, Interest, Registration, Why};
 use innkeeper_model::{
     ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, Selector, error_chain,
 };
@@ -40,6 +40,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
         reads: Vec::new(),
         selector: Selector::default(),
         field_managers: BTreeSet::new(),
+        namespace_max: CacheSize::UNBOUNDED,
     }
 }
 

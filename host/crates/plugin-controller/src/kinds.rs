@@ -86,7 +86,7 @@ pub async fn serve(
 
 /// Returns the interests of a plugin from a file once it is active, one for each kind of parent.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
-    // The interests do not depend on the limits.
+    // Only the bound of the cache depends on the limits, and the highest of all registrations counts.
     let serving = loaded.serving(&Arc::default());
     serving.interests(&loaded.name, once_made)
 }

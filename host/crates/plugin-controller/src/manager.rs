@@ -419,7 +419,9 @@ impl Work for Manager {
                 return Next::Again(until.saturating_duration_since(Instant::now()));
             }
             // The active revision stays active.
-            Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
+            Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
+                return Next::Parked(WAITING_RECHECK);
+            }
         };
         // Only now: the first observation shows that all Plugins are in the cache.
         self.expected.call_once(|| self.expect_all());

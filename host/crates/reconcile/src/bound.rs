@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Limits, PluginName, reason};
+use innkeeper_cluster::NamespaceFull;
+use innkeeper_model::{LABEL_PLUGIN, Limits, PluginName, reason};
 
 use super::budget::Share;
 
@@ -93,6 +94,37 @@ impl Bound {
             "retained children that are not needed",
             RETAINED,
         )
+    }
+
+    /// The bound of the cache. It counts all objects with the label of the plugin that belong to its parents, also those
+    /// that it has not made.
+    pub(crate) fn cache(plugin: &PluginName, full: &NamespaceFull) -> Self {
+        let NamespaceFull {
+            namespace,
+            by_objects,
+            max,
+            largest,
+        } = full;
+        let place = place_of((plugin, Some(&**namespace).filter(|name| !name.is_empty())));
+        let (bound, limit) = if *by_objects {
+            (max.objects.to_string(), OBJECTS_PER_NAMESPACE)
+        } else {
+            (format!("{} bytes of", max.bytes), BYTES_PER_NAMESPACE)
+        };
+        Self {
+            reason: reason::NAMESPACE_CACHE_FULL,
+            because: format!(
+                "{place} has more than the {bound} children that the host caches, most of them {largest}"
+            ),
+            remedy: format!(
+                "delete those with the label {LABEL_PLUGIN}={plugin} that nobody needs, or raise spec.limits.{limit} of the Plugin"
+            ),
+        }
+    }
+
+    /// Returns the limit and the remedy.
+    pub(crate) fn sentence(&self) -> String {
+        format!("{}; {}", self.because, self.remedy)
     }
 
     fn quota(because: String, objects: &str, limit: &str) -> Self {

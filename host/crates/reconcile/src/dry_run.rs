@@ -330,6 +330,8 @@ impl Pass<'_, Stopped> {
         match state.reason {
             Stop::Gone
             | Stop::NotSelected { .. }
+            // A tenant who fills a namespace does not hold up the revisions of all others.
+            | Stop::CacheFull(_)
             | Stop::Ignored
             | Stop::Released
             | Stop::Paused

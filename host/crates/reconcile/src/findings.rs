@@ -13,6 +13,7 @@ use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
 use super::{
+    bound::Bound,
     conflicts::FieldConflict,
     held_back::HeldBack,
     next::Next,
@@ -202,6 +203,16 @@ impl<'a> Findings<'a> {
                 let waited =
                     since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
                 self.waiting(&named(waiting), waited.max(parked), true)
+            }
+            Stop::CacheFull(full) => {
+                let bound = Bound::cache(self.plugin, full);
+                let message = format!(
+                    "the children stay as they are, because {}",
+                    bound.sentence()
+                );
+                // A namespace that shrinks triggers nobody.
+                let next = Next::Parked(WAITING_RECHECK);
+                Conclusion::of_host(not_synced(bound.reason, message), next)
             }
             Stop::NamespacesNotCached(kind) => {
                 let what = format!(

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, iter, sync::Arc};
 use innkeeper_cluster::{ChildInterest, Interest};
 use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
 
-use super::serving::Serving;
+use super::{quota::cache_bound, serving::Serving};
 
 /// Returns the kinds to watch while passes begin with `newest` and passes of `others` may still run.
 ///
@@ -56,6 +56,7 @@ pub(super) fn interest<'a>(
         reads,
         selector: Selector::default(),
         field_managers,
+        namespace_max: cache_bound(&newest.limits),
     }
 }
 

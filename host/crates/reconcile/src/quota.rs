@@ -1,5 +1,7 @@
 //! The bounds on the children that a plugin makes in a namespace, and on those that a parent retains.
 //!
+//! The cache holds the texts of so many children and a quarter more, see [`cache_bound`].
+//!
 //! Pure: the caller brings the present size. That size comes from the cache, which lists all children with the plugin's
 //! label before the first pass: it is right after a restart, and a pass costs one look-up per kind of children. Children
 //! that other passes make at the same time are not in it, so a bound may be exceeded by their number.
@@ -23,6 +25,18 @@ use super::{bound::Bound, held_back::HeldBack};
 /// The time after which a parent over a bound has another pass. Chosen: the deletion of another parent's children
 /// triggers no pass of this one.
 const RECHECK: Duration = Duration::from_secs(30);
+
+/// Returns the most children in a namespace whose texts are cached.
+///
+/// A quarter over the bounds of creates: passes at the same time exceed these, and children grow by defaults and status.
+/// Only objects that the plugin has not made can use it up.
+pub(crate) fn cache_bound(limits: &Limits) -> CacheSize {
+    let more = |limit: usize| limit.saturating_add(limit / 4);
+    CacheSize {
+        objects: more(limits.namespace_objects_max),
+        bytes: more(limits.namespace_bytes_max),
+    }
+}
 
 /// The inputs besides the plan.
 pub(crate) struct Quota<'a> {

@@ -18,7 +18,7 @@ use tracing::{Instrument, Span, debug, error_span};
 
 use super::{
     analysis::Analysis,
-    bound::Usage,
+    bound::{Bound, Usage},
     context::Context,
     controller::{self, Triggered, Work},
     dry_run::{self, Candidate, DryRunOutcome},
@@ -276,6 +276,13 @@ impl Reconciler {
     /// Returns the use of the limits of the plugin in the namespaces that have used most of them.
     pub fn usage(&self) -> Vec<Usage> {
         self.context.usage()
+    }
+
+    /// Returns a sentence for each namespace that has no room in the cache for all children of the plugin.
+    pub fn full_namespaces(&self) -> Vec<String> {
+        let full = self.registration().full_namespaces().into_iter();
+        full.map(|full| Bound::cache(self.plugin(), &full).sentence())
+            .collect()
     }
 
     /// Returns the number of passes that were skipped because their inputs had not changed.

@@ -1,6 +1,6 @@
 //! The reasons to end a pass before its report, as data.
 
-use innkeeper_cluster::{ParentConditions, Recording, Waiting};
+use innkeeper_cluster::{NamespaceFull, ParentConditions, Recording, Waiting};
 use innkeeper_model::{Condition, Fault, Gvk, Object, Phase, PluginName};
 use innkeeper_plan as plan;
 use innkeeper_policy::{Checked as Accepted, NotSelected};
@@ -16,6 +16,8 @@ pub(crate) enum Stop {
     Behind { until: Instant },
     /// Kinds that every pass needs are not cached.
     NotCached(Vec<Waiting>),
+    /// The cache has no room for all children of the parent.
+    CacheFull(NamespaceFull),
     /// The parent is being deleted, and the plugin has no finalizer on it.
     Ignored,
     /// The parent is being deleted, and the host removes the finalizer without the guest.

@@ -22,7 +22,11 @@ impl CacheState {
                 return;
             };
             let object = id_of(&slot.key.kind.group_kind(), last);
-            for (reader, cause) in self.concerned(slot, &object, change, first) {
+            let concerned = self.concerned(slot, &object, change, first);
+            if let (Some(before), None) = (&change.before, &change.after) {
+                self.drop_children_of(id, &before.uid);
+            }
+            for (reader, cause) in concerned {
                 if cause == Some(Cause::ParentGone) {
                     self.forget(&reader);
                 }

@@ -215,7 +215,11 @@ impl CacheState {
         });
         let removed = wrong.and_then(|version| slot.store.remove(&key_of(id), version));
         let mut changes = Vec::from_iter(removed);
-        changes.extend(found.into_iter().flat_map(|stored| slot.store.put(stored)));
+        changes.extend(
+            found
+                .into_iter()
+                .flat_map(|stored| self.store(read.slot, stored)),
+        );
         self.dispatch(read.slot, &changes, false);
     }
 

@@ -96,7 +96,7 @@ impl CacheState {
     ) -> bool {
         self.check(unchecked, |watch, store| {
             let mut objects = contents.iter();
-            store.size_of(watch.namespace.as_deref()).objects == contents.len()
+            store.size_of(watch.namespace.as_deref()).all().objects == contents.len()
                 && objects.all(|(key, (uid, version))| {
                     let stored = store.get(key);
                     stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)

@@ -17,7 +17,7 @@ impl CacheState {
         is_counted: impl Fn(&GroupKind) -> bool,
     ) -> CacheSize {
         let stores = self.child_stores(subscriber_id, is_counted);
-        let sizes = stores.map(|store| store.size_of(Some(namespace)));
+        let sizes = stores.map(|store| store.size_of(Some(namespace)).all());
         sizes.fold(CacheSize::default(), CacheSize::and)
     }
 
@@ -31,7 +31,7 @@ impl CacheState {
         let stores = self.child_stores(subscriber_id, is_counted);
         for (namespace, size) in stores.flat_map(Store::sizes) {
             let sum = all.entry(Arc::clone(namespace)).or_default();
-            *sum = sum.and(*size);
+            *sum = sum.and(size.all());
         }
         all
     }

@@ -12,7 +12,6 @@ use super::{CacheState, SlotId, SubscriberId, WatchSlot, namespace_watch::Namesp
 use crate::{
     interest::Why,
     report::WatchStatus,
-    store::CacheSize,
     wire::{WatchTarget, selector_text},
 };
 
@@ -95,15 +94,15 @@ impl CacheState {
         for slot in self.slots.values() {
             for watch in &slot.namespace_watches {
                 let namespace = watch.namespace.as_deref();
-                let CacheSize { objects, bytes } = slot.store.size_of(namespace);
+                let size = slot.store.size_of(namespace);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),
                     selector: selector_text(&slot.key.selector),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),
-                    objects,
-                    bytes,
+                    objects: size.all().objects,
+                    bytes: size.whole.bytes,
                     version: watch.version,
                     last_event: watch.last_event,
                     last_error: watch.last_error.clone(),

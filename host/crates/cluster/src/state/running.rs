@@ -64,7 +64,7 @@ impl CacheState {
         read: &LiveRead,
         written: Stored,
     ) -> bool {
-        let Some(slot) = self.slots.get_mut(&read.slot) else {
+        let Some(slot) = self.slots.get(&read.slot) else {
             return false;
         };
         if !slot.covers(&written) {
@@ -78,8 +78,10 @@ impl CacheState {
             // The watch has overtaken the answer and shown the end of the object: no event would remove it again.
             return true;
         }
-        let changes = slot.store.put(written);
-        let shown = slot.store.get(&key_of(id)).map(|stored| stored.version);
+        let changes = self.store(read.slot, written);
+        let slot = self.slots.get(&read.slot);
+        let shown = slot.and_then(|slot| slot.store.get(&key_of(id)));
+        let shown = shown.map(|stored| stored.version);
         self.dispatch(read.slot, &changes, false);
         // Also drops the trigger of an event that came before the answer. A later version is a change of others, which stays
         // a trigger.

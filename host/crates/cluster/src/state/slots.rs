@@ -42,6 +42,8 @@ pub(crate) struct WatchSlot {
     users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
     managers: Arc<BTreeSet<Arc<str>>>,
+    /// The watches of the parents, if all users want their children only.
+    pub(super) parents: Option<BTreeSet<SlotId>>,
     pub(super) served: Option<Resource>,
     /// The requests of the watch; never empty.
     pub(super) namespace_watches: Vec<NamespaceWatch>,
@@ -105,6 +107,7 @@ impl CacheState {
             form: need.access,
             managers: Arc::new(need.managers.clone()),
             users: BTreeMap::from([(user, vec![need])]),
+            parents: None,
             namespace_watches: self.namespace_watches(served.as_ref(), now),
             served,
             store: Store::default(),
@@ -124,7 +127,8 @@ impl CacheState {
         }
     }
 
-    /// Drops a watch without users, and starts over with a watch whose form changed.
+    /// Drops a watch without users, starts over with a watch whose form changed, and fits one to its parents if these
+    /// changed.
     ///
     /// Separate from acquiring and releasing: a watch that is wanted before and after a change of interest must
     /// continue undisturbed.
@@ -145,8 +149,19 @@ impl CacheState {
         for reader in gone {
             slot.subscriptions.retain(&reader, &BTreeSet::new());
         }
-        if slot.settle() {
+        let is_reshaped = slot.settle();
+        let Some(slot) = self.slots.get(&id) else {
+            return;
+        };
+        let parents = self.parents_of(slot);
+        let has_other_parents = parents != slot.parents;
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.parents = parents;
+        }
+        if is_reshaped {
             self.restart(id, now);
+        } else if has_other_parents {
+            self.refit(id, now);
         }
     }
 

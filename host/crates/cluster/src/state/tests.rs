@@ -1,3 +1,4 @@
+mod extents;
 mod limited;
 mod reading;
 
@@ -16,6 +17,7 @@ use crate::{
     interest::Why,
     machine::Since,
     state::expectations::ExpectationStatus,
+    store::CacheSize,
     stored::{Shape, keep},
 };
 
@@ -39,6 +41,10 @@ struct World {
     subscriber: SubscriberId,
     /// The namespace of the parent `web`.
     namespace: &'static str,
+    /// The objects of the API server, by kind and name: for live reads.
+    texts: BTreeMap<(String, String), String>,
+    /// The bound of the next registration.
+    namespace_max: CacheSize,
 }
 
 impl World {
@@ -50,6 +56,8 @@ impl World {
             version: 10,
             subscriber: SubscriberId(0),
             namespace: "demo",
+            texts: BTreeMap::new(),
+            namespace_max: CacheSize::UNBOUNDED,
         };
         world.serve(&[CACHE, SERVICE, SECRET, POD]);
         world.state.set_hash_key(Some(key()), world.now);
@@ -105,6 +113,7 @@ impl World {
             reads,
             selector: Selector::default(),
             field_managers: BTreeSet::new(),
+            namespace_max: self.namespace_max,
         };
         self.subscriber = self
             .state
@@ -131,7 +140,11 @@ impl World {
             metadata["uid"] = json!(format!("uid-{}", metadata["name"].as_str().unwrap()));
         }
         let (.., shape) = self.task(kind).unwrap();
-        keep(&object.to_string(), &shape).unwrap()
+        let text = object.to_string();
+        let stored = keep(&text, &shape).unwrap();
+        let key = (kind.to_owned(), stored.name.to_string());
+        self.texts.insert(key, text);
+        stored
     }
 
     /// Lists a kind completely.
@@ -148,7 +161,8 @@ impl World {
     }
 
     fn list_all(&mut self) {
-        for kind in [SERVICE, SECRET, POD, CACHE] {
+        // The children come after their parents.
+        for kind in [CACHE, SERVICE, SECRET, POD] {
             self.list(kind, Vec::new());
         }
     }
@@ -168,6 +182,8 @@ impl World {
             self.state.remove((id, generation), &stored, self.now),
             Ok(())
         );
+        self.texts
+            .remove(&(kind.to_owned(), stored.name.to_string()));
     }
 
     /// Returns the queued triggers as `name cause`, past the wait for the first lists.
@@ -231,13 +247,31 @@ impl World {
         self.state.commit(&reader, made);
     }
 
-    fn children(&self, name: &str) -> Vec<String> {
-        let parent = self.state.parent(self.subscriber, &cache_id(name)).unwrap();
-        self.state
-            .children(self.subscriber, &parent)
-            .iter()
-            .map(|child| child.id().to_string())
-            .collect()
+    /// Returns the children of a parent, as its pass observes them.
+    fn children(&mut self, name: &str) -> Vec<String> {
+        let subscriber_id = self.subscriber;
+        let reader = Reader {
+            subscriber_id,
+            parent: cache_id(name),
+        };
+        loop {
+            let parent = self.state.parent(subscriber_id, &reader.parent).unwrap();
+            let missing = match self.state.children(subscriber_id, &parent) {
+                Ok(children) => {
+                    let ids = children.iter().map(|child| child.id().to_string());
+                    return ids.collect();
+                }
+                Err(missing) => missing.unread,
+            };
+            assert!(!missing.is_empty());
+            for id in missing {
+                let read = self.state.live_read(&reader, &id).unwrap();
+                let key = (read.served.kind.to_string(), id.name.to_string());
+                let text = self.texts.get(&key);
+                let found = text.map(|text| keep(text, &read.shape).unwrap());
+                self.state.live(&reader, &id, &read, found);
+            }
+        }
     }
 
     /// Reads one object for the parent `web`.
@@ -578,7 +612,10 @@ fn a_secret_child_shows_hashes_only() {
     secret["data"] = json!({"password": "c2VjcmV0"});
     world.put(SECRET, secret);
     let parent = world.state.parent(world.subscriber, &cache_id("web"));
-    let children = world.state.children(world.subscriber, &parent.unwrap());
+    let children = world
+        .state
+        .children(world.subscriber, &parent.unwrap())
+        .unwrap();
     assert_eq!(children[0].form, Access::Hash);
     let json = &children[0].json;
     assert!(json.contains("\"password\":\"hmac-sha256:"), "{json}");

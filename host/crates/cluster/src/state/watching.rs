@@ -86,6 +86,9 @@ impl CacheState {
                 let Some(target) = slot.target(watch, slot.form()) else {
                     continue;
                 };
+                if self.awaits_parents(slot, watch) {
+                    continue;
+                }
                 let since = if watch.version == ResourceVersion::default() {
                     Since::Now
                 } else {
@@ -130,12 +133,12 @@ impl CacheState {
 
     /// Applies a page of a list.
     pub(crate) fn page(&mut self, task: TaskId, objects: Vec<Stored>) -> Result<(), Stale> {
-        let (watch, store) = self.of_task(task)?;
+        let (watch, _) = self.of_task(task)?;
         // Every object of the first list is new, but it did not change: its trigger must not count as a change.
         let first = watch.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
-            .flat_map(|stored| store.put(stored))
+            .flat_map(|stored| self.store(task.0, stored))
             .collect();
         self.dispatch(task.0, &changes, first);
         Ok(())
@@ -155,6 +158,7 @@ impl CacheState {
         watch.reshaped = false;
         watch.last_event = Some(now);
         watch.last_error = None;
+        let is_first = watch.lists == 0;
         watch.lists += 1;
         watch.set_health(Health::Synced, now);
         // Dispatched after the new health is set: under this lock no pass can begin in between, and the readiness of the
@@ -162,6 +166,10 @@ impl CacheState {
         let namespace = watch.namespace.clone();
         self.dispatch(task.0, &changes, false);
         self.moved_on(task.0);
+        if is_first {
+            // Children that came before their parents are without their texts.
+            self.refit_children(task.0, now);
+        }
         if !synced {
             self.kind_changed(task.0, namespace.as_ref());
         }
@@ -171,8 +179,8 @@ impl CacheState {
     /// Applies an added or modified object.
     pub(crate) fn put(&mut self, task: TaskId, stored: Stored, now: Instant) -> Result<(), Stale> {
         // The version first: an event that is older than the known state must not reach the store.
-        let store = self.advance(task, stored.version, now)?;
-        let changes = store.put(stored);
+        self.advance(task, stored.version, now)?;
+        let changes = self.store(task.0, stored);
         self.dispatch(task.0, &changes, false);
         Ok(())
     }

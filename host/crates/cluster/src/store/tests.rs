@@ -194,6 +194,7 @@ enum Step {
     Remove(&'static str),
     List(Vec<Pod>),
     Clear,
+    Reduce(&'static str),
 }
 
 fn pods() -> impl Strategy<Value = Pod> {
@@ -215,6 +216,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => prop::sample::select(vec!["a", "b", "c", "d"]).prop_map(Step::Remove),
         2 => prop::collection::vec(pods(), 0..4).prop_map(Step::List),
         1 => Just(Step::Clear),
+        2 => prop::sample::select(vec!["a", "b", "c", "d"]).prop_map(Step::Reduce),
     ];
     prop::collection::vec(step, 0..40)
 }
@@ -235,6 +237,14 @@ proptest! {
                     .into_iter()
                     .collect(),
                 Step::Clear => store.clear(),
+                Step::Reduce(name) => {
+                    let key = ObjectKey::new("demo", name);
+                    store.reduce(&key, Extent::Unowned);
+                    if let Some(stored) = replica.get_mut(&key) {
+                        *stored = stored.clone().reduced(Extent::Unowned);
+                    }
+                    Vec::new()
+                }
                 Step::List(mut pods) => {
                     pods.sort_by_key(|pod| pod.name);
                     pods.dedup_by_key(|pod| pod.name);
@@ -270,14 +280,17 @@ proptest! {
             for stored in replica.values() {
                 prop_assert_eq!(store.by_uid(&stored.uid), Some(stored));
             }
-            let bytes: usize = replica.values().map(bytes_of).sum();
-            prop_assert_eq!(store.size_of(None), CacheSize { objects: replica.len(), bytes });
+            let bytes: usize = replica.values().map(Stored::bytes).sum();
+            let size = CacheSize { objects: replica.len(), bytes };
+            prop_assert_eq!(store.size_of(None).all(), size);
+            let unowned = replica.values().filter(|s| s.extent == Extent::Unowned).count();
+            prop_assert_eq!(store.size_of(None).unowned, unowned);
             let namespaces: BTreeSet<_> = replica.values().map(|s| Arc::clone(&s.namespace)).collect();
             prop_assert!(store.sizes().keys().eq(&namespaces));
             for namespace in namespaces {
                 let there = || replica.values().filter(|s| s.namespace == namespace);
-                let size = CacheSize { objects: there().count(), bytes: there().map(bytes_of).sum() };
-                prop_assert_eq!(store.size_of(Some(&namespace)), size);
+                let size = CacheSize { objects: there().count(), bytes: there().map(Stored::bytes).sum() };
+                prop_assert_eq!(store.size_of(Some(&namespace)).all(), size);
             }
         }
     }

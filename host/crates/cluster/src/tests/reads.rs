@@ -224,3 +224,35 @@ async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
     world.told(Cause::KindChanged).await;
     assert!(!world.server.is_asked("services"), "nothing was listed");
 }
+
+#[tokio::test]
+async fn a_child_that_came_before_its_parent_is_read_once_by_its_pass() {
+    let world = World::start(options()).await;
+    world.list("caches", 10, &[]).await;
+    let foreign = json!({"metadata": {
+        "namespace": "demo", "name": "t", "uid": "uid-t", "resourceVersion": "11",
+        "labels": {"innkeeper.dev/plugin": "cache"},
+    }});
+    world
+        .list("services", 11, &[service("s", 11), foreign])
+        .await;
+    world.list("pods", 12, &[]).await;
+    let mut caches = world.server.watch("caches").await.open().await;
+    caches.send("ADDED", &cache()).await;
+    world.told(Cause::ParentChanged).await;
+
+    // Without its text, the child is not taken for absent.
+    let refused = async { world.server.next_object("s").await.refuse(500, "").await };
+    let parent = web();
+    let (observed, ()) = tokio::join!(world.registration.observe(&parent), refused);
+    assert!(matches!(observed, Observed::Behind { .. }), "{observed:?}");
+
+    let served = async {
+        let read = world.server.next_object("s").await;
+        read.answer(200, "", &service("s", 11).to_string()).await;
+    };
+    let (children, ()) = tokio::join!(world.children(), served);
+    assert_eq!(children, Some(vec!["s".to_owned()]));
+    assert_eq!(world.children().await, children);
+    assert!(!world.server.is_asked("/s") && !world.server.is_asked("/t"));
+}

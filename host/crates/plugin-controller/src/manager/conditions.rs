@@ -21,6 +21,9 @@ const DEGRADED: &str = "Degraded";
 /// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
 pub(super) const READY: &str = "Ready";
 
+/// Condition type: the cache has no room for all children in some namespaces. Present only while that is so.
+const CACHE_FULL: &str = "CacheFull";
+
 /// Condition type: the declared revision faulted too often, and the revision before it is active again.
 const ROLLED_BACK: &str = "RolledBack";
 
@@ -155,6 +158,22 @@ impl PluginState {
             };
         condition(ROLLED_BACK, status, reason, &message)
     }
+}
+
+/// Returns the condition about namespaces without room in the cache; none if there is none. Each has a sentence.
+pub(super) fn cache_full(namespaces: &[String]) -> Option<Condition> {
+    let (first, others) = namespaces.split_first()?;
+    let message = match others.len() {
+        0 => first.clone(),
+        more => format!("{first}; {more} more namespaces are full"),
+    };
+    let reason = reason::NAMESPACE_CACHE_FULL;
+    Some(condition(
+        CACHE_FULL,
+        ConditionStatus::True,
+        reason,
+        &message,
+    ))
 }
 
 /// Returns the condition Ready with the reason of the first failure, or else of the stopped passes.

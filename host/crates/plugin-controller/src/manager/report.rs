@@ -16,7 +16,10 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
-    Manager, PluginState, active::ActiveRevision, conditions::READY, definition::RECHECK_INTERVAL,
+    Manager, PluginState,
+    active::ActiveRevision,
+    conditions::{READY, cache_full},
+    definition::RECHECK_INTERVAL,
 };
 use crate::{
     lifecycle::{NextStep, StageFailure, dated},
@@ -138,7 +141,9 @@ impl Manager {
     ) -> PluginStatus {
         let active = state.active.as_ref();
         let analysis = state.analysis();
-        let conditions = state.conditions(declared, analysis.as_ref());
+        let mut conditions = state.conditions(declared, analysis.as_ref());
+        let full = active.and_then(|active| active.served.reconcilers.first());
+        conditions.extend(full.and_then(|it| cache_full(&it.full_namespaces())));
         let step = declared.map(|declared| state.next_step(declared, analysis.as_ref()));
         let rolls_back = matches!(step, Ok(NextStep::RollBack(_)));
         let now = (self.context.shared.now)();

@@ -191,7 +191,9 @@ impl Work for Warmer {
             Observed::Behind { until } => {
                 return Next::Again(until.saturating_duration_since(Instant::now()));
             }
-            Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
+            Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
+                return Next::Parked(WAITING_RECHECK);
+            }
         };
         self.drop_triggers();
         self.loader.need(&id, needs_of(&plugin));

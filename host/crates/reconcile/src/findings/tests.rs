@@ -1,3 +1,4 @@
+use innkeeper_cluster::{CacheSize, NamespaceFull};
 use innkeeper_model::{Fault, Gvk};
 use innkeeper_plan::{Effects, Plan};
 use innkeeper_policy::check_fault;
@@ -65,6 +66,36 @@ fn stopped(reason: &Stop, parked: Duration) -> End<'_> {
         parked,
         now: Instant::now(),
     }
+}
+
+fn full() -> NamespaceFull {
+    NamespaceFull {
+        namespace: "demo".into(),
+        by_objects: false,
+        max: CacheSize {
+            objects: 10,
+            bytes: 5000,
+        },
+        largest: Gvk::new("", "v1", "ConfigMap"),
+    }
+}
+
+#[test]
+fn a_full_namespace_is_named_with_its_bound_and_the_remedy() {
+    let sentence = |full| Bound::cache(&plugin(), &full).sentence();
+    assert_eq!(
+        sentence(full()),
+        "plugin web in namespace demo has more than the 5000 bytes of children that the host caches, most of them v1 ConfigMap; delete those with the label innkeeper.dev/plugin=web that nobody needs, or raise spec.limits.bytesPerNamespace of the Plugin"
+    );
+    let by_objects = NamespaceFull {
+        namespace: "".into(),
+        by_objects: true,
+        ..full()
+    };
+    assert_eq!(
+        sentence(by_objects),
+        "plugin web, for cluster-scoped objects, has more than the 10 children that the host caches, most of them v1 ConfigMap; delete those with the label innkeeper.dev/plugin=web that nobody needs, or raise spec.limits.objectsPerNamespace of the Plugin"
+    );
 }
 
 fn fault(kind: FaultKind, phase: Phase) -> Stop {
@@ -139,6 +170,13 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
             Some(&mine),
             60,
             "WaitingForCache",
+            Next::Parked(WAITING_RECHECK),
+        ),
+        (
+            Stop::CacheFull(full()),
+            Some(&mine),
+            0,
+            "NamespaceCacheFull",
             Next::Parked(WAITING_RECHECK),
         ),
         (Stop::Ignored, Some(&mine), 0, "", Next::UntilChanged),

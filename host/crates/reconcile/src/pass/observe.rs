@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use innkeeper_cluster::{self as cluster, Observation, Registration, Running};
-use innkeeper_model::ObjectId;
+use innkeeper_model::{Object, ObjectId};
 use tokio::time::Instant;
 
-use super::state::{Pass, Step};
+use super::state::{Pass, Step, Stopped};
 use crate::{context::Context, epoch::Epoch, selection::may_be_told, stop::Stop};
 
 /// A pass that has observed its parent.
@@ -83,14 +83,22 @@ impl<'a> Pass<'a, ()> {
                 Err(self.stop(|()| None, Stop::Behind { until }))
             }
             cluster::Observed::NotReady { parent, waiting } => {
-                let (context, epoch) = (self.context, &self.epoch);
-                let host_namespaces = &*context.shared.host_namespaces;
-                let parent = parent.filter(|parent| {
-                    let (plugin, serving) = (&context.plugin, &epoch.serving);
-                    may_be_told(plugin, serving, host_namespaces, self.registration, parent)
-                });
-                Err(self.stop(|()| parent, Stop::NotCached(waiting)))
+                Err(self.stop_unobserved(parent, Stop::NotCached(waiting)))
+            }
+            cluster::Observed::NamespaceFull { parent, full } => {
+                Err(self.stop_unobserved(Some(parent), Stop::CacheFull(full)))
             }
         }
+    }
+
+    /// Ends a pass whose parent may not have been selected yet.
+    fn stop_unobserved(self, parent: Option<Object>, stop: Stop) -> Box<Pass<'a, Stopped>> {
+        let (context, epoch) = (self.context, &self.epoch);
+        let host_namespaces = &*context.shared.host_namespaces;
+        let parent = parent.filter(|parent| {
+            let (plugin, serving) = (&context.plugin, &epoch.serving);
+            may_be_told(plugin, serving, host_namespaces, self.registration, parent)
+        });
+        self.stop(|()| parent, stop)
     }
 }

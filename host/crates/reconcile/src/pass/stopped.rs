@@ -74,6 +74,8 @@ impl Pass<'_, Stopped> {
                 epoch.memory.forget(id);
                 epoch.given_up.forget(id);
             }
+            // Its passes say nothing about a revision.
+            Stop::CacheFull(_) => context.exempt(epoch, id),
             Stop::NotSelected { reads, .. } => {
                 context.exempt(epoch, id);
                 epoch.memory.forget(id);

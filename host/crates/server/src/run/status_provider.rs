@@ -332,11 +332,13 @@ fn plugin_sample(plugin: &Served) -> PluginSample {
     let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
     // All kinds of parents of a plugin share its limits.
     let usage = reconcilers().next().map(|reconciler| reconciler.usage());
+    let full = reconcilers().next();
     let limits = usage.unwrap_or_default().into_iter();
     PluginSample {
         plugin: plugin.name.to_string(),
         parents: reconcilers().map(|it| it.parent_count()).sum(),
         waiting: waiting.sum(),
+        full_namespaces: full.map_or(0, |it| it.registration().full_namespaces().len()),
         limits: limits.map(|it| (it.limit, it.share.ratio())).collect(),
     }
 }

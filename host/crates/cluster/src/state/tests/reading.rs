@@ -148,10 +148,10 @@ fn a_parked_parent_is_woken_when_the_kind_is_there() {
     let configs = read(CONFIG, Access::Full, ReadScope::ParentNamespace, None);
     let mut world = World::new();
     world.add_reading_subscriber(vec![pods(), configs]);
+    world.list(CACHE, vec![cache("web"), cache("db")]);
     for kind in [SERVICE, SECRET] {
         world.list(kind, Vec::new());
     }
-    world.list(CACHE, vec![cache("web"), cache("db")]);
     world.due();
     let not_synced = Err(ReadFailure::NotSynced(gvk(POD)));
     assert_eq!(world.get(&mut Made::default(), "p"), not_synced);

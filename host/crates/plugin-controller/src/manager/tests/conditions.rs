@@ -199,3 +199,25 @@ fn conditions_of_an_earlier_generation_do_not_count() {
     assert_eq!(counts_with(1), (1, 0, 0));
     assert_eq!(counts_with(2), (1, 1, 1));
 }
+
+#[test]
+fn a_plugin_has_a_condition_while_namespaces_are_full() {
+    let full = |namespaces: &[&str]| {
+        let sentences: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        crate::manager::conditions::cache_full(&sentences)
+    };
+    assert_eq!(full(&[]), None);
+    for (namespaces, message) in [
+        (&["a is full"][..], "a is full"),
+        (
+            &["a is full", "b is full", "c is full"],
+            "a is full; 2 more namespaces are full",
+        ),
+    ] {
+        let condition = full(namespaces).unwrap();
+        assert_eq!(condition.kind, "CacheFull");
+        assert_eq!(condition.status, ConditionStatus::True);
+        assert_eq!(condition.reason, "NamespaceCacheFull");
+        assert_eq!(condition.message, message);
+    }
+}

@@ -1,0 +1,215 @@
+//! Tenants who fill the cache of the host with objects that carry the label of a plugin (F16).
+
+use std::{fs, time::Duration};
+
+use innkeeper_tests::{Host, admin, eventually, manifest::condition, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    admin::scrape,
+    moody::{API, MoodyFixture, NAME, config_map, good},
+    stage::{Stage, is_applied, is_synced},
+};
+
+/// The size of the data of each object. The API server accepts somewhat more than 1 MiB of it.
+const LARGE: usize = 900_000;
+
+const OBJECTS: usize = 250;
+
+/// The most memory that the objects may cost.
+const COST_MAX: u64 = 10 << 20;
+
+fn fixture() -> MoodyFixture {
+    let mut fixture = MoodyFixture::new(1);
+    let arguments = admin::ARGUMENTS.map(str::to_owned);
+    fixture.site.stage.options.arguments.extend(arguments);
+    fixture
+}
+
+/// A large object with the label of the plugin.
+fn labelled(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"innkeeper.dev/plugin": NAME}},
+        "data": {"text": "x".repeat(LARGE)},
+    })
+}
+
+/// Returns the value of a metric, summed over the series whose labels have this text.
+fn metric(host: &Host, name: &str, labels: &str) -> u64 {
+    let metrics = scrape(&admin::address(host));
+    let values = metrics.lines().filter_map(|line| {
+        let (series, value) = line.split_once("} ")?;
+        let is_of = series.starts_with(&format!("{name}{{")) && series.contains(labels);
+        is_of.then(|| value.parse::<f64>().ok())?
+    });
+    // A gauge of a number.
+    format!("{:.0}", values.sum::<f64>()).parse().unwrap()
+}
+
+/// Waits until the host has seen this number of ConfigMaps with the label.
+#[track_caller]
+fn wait_seen(host: &Host, number: usize) {
+    eventually("the host has seen the objects", || {
+        let seen = metric(host, "innkeeper_watch_objects", r#"kind="ConfigMap""#);
+        if seen >= u64::try_from(number).unwrap() {
+            return Ok(());
+        }
+        Err(format!("{seen} objects"))
+    });
+}
+
+/// The memory of a host before tenants fill it; its peak counts from here.
+fn measure(host: &mut Host) -> u64 {
+    let process = host.process();
+    drop(fs::write(format!("/proc/{}/clear_refs", process.id()), "5"));
+    process.usage().unwrap().resident_bytes
+}
+
+/// Waits until the memory of a host is at most `COST_MAX` over an earlier value.
+#[track_caller]
+fn check_cost(host: &mut Host, before: u64) {
+    eventually("the host has freed its memory", || {
+        let now = host.process().usage().unwrap().resident_bytes;
+        if now < before + COST_MAX {
+            return Ok(());
+        }
+        Err(format!("{before} bytes before, {now} bytes now"))
+    });
+}
+
+#[test]
+fn f16_labelled_objects_of_a_tenant_cost_next_to_nothing() {
+    let fixture = fixture();
+    let stage = &fixture.site.stage;
+    let mut host = fixture.start();
+    stage.settle(Duration::from_secs(2));
+    let before = measure(&mut host);
+    let tenant = stage.namespace("tenant");
+    for number in 0..OBJECTS {
+        let mut object = labelled(&format!("filler-{number}"));
+        object["metadata"]["namespace"] = json!(tenant);
+        stage.plane.user().create(&object).unwrap();
+    }
+    wait_seen(&host, OBJECTS);
+    check_cost(&mut host, before);
+    let peak = host.process().usage().unwrap().resident_max_bytes;
+    assert!(
+        peak < before + 2 * COST_MAX,
+        "{before} bytes before, {peak} at most"
+    );
+
+    // Parents beside the objects are served.
+    let parent =
+        json!({"apiVersion": API, "kind": "Moody", "metadata": {"name": "beside"}, "spec": {}});
+    stage.apply_new(&tenant, &parent);
+    stage.wait(&host, &tenant, (API, "Moody", "beside"), is_applied);
+    fixture.check_reconciles(&host, "later");
+
+    // A host that lists them holds one of them at a time.
+    Stage::stop(host);
+    let mut host = stage.host();
+    fixture.wait_healthy(&host);
+    wait_seen(&host, OBJECTS);
+    fixture.check_reconciles(&host, "after the restart");
+    check_cost(&mut host, before);
+    let usage = host.process().usage().unwrap();
+    println!(
+        "{before} bytes before, {peak} at most, {} after a restart, {} at most",
+        usage.resident_bytes, usage.resident_max_bytes
+    );
+    assert!(
+        usage.resident_max_bytes < before + 4 * COST_MAX,
+        "{usage:?}"
+    );
+}
+
+#[test]
+fn f16_a_full_namespace_stops_its_own_parents_until_it_shrinks() {
+    let fixture = fixture();
+    let stage = &fixture.site.stage;
+    let host = fixture.start();
+    let mut limited = good("one");
+    limited["limits"] = json!({"bytesPerNamespace": "4Mi"});
+    fixture.apply(&limited);
+    let tenant = stage.namespace("tenant");
+    let parent = (API, "Moody", "filled");
+    let object =
+        json!({"apiVersion": API, "kind": "Moody", "metadata": {"name": "filled"}, "spec": {}});
+    stage.apply_new(&tenant, &object);
+    stage.wait(&host, &tenant, parent, is_applied);
+    let child = stage.get(&tenant, config_map("filled"));
+    Stage::stop(host);
+
+    // Objects of the tenant that name the parent as their owner: 9 MB where 5 MiB are cached.
+    let owner = stage.get(&tenant, parent);
+    for number in 0..10 {
+        let mut object = labelled(&format!("filler-{number}"));
+        object["metadata"]["namespace"] = json!(tenant);
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": API, "kind": "Moody", "name": "filled", "controller": true,
+            "uid": owner["metadata"]["uid"],
+        }]);
+        stage.plane.user().create(&object).unwrap();
+    }
+    let host = stage.host();
+    let full = |parent: &Value| is_synced(parent, "False", "NamespaceCacheFull");
+    let stopped = stage.wait(&host, &tenant, parent, full);
+    let message = condition(&stopped, "Synced").unwrap();
+    for part in [
+        "v1 ConfigMap",
+        "5242880 bytes",
+        "bytesPerNamespace",
+        &tenant,
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let plugin = eventually("the Plugin has the condition", || {
+        let plugin = fixture.site.plugin_of(NAME);
+        match condition(&plugin, "CacheFull") {
+            Some(text) if text.starts_with("True/NamespaceCacheFull:") => Ok(text),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert!(plugin.contains(&tenant), "{plugin}");
+    assert_eq!(metric(&host, "innkeeper_plugin_full_namespaces", NAME), 1);
+
+    // Other namespaces are served, and nothing of the parent is deleted.
+    fixture.check_reconciles(&host, "beside");
+    let now = stage.get(&tenant, config_map("filled"));
+    assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
+    let fillers = || {
+        let kind = Kind::new("v1", "ConfigMap", &tenant);
+        stage
+            .plane
+            .user()
+            .list(kind, "innkeeper.dev/plugin=moody")
+            .unwrap()
+            .len()
+            - 1
+    };
+    assert_eq!(fillers(), 10);
+
+    for number in 0..6 {
+        let name = format!("filler-{number}");
+        stage.delete(&tenant, config_map(&name));
+    }
+    stage.wait(&host, &tenant, parent, is_applied);
+    let now = stage.get(&tenant, config_map("filled"));
+    assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
+    // The plugin does not want the rest of the objects that pretend to be its own.
+    eventually("the rest is pruned", || match fillers() {
+        0 => Ok(()),
+        left => Err(format!("{left} left")),
+    });
+    eventually("the metric falls", || {
+        match metric(&host, "innkeeper_plugin_full_namespaces", NAME) {
+            0 => Ok(()),
+            full => Err(format!("{full} namespaces")),
+        }
+    });
+    eventually("the condition ends", || {
+        let plugin = fixture.site.plugin_of(NAME);
+        condition(&plugin, "CacheFull").map_or(Ok(()), Err)
+    });
+}
