@@ -18,7 +18,7 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
         (json!({"imags": {}}), "'imags' was unexpected"),
         (json!({"images": null}), "/images: null is not of type"),
         (
-            json!({"tenants": {"images": ["a/", "b"], "references": "namespace"}}),
+            json!({"tenants": {"images": ["a/", "b"], "extraArgs": ["-e"]}}),
             "",
         ),
         (
@@ -30,8 +30,8 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
             "/tenants/images/0: 1 is not of type \"string\"",
         ),
         (
-            json!({"tenants": {"references": "all"}}),
-            "/tenants/references: \"all\" is not one of",
+            json!({"tenants": {"references": "namespace"}}),
+            "'references' was unexpected",
         ),
         (
             json!({"assignUser": false, "images": {"memcached": "a:1"}}),
