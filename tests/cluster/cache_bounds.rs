@@ -1,4 +1,4 @@
-//! Tenants who fill the cache of the host with objects that carry the label of a plugin (F16).
+//! Tenants who fill the cache of the host with objects that carry the label of a plugin.
 
 use std::{fs, time::Duration};
 
@@ -79,7 +79,7 @@ fn check_cost(host: &mut Host, before: u64) {
 }
 
 #[test]
-fn f16_labelled_objects_of_a_tenant_cost_next_to_nothing() {
+fn labelled_objects_of_a_tenant_cost_next_to_nothing() {
     let fixture = fixture();
     let stage = &fixture.site.stage;
     let mut host = fixture.start();
@@ -125,7 +125,7 @@ fn f16_labelled_objects_of_a_tenant_cost_next_to_nothing() {
 }
 
 #[test]
-fn f16_a_full_namespace_stops_its_own_parents_until_it_shrinks() {
+fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     let fixture = fixture();
     let stage = &fixture.site.stage;
     let host = fixture.start();

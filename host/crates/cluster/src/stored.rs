@@ -3,6 +3,8 @@
 //! The cache keeps one text per object, as guests see it, and beside it only the fields that are needed for frequent
 //! decisions. All other fields are read out of the text on demand.
 
+mod extent;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -17,6 +19,7 @@ use innkeeper_model::{
 use serde::Deserialize;
 
 use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
+pub(super) use extent::Extent;
 
 /// kubectl stores the whole applied object here, including the values of Secrets.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -105,19 +108,6 @@ impl Shape {
     }
 }
 
-/// The cached part of an object.
-///
-/// Anybody who may create objects can give them the plugin's label, so the label alone is no reason to hold their texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// All that the shape keeps.
-    Whole,
-    /// Identity and owner only, because no known parent owns it and it carries no proof of the host.
-    Unowned,
-    /// Identity and owner only, because the namespace had no room for its text of so many bytes.
-    OverBound(usize),
-}
-
 /// One version of an object in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
@@ -142,22 +132,6 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The size of the cached texts, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.json.len() + self.managed.as_ref().map_or(0, |text| text.len())
-    }
-
-    /// Drops everything but identity, owner and proof.
-    pub(super) fn reduced(self, extent: Extent) -> Self {
-        Self {
-            managed: None,
-            metadata: 0..0,
-            json: "".into(),
-            extent,
-            ..self
-        }
-    }
-
     /// The text of `metadata`.
     pub(super) fn metadata(&self) -> &str {
         let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX);

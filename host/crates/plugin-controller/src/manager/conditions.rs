@@ -167,11 +167,11 @@ pub(super) fn cache_full(namespaces: &[String]) -> Option<Condition> {
         0 => first.clone(),
         more => format!("{first}; {more} more namespaces are full"),
     };
-    let reason = reason::NAMESPACE_CACHE_FULL;
+    let status = ConditionStatus::True;
     Some(condition(
         CACHE_FULL,
-        ConditionStatus::True,
-        reason,
+        status,
+        "NamespaceCacheFull",
         &message,
     ))
 }

@@ -23,8 +23,6 @@ use crate::{
     manifest::{self, CHILDREN_MAX, CRDS_MAX, Error, PARENTS_MAX, READS_MAX},
 };
 
-/// The longest label selector of a read, in bytes: it is parsed into many times as much memory.
-const SELECTOR_BYTES_MAX: usize = 4096;
 /// Bytes of a problem that are shown; it may repeat a text of the description.
 const PROBLEM_BYTES_MAX: usize = 200;
 
@@ -177,13 +175,7 @@ struct ReadEntry {
 impl ReadEntry {
     fn into_kind(self) -> Result<ReadKind, Error> {
         let kind = manifest::kind(manifest::READS, &self.api_version, &self.kind)?;
-        let selector = self.label_selector.unwrap_or_default();
-        if selector.len() > SELECTOR_BYTES_MAX {
-            return Err(unreadable(&format!(
-                "the label selector for {kind} has more than {SELECTOR_BYTES_MAX} bytes"
-            )));
-        }
-        let selector = parse_selector(&selector);
+        let selector = parse_selector(&self.label_selector.unwrap_or_default());
         Ok(ReadKind {
             label_selector: selector.map_err(|source| Error::Selector {
                 kind: kind.clone(),

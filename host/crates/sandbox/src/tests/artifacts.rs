@@ -253,7 +253,12 @@ fn refuses_types_that_are_nested_deeper_than_a_stack() {
 
     // Counts of types and declarations in one byte each.
     let nested = |levels: usize| {
-        let content = [[1].as_slice(), &[0x42, 1, 1].repeat(levels - 1), &[0x42, 0]].concat();
+        let content = [
+            [1_u8].as_slice(),
+            &[0x42, 1, 1].repeat(levels - 1),
+            &[0x42, 0],
+        ]
+        .concat();
         let mut bytes = guest().build();
         // A section of types.
         bytes.push(7);

@@ -116,7 +116,7 @@ fn a_description_that_breaks_a_rule_or_a_bound_has_no_preview() {
         (
             "reads",
             json!([{"apiVersion": "v1", "kind": "Pod", "access": "full", "scope": "Cluster", "labelSelector": "a,".repeat(4096)}]),
-            "more than 4096 bytes",
+            "in at most 4096 bytes",
         ),
     ] {
         let mut web = web();
