@@ -43,8 +43,8 @@ fn metric(host: &Host, name: &str, labels: &str) -> u64 {
         let is_of = series.starts_with(&format!("{name}{{")) && series.contains(labels);
         is_of.then(|| value.parse::<f64>().ok())?
     });
-    // A gauge of a number.
-    format!("{:.0}", values.sum::<f64>()).parse().unwrap()
+    // The sum of no values is negative zero.
+    format!("{:.0}", values.sum::<f64>() + 0.0).parse().unwrap()
 }
 
 /// Waits until the host has seen this number of ConfigMaps with the label.
@@ -124,6 +124,21 @@ fn labelled_objects_of_a_tenant_cost_next_to_nothing() {
     );
 }
 
+/// Owner references that name a Moody as the controller.
+fn owned_by(owner: &Value) -> Value {
+    json!([{
+        "apiVersion": API, "kind": "Moody", "name": owner["metadata"]["name"], "controller": true,
+        "uid": owner["metadata"]["uid"],
+    }])
+}
+
+/// The number of ConfigMaps in a namespace with the plugin's label.
+fn labelled_objects(stage: &Stage, namespace: &str) -> usize {
+    let kind = Kind::new("v1", "ConfigMap", namespace);
+    let objects = stage.plane.user().list(kind, "innkeeper.dev/plugin=moody");
+    objects.unwrap().len()
+}
+
 #[test]
 fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     let fixture = fixture();
@@ -146,10 +161,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     for number in 0..10 {
         let mut object = labelled(&format!("filler-{number}"));
         object["metadata"]["namespace"] = json!(tenant);
-        object["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": API, "kind": "Moody", "name": "filled", "controller": true,
-            "uid": owner["metadata"]["uid"],
-        }]);
+        object["metadata"]["ownerReferences"] = owned_by(&owner);
         stage.plane.user().create(&object).unwrap();
     }
     let host = stage.host();
@@ -178,16 +190,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     fixture.check_reconciles(&host, "beside");
     let now = stage.get(&tenant, config_map("filled"));
     assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
-    let fillers = || {
-        let kind = Kind::new("v1", "ConfigMap", &tenant);
-        stage
-            .plane
-            .user()
-            .list(kind, "innkeeper.dev/plugin=moody")
-            .unwrap()
-            .len()
-            - 1
-    };
+    let fillers = || labelled_objects(stage, &tenant) - 1;
     assert_eq!(fillers(), 10);
 
     for number in 0..6 {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plugins::{HEALTHY, PLUGIN, PluginSite},
-    stage::Stage,
+    stage::{Stage, wait_logged},
     web::Web,
 };
 
@@ -84,15 +84,7 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
     make_crowd(&site, &silent.url());
 
     let host = site.stage.host();
-    let ready = "serving Plugins";
-    eventually_for(Duration::from_mins(1), "the host serves Plugins", || {
-        let log = host.log().unwrap();
-        if log.contains(ready) {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(&host, "the host serves Plugins", "serving Plugins");
     // The crowd waits for its first passes now.
     let begin = Instant::now();
     apply_granted(&site, &json!({}));
@@ -134,12 +126,12 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
 
     // A host that starts finds them all at once.
     let host = site.stage.host();
-    let serves = format!("\"plugin\":\"{GRANTED}\"");
+    let granted = format!("\"plugin\":\"{GRANTED}\"");
     let begin = Instant::now();
     eventually_for(Duration::from_mins(1), "the granted Plugin serves", || {
         let log = host.log().unwrap();
         let is_it = |line: &str| {
-            line.contains("resumed the last active revision") && line.contains(&serves)
+            line.contains("resumed the last active revision") && line.contains(&granted)
         };
         if log.lines().any(is_it) {
             Ok(())

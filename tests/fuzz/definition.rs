@@ -72,7 +72,7 @@ fn admit(definition: &Map<String, Value>) -> Option<()> {
         "metadata": {"name": "a", "namespace": "demo"},
         "spec": {"a": "a".repeat(64), "f0": "b".repeat(64)},
     });
-    let admitted = schema.admit(object.as_object().unwrap().clone());
+    let admitted = schema.admit(object.as_object()?.clone());
     match admitted {
         Ok(_) => Some(()),
         Err(rejection) => {

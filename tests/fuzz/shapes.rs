@@ -2,6 +2,7 @@
 //!
 //! Texts are joined without recursion, because the deepest are deeper than a stack.
 
+use innkeeper_tests::handmade::leb128;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -59,7 +60,7 @@ impl Shape {
     }
 
     /// Returns as many parts as fit into an input, at most `count`.
-    fn parts(&self, count: u32, part: impl Fn(u32) -> String) -> Vec<String> {
+    fn parts(count: u32, part: impl Fn(u32) -> String) -> Vec<String> {
         let mut bytes = 0;
         let mut parts = Vec::new();
         for number in 0..count {
@@ -131,8 +132,8 @@ pub(super) fn schema(shape: &Shape) -> String {
     match shape.forms[1] % 4 {
         // A chain of definitions: each level refers to the next one.
         0 | 1 => {
-            let is_direct = shape.forms[1] % 4 == 0;
-            let definitions = shape.parts(shape.depth, |number| {
+            let is_direct = shape.forms[1].is_multiple_of(4);
+            let definitions = Shape::parts(shape.depth, |number| {
                 let next = format!("\"$ref\":\"#/$defs/a{}\"", number + 1);
                 let inner = if is_direct {
                     next
@@ -149,7 +150,7 @@ pub(super) fn schema(shape: &Shape) -> String {
         }
         2 => nested(shape, level, &beside),
         _ => {
-            let parts = shape.parts(shape.size, |number| {
+            let parts = Shape::parts(shape.size, |number| {
                 let pattern = escaped(&pattern(shape, number));
                 format!("{{\"properties\":{{\"k\":{{\"pattern\":\"{pattern}\"}}}}}}")
             });
@@ -259,14 +260,14 @@ pub(super) fn definition(shape: &Shape) -> String {
         0 => nested(shape, level, &|_| ",\"type\":\"object\"".to_owned()),
         1 => format!("{{\"type\":\"object\",\"x-kubernetes-validations\":[{{\"rule\":{rule}}}]}}"),
         2 => {
-            let values = shape.parts(shape.size, |number| format!("\"v{number}\""));
+            let values = Shape::parts(shape.size, |number| format!("\"v{number}\""));
             format!(
                 "{{\"properties\":{{\"a\":{{\"enum\":[{}]}}}}}}",
                 values.join(",")
             )
         }
         3 => {
-            let rules = shape.parts(shape.size, |number| {
+            let rules = Shape::parts(shape.size, |number| {
                 format!("{{\"rule\":\"self.a > {number}\"}}")
             });
             format!(
@@ -275,11 +276,11 @@ pub(super) fn definition(shape: &Shape) -> String {
             )
         }
         _ => {
-            let fields = shape.parts(shape.size, |number| {
+            let fields = Shape::parts(shape.size, |number| {
                 let pattern = escaped(&pattern(shape, number));
                 format!("\"f{number}\":{{\"type\":\"string\",\"pattern\":\"{pattern}\"}}")
             });
-            let names = shape.parts(shape.size, |number| format!("\"f{number}\""));
+            let names = Shape::parts(shape.size, |number| format!("\"f{number}\""));
             let names = if shape.mask & 1 == 1 {
                 names.join(",")
             } else {
@@ -323,7 +324,7 @@ pub(super) fn description(shape: &Shape) -> String {
 /// Returns a label selector.
 pub(super) fn selector(shape: &Shape) -> String {
     let cost = usize::try_from(shape.cost).unwrap();
-    let requirements = shape.parts(shape.size, |number| match shape.forms[0] % 6 {
+    let requirements = Shape::parts(shape.size, |number| match shape.forms[0] % 6 {
         0 => format!("k{number}"),
         1 => format!("!k{number}"),
         2 => format!("k{number}=v{number}"),
@@ -346,8 +347,7 @@ pub(super) fn sections(shape: &Shape) -> Vec<u8> {
         0 => [&[1], opening.repeat(depth).as_slice(), &[0x42, 0]].concat(),
         // Lists of the type before, and records of as many fields.
         1 => {
-            let lists = shape
-                .parts(shape.size, |number| number.to_string())
+            let lists = Shape::parts(shape.size, |number| number.to_string())
                 .len()
                 .min(100);
             let lists = (0..lists).flat_map(|number| [0x70, u8::try_from(number).unwrap()]);
@@ -364,20 +364,6 @@ pub(super) fn sections(shape: &Shape) -> Vec<u8> {
         .unwrap()
         .min(BYTES_MAX / section.len());
     section.repeat(if shape.mask & 1 == 1 { times.max(1) } else { 1 })
-}
-
-/// Returns a number in the encoding of WebAssembly.
-pub(super) fn leb128(mut number: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let low = u8::try_from(number & 0x7f).unwrap();
-        number >>= 7;
-        if number == 0 {
-            bytes.push(low);
-            return bytes;
-        }
-        bytes.push(low | 0x80);
-    }
 }
 
 /// Returns a text within the quotes of JSON.
@@ -399,7 +385,7 @@ fn shapes_are_as_deep_and_large_as_their_numbers() {
     assert!(chain.contains(r##""a1499":{"$ref":"#/$defs/a1500","unevaluatedProperties":false}"##));
     let wide = schema(&Shape {
         forms: [0, 3, 0, 1],
-        ..shape.clone()
+        ..shape
     });
     assert!(wide.contains(r#"{"pattern":"^[\\p{L}\\p{N}]{60}z1999$"}"#));
     for text in [chain, wide, description(&shape), definition(&shape)] {

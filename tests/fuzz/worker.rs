@@ -145,7 +145,7 @@ impl Drop for Process {
 }
 
 fn send(stream: &mut UnixStream, bytes: &[u8]) -> std::io::Result<()> {
-    let length = u32::try_from(bytes.len()).unwrap();
+    let length = u32::try_from(bytes.len()).map_err(std::io::Error::other)?;
     stream.write_all(&length.to_le_bytes())?;
     stream.write_all(bytes)
 }
@@ -153,7 +153,8 @@ fn send(stream: &mut UnixStream, bytes: &[u8]) -> std::io::Result<()> {
 fn receive(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let mut bytes = vec![0; usize::try_from(u32::from_le_bytes(length)).unwrap()];
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(std::io::Error::other)?;
+    let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
 }

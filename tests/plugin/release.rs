@@ -148,13 +148,13 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     files.retain(|path, _| !path.starts_with("oci/signatures/"));
     for plugin in ["backup", "etcd", "memcached", "wordpress"] {
         let layout = format!("oci/plugins/{plugin}");
-        let read = |path: &str| -> serde_json::Value {
+        let read = |path: &str| -> Value {
             let path = directory.join(&layout).join(path);
             serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
         };
         let index = read("index.json");
         let manifests = index["manifests"].as_array().unwrap();
-        let name = |it: &serde_json::Value| it["annotations"].to_string();
+        let name = |it: &Value| it["annotations"].to_string();
         let signature = manifests.iter().find(|it| name(it).contains(".sig"));
         let digest = signature.and_then(|it| it["digest"].as_str()).unwrap();
         let signature = format!("blobs/{}", digest.replace(':', "/"));
@@ -201,7 +201,7 @@ fn check_files(directory: &Path) {
     let version = run("sh", &["-ec", &unpack, unpacked.path().to_str().unwrap()]);
     assert_eq!(version, format!("innkeeper {VERSION}\n"));
     let materials = fs::read_to_string(directory.join(format!("innkeeper-{VERSION}.cdx.json")));
-    let materials: serde_json::Value = serde_json::from_str(&materials.unwrap()).unwrap();
+    let materials: Value = serde_json::from_str(&materials.unwrap()).unwrap();
     assert_eq!(materials["bomFormat"], "CycloneDX");
     let components = materials["components"].as_array().unwrap();
     assert!(components.iter().any(|it| it["name"] == "wasmtime"));

@@ -118,9 +118,22 @@ pub(crate) fn describing_and_spinning(memory: &str) -> Vec<u8> {
 pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8> {
     const CUSTOM_SECTION: u8 = 0;
 
-    let byte = |length: usize| u8::try_from(length).expect("the section is short");
-    let section = [&[byte(name.len())], name, content].concat();
-    [plugin, &[CUSTOM_SECTION, byte(section.len())], &section].concat()
+    let section = [&leb128(name.len()), name, content].concat();
+    [plugin, &[CUSTOM_SECTION], &leb128(section.len()), &section].concat()
+}
+
+/// Returns a length as WebAssembly writes it.
+pub fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(number & 0x7f).expect("seven bits are a byte");
+        number >>= 7;
+        if number == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
 }
 
 /// A core module: WebAssembly, but no component.

@@ -10,7 +10,7 @@ pub(in super::super) fn yaml(shape: &Shape) -> String {
     match shape.forms[0] % 9 {
         // Each level has several aliases of the one before.
         0 => {
-            let levels = shape.parts(shape.depth.min(64), |number| {
+            let levels = Shape::parts(shape.depth.min(64), |number| {
                 let inner = match number {
                     0 => "x".to_owned(),
                     _ => vec![format!("*a{}", number - 1); cost].join(","),
@@ -22,24 +22,19 @@ pub(in super::super) fn yaml(shape: &Shape) -> String {
         1 => format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
         2 => format!("{}1", "- ".repeat(depth)),
         3 => format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth)),
-        4 => shape
-            .parts(shape.depth.min(900), |number| {
-                format!("{}a:", " ".repeat(usize::try_from(number).unwrap()))
-            })
-            .join("\n"),
+        4 => Shape::parts(shape.depth.min(900), |number| {
+            format!("{}a:", " ".repeat(usize::try_from(number).unwrap()))
+        })
+        .join("\n"),
         5 => {
-            let merges = shape.parts(shape.size, |number| {
+            let merges = Shape::parts(shape.size, |number| {
                 format!("m{number}: {{<<: *a, b{number}: 1}}")
             });
             let fields: Vec<String> = (0..cost).map(|field| format!("f{field}: 1")).collect();
             format!("a: &a {{{}}}\n{}", fields.join(", "), merges.join("\n"))
         }
-        6 => shape
-            .parts(shape.size, |number| format!("k{number}: &k{number} 1"))
-            .join("\n"),
-        7 => shape
-            .parts(shape.size, |number| format!("--- {number}"))
-            .join("\n"),
+        6 => Shape::parts(shape.size, |number| format!("k{number}: &k{number} 1")).join("\n"),
+        7 => Shape::parts(shape.size, |number| format!("--- {number}")).join("\n"),
         _ => format!(
             "a: {}\nb: 1e{}\nc: !!binary {}",
             "9".repeat(depth),
@@ -56,7 +51,7 @@ pub(in super::super) fn object(shape: &Shape) -> String {
         0 => format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
         1 => format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth)),
         _ => {
-            let fields = shape.parts(shape.size, |number| {
+            let fields = Shape::parts(shape.size, |number| {
                 format!("\"innkeeper.dev/k{number}\":\"v\"")
             });
             format!("{{{}}}", fields.join(","))
@@ -109,9 +104,7 @@ pub(in super::super) fn answer(shape: &Shape) -> String {
     let depth = usize::try_from(shape.depth).unwrap();
     let digest = format!("sha256:{}", "0".repeat(64));
     match shape.forms[0] % 7 {
-        0 => shape
-            .parts(shape.size, |number| format!("Basic realm=\"{number}\""))
-            .join(", "),
+        0 => Shape::parts(shape.size, |number| format!("Basic realm=\"{number}\"")).join(", "),
         1 => format!(
             "Bearer realm=\"https://a/{}\",scope=\"{}\"",
             "\\\"".repeat(depth),
@@ -124,20 +117,22 @@ pub(in super::super) fn answer(shape: &Shape) -> String {
         )
         .repeat(4),
         4 => {
-            let layers = shape.parts(shape.size, |number| {
-                format!("{{\"mediaType\":\"application/x{number}\",\"digest\":\"{digest}\",\"size\":1e3}}")
+            let layers = Shape::parts(shape.size, |number| {
+                format!(
+                    "{{\"mediaType\":\"application/x{number}\",\"digest\":\"{digest}\",\"size\":1e3}}"
+                )
             });
             format!("{{\"schemaVersion\":2,\"layers\":[{}]}}", layers.join(","))
         }
         5 => {
-            let signatures = shape.parts(shape.size, |_| "{\"sig\":\"MEUCIQ==\"}".to_owned());
+            let signatures = Shape::parts(shape.size, |_| "{\"sig\":\"MEUCIQ==\"}".to_owned());
             format!(
                 "{{\"dsseEnvelope\":{{\"payload\":\"AAAA\",\"payloadType\":\"application/vnd.in-toto+json\",\"signatures\":[{}]}}}}",
                 signatures.join(",")
             )
         }
         _ => {
-            let logins = shape.parts(shape.size, |number| {
+            let logins = Shape::parts(shape.size, |number| {
                 format!("\"a{number}.*.*.*\":{{\"auth\":\"YTpi\"}}")
             });
             format!("{{\"auths\":{{{}}}}}", logins.join(","))

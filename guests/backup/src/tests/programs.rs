@@ -224,7 +224,7 @@ fn pg_dump_has_plain_options_alone() {
             "--",
             "-cf",
         ],
-        &expect![[r#"
+        &expect![[r"
             --no-owner --no-privileges: accepted
             --clean --if-exists --format=custom -Fc -Z9 -j 4: accepted
             --schema=public -n app -tshop.* --exclude-table-data=log: accepted
@@ -244,7 +244,7 @@ fn pg_dump_has_plain_options_alone() {
             --format=x: the value of --format is not one of p, plain, c, custom, d, directory, t, tar, ...
             --: -- is not among the options of pg_dump that run no code and read no file, ...
             -cf: -cf is not among the options of pg_dump that run no code and read no file, ...
-        "#]],
+        "]],
     );
 }
 
@@ -262,7 +262,7 @@ fn pg_dumpall_has_plain_options_alone() {
             "--no-owner | sh",
             "--role=a;id",
         ],
-        &expect![[r#"
+        &expect![[r"
             --no-role-passwords --exclude-database=a_b -t: accepted
             --database=sslkey=/v/x.so:k: the value of --database is not a name, ...
             -d service=x: -d is not among the options of pg_dumpall that run no code and read no file, ...
@@ -270,11 +270,12 @@ fn pg_dumpall_has_plain_options_alone() {
             -t x: x is not among the options of pg_dumpall that run no code and read no file, ...
             --no-owner | sh: | is not among the options of pg_dumpall that run no code and read no file, ...
             --role=a;id: False/InvalidReference: Database pg: config.args contains a character that the shell of pg_dumpall would act on
-        "#]],
+        "]],
     );
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn mysqldump_has_plain_options_alone() {
     check_arguments(
         "mysql",
@@ -314,7 +315,7 @@ fn mysqldump_has_plain_options_alone() {
             "shop",
             "--",
         ],
-        &expect![[r#"
+        &expect![[r"
             --single-transaction --quick --skip-lock-tables --column-statistics=0: accepted
             --default-character-set=utf8mb4 --set-gtid-purged=OFF --master-data=2: accepted
             -e -l -d --events --protocol=tcp --port=1 -P3306: accepted
@@ -348,7 +349,7 @@ fn mysqldump_has_plain_options_alone() {
             -psecret: -p is not among the options of mysqldump that run no code and read no file, ...
             shop: shop is not among the options of mysqldump that run no code and read no file, ...
             --: -- is not among the options of mysqldump that run no code and read no file, ...
-        "#]],
+        "]],
     );
 }
 
@@ -368,7 +369,7 @@ fn mariadb_backup_has_plain_options_alone() {
             "--rsync",
             "--stream=xbstream",
         ],
-        &expect![[r#"
+        &expect![[r"
             --parallel=4 --datadir=/data: accepted
             --datadir=/var/lib/mysql: the value of --datadir is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
             --loose-plugin-dir=/v: --loose-plugin-dir is not among the options of mariadb-backup that run no code and read no file, ...
@@ -378,7 +379,7 @@ fn mariadb_backup_has_plain_options_alone() {
             --extra-lsndir=/v: --extra-lsndir is not among the options of mariadb-backup that run no code and read no file, ...
             --rsync: --rsync is not among the options of mariadb-backup that run no code and read no file, ...
             --stream=xbstream: --stream is not among the options of mariadb-backup that run no code and read no file, ...
-        "#]],
+        "]],
     );
 }
 
@@ -399,7 +400,7 @@ fn mongodump_has_plain_options_alone() {
             "--authenticationMechanism=GSSAPI",
             "--tlsCAFile=/etc/passwd",
         ],
-        &expect![[r#"
+        &expect![[r"
             --gzip --numParallelCollections=4 --readPreference=secondary: accepted
             --ssl --sslCAFile=/data/ca.pem: accepted
             --config=/etc/passwd: --config is not among the options of mongodump that run no code and read no file, ...
@@ -410,7 +411,7 @@ fn mongodump_has_plain_options_alone() {
             --queryFile=/etc/passwd: --queryFile is not among the options of mongodump that run no code and read no file, ...
             --authenticationMechanism=GSSAPI: the value of --authenticationMechanism is not one of SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509, PLAIN, ...
             --tlsCAFile=/etc/passwd: the value of --tlsCAFile is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
-        "#]],
+        "]],
     );
 }
 
@@ -428,7 +429,7 @@ fn redis_cli_has_plain_options_alone() {
             "--cacert /etc/passwd",
             "CONFIG SET dir /data",
         ],
-        &expect![[r#"
+        &expect![[r"
             --tls --cacert /data/ca.pem --user backup -n 1: accepted
             --eval /etc/passwd: --eval is not among the options of redis-cli that run no code and read no file, ...
             --pipe: --pipe is not among the options of redis-cli that run no code and read no file, ...
@@ -436,7 +437,7 @@ fn redis_cli_has_plain_options_alone() {
             --functions-rdb /data/x: --functions-rdb is not among the options of redis-cli that run no code and read no file, ...
             --cacert /etc/passwd: the value of --cacert is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
             CONFIG SET dir /data: CONFIG is not among the options of redis-cli that run no code and read no file, ...
-        "#]],
+        "]],
     );
     let mut objects = around();
     for config in [
@@ -467,12 +468,12 @@ fn the_other_clients_have_plain_options_alone() {
             "--write-out=json",
             "get /",
         ],
-        &expect![[r#"
+        &expect![[r"
             --insecure-transport=false --cacert=/data/ca.pem --user root:a=: accepted
             --cacert=/etc/passwd: the value of --cacert is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
             --write-out=json: --write-out is not among the options of etcdctl that run no code and read no file, ...
             get /: get is not among the options of etcdctl that run no code and read no file, ...
-        "#]],
+        "]],
     );
     check_arguments(
         "mssql",
@@ -484,23 +485,23 @@ fn the_other_clients_have_plain_options_alone() {
             "/p:TempDirectoryForTableData=/data",
             "@/data/x",
         ],
-        &expect![[r#"
+        &expect![[r"
             /p:CommandTimeout=60 /p:Storage=File /SourceTrustServerCertificate:True: accepted
             /Profile:/etc/passwd: /Profile is not among the options of sqlpackage that run no code and read no file, ...
             /DiagnosticsFile:/data/x: /DiagnosticsFile is not among the options of sqlpackage that run no code and read no file, ...
             /p:TempDirectoryForTableData=/data: /p:TempDirectoryForTableData is not among the options of sqlpackage that run no code and read no file, ...
             @/data/x: @/data/x is not among the options of sqlpackage that run no code and read no file, ...
-        "#]],
+        "]],
     );
     check_arguments(
         "firebird",
         json!({ "database": "/data/a.fdb" }),
         &["-g -ig", "-y /data/x", "-fetch_password /etc/passwd"],
-        &expect![[r#"
+        &expect![[r"
             -g -ig: accepted
             -y /data/x: -y is not among the options of gbak that run no code and read no file, ...
             -fetch_password /etc/passwd: -fetch_password is not among the options of gbak that run no code and read no file, ...
-        "#]],
+        "]],
     );
 }
 
@@ -575,11 +576,11 @@ fn a_restore_has_the_same_rules() {
             None => condition(outcome.report(), "Ready").replace(OFF, ", ..."),
         }
     };
-    expect![[r#"
+    expect![[r"
         accepted
         False/InvalidReference: Backup nightly: encodeWith.cipher: cms is not a cipher of openssl enc; write one such as aes-256-cbc
         False/InvalidReference: Backup nightly: encodeWith.args: -config is not among the options of openssl that run no code and read no file, ...
-        False/InvalidReference: Database pg: config.args: --file is not among the options of pg_dump that run no code and read no file, ..."#]].assert_eq(
+        False/InvalidReference: Database pg: config.args: --file is not among the options of pg_dump that run no code and read no file, ..."]].assert_eq(
         &[
             verdict(
                 json!({ "cipher": "aes-128-cbc", "args": "-pbkdf2 -iter 5" }),

@@ -98,7 +98,7 @@ fn a_configuration_has_the_form_that_the_host_accepts() {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct Recursive {
-    below: Vec<Recursive>,
+    below: Vec<Self>,
 }
 
 #[test]

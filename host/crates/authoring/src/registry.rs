@@ -124,18 +124,17 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
     };
     let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let pinned = artifact.reference().digest().cloned();
-    let (manifest, digest) = match pinned.filter(|_| args.digest.is_none()) {
+    let (manifest, digest) = if let Some(manifest) = pinned.filter(|_| args.digest.is_none()) {
         // The name alone decides about the content, which may be an image or a chart.
-        Some(manifest) => (manifest, None),
-        None => {
-            // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
-            let fetched = runtime::block_on(artifact.fetch(&expectation))?;
-            let Some(manifest) = fetched.manifest_digest else {
-                // Unreachable: every artifact in a registry has a manifest.
-                return Ok(Exit::Success);
-            };
-            (manifest, Some(fetched.digest))
-        }
+        (manifest, None)
+    } else {
+        // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
+        let fetched = runtime::block_on(artifact.fetch(&expectation))?;
+        let Some(manifest) = fetched.manifest_digest else {
+            // Unreachable: every artifact in a registry has a manifest.
+            return Ok(Exit::Success);
+        };
+        (manifest, Some(fetched.digest))
     };
     runtime::block_on(artifact.sign(repository.as_deref(), &manifest, key))?;
     let found = [

@@ -186,19 +186,24 @@ impl Registration {
         }
         let missing = match self.observe_cached(&reader, &note) {
             Ok(observed) => return observed,
-            Err((_, missing)) => missing,
+            Err(unobserved) => unobserved.1,
         };
         for id in &missing.unread {
             self.read_live(&reader, id).await;
         }
         match self.observe_cached(&reader, &note) {
             Ok(observed) => observed,
-            Err((parent, MissingTexts { unread, full })) => match full {
-                Some(full) if unread.is_empty() => Observed::NamespaceFull { parent, full },
-                _ => {
-                    let until = Instant::now() + UNREAD_PAUSE;
-                    Observed::Behind { until }
-                }
+            Err(unobserved) => match *unobserved {
+                (
+                    parent,
+                    MissingTexts {
+                        unread,
+                        full: Some(full),
+                    },
+                ) if unread.is_empty() => Observed::NamespaceFull { parent, full },
+                _ => Observed::Behind {
+                    until: Instant::now() + UNREAD_PAUSE,
+                },
             },
         }
     }
@@ -208,7 +213,7 @@ impl Registration {
         &self,
         reader: &Reader,
         note: impl Fn(&mut CacheState),
-    ) -> Result<Observed, (Object, MissingTexts)> {
+    ) -> Result<Observed, Box<(Object, MissingTexts)>> {
         let mut state = self.state();
         match state.expectation_status(reader, Instant::now()) {
             ExpectationStatus::None => {}
@@ -228,7 +233,7 @@ impl Registration {
                 note(&mut state);
                 Ok(Observed::Ready(Observation { parent, children }))
             }
-            Err(missing) => Err((parent, missing)),
+            Err(missing) => Err(Box::new((parent, missing))),
         }
     }
 

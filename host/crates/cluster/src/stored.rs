@@ -248,6 +248,11 @@ pub(super) fn check_asked(
     })
 }
 
+/// Returns true if an object states its own kind.
+pub(super) fn states_kind(object: &ObjectFields<'_>) -> bool {
+    matches!(string(&object.rest, "kind"), Ok(Some(_)))
+}
+
 /// Parses the text of a version.
 pub(super) fn parse_version(text: &str) -> Result<ResourceVersion, Malformed> {
     let version = text.parse().map(ResourceVersion);

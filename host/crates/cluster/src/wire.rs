@@ -37,7 +37,7 @@ use super::{
     fields::{ObjectFields, Text},
     machine::Since,
     options::Options,
-    stored::{Malformed, check_asked, parse_version},
+    stored::{Malformed, check_asked, parse_version, states_kind},
 };
 
 /// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
@@ -212,6 +212,8 @@ impl Wire {
         let mut items = Vec::new();
         // None before the first object.
         let mut list: Option<Option<String>> = None;
+        // The API server writes the kind of lists of custom resources after the objects.
+        let mut unchecked: Option<Vec<u8>> = None;
         while let Some(frame) = self.in_time(deadline, body.frame()).await? {
             let frame = frame.map_err(|source| body_failure(source, bytes_max))?;
             let Ok(chunk) = frame.into_data() else {
@@ -224,10 +226,18 @@ impl Wire {
                     list = Some(head.kind.map(Cow::into_owned));
                 }
                 let object = serde_json::from_str(utf8(&item)?)?;
-                items.push(keep(&object, list.as_ref().and_then(Option::as_deref))?);
+                let list = list.as_ref().and_then(Option::as_deref);
+                items.push(keep(&object, list)?);
+                if list.is_none() && unchecked.is_none() && !states_kind(&object) {
+                    unchecked = Some(item);
+                }
             }
         }
         let head: PageHead<'_> = serde_json::from_str(utf8(splitter.head())?)?;
+        if let Some(item) = unchecked {
+            let object = serde_json::from_str(utf8(&item)?)?;
+            keep(&object, head.kind.as_deref())?;
+        }
         Ok(Page {
             version: head.version()?,
             items,

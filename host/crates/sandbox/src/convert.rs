@@ -100,7 +100,7 @@ pub(super) trait Adapter: Send + Sync {
 /// Converts an answer that is given as JSON, for tests without a guest; none if it is none.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn stated(
-    answer: &serde_json::Value,
+    answer: &Value,
     phase: innkeeper_model::Phase,
     limits: &Limits,
 ) -> Option<Result<Answer, Rejected>> {

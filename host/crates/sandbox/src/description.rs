@@ -62,7 +62,7 @@ pub fn embedded(component: &[u8]) -> Option<Embedded> {
             && section.name() == SECTION
         {
             texts += 1;
-            first.get_or_insert(section.data());
+            first.get_or_insert_with(|| section.data());
         }
     });
     let text = first?;

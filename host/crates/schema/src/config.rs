@@ -50,7 +50,7 @@ pub struct Refusal {
 /// A path in a schema, as a list on the stack of the walk: only an error writes it.
 #[derive(Clone, Copy)]
 struct At<'a> {
-    above: Option<&'a At<'a>>,
+    above: Option<&'a Self>,
     step: &'a str,
 }
 

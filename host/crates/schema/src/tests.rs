@@ -277,7 +277,7 @@ fn refuses_rules_and_patterns_beyond_their_bounds() {
                 json!({"type": "string", "pattern": pattern}),
             )
         });
-        json!({"type": "object", "properties": Map::from_iter(fields)})
+        json!({"type": "object", "properties": fields.collect::<Map<_, _>>()})
     };
     for (spec, problem) in [
         (

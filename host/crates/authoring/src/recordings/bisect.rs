@@ -76,8 +76,7 @@ pub fn run(args: &BisectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure
     let first = first.map(|at| &revisions[at].name);
     let output = match (args.output, first) {
         (ResultFormat::Json, _) => {
-            let result = json!({"first": first, "tried": tried, "differences": differences});
-            Output::json(&result)?
+            Output::json(&json!({"first": first, "tried": tried, "differences": differences}))?
         }
         (ResultFormat::Text, None) => {
             Output::from_line(format!("all {count} revisions answer as {reference}"))

@@ -81,8 +81,8 @@ impl CacheState {
     /// Returns true if one of these parents owns an object, or if the host has made it.
     fn belongs(&self, parents: &BTreeSet<SlotId>, stored: &Stored) -> bool {
         let owns = |uid: &Uid| {
-            let mut stores = parents.iter().filter_map(|parent| self.slots.get(parent));
-            stores.any(|parent| parent.store.by_uid(uid).is_some())
+            let mut watches = parents.iter().filter_map(|parent| self.slots.get(parent));
+            watches.any(|parent| parent.store.by_uid(uid).is_some())
         };
         stored.retained_for.is_some() || stored.controller.as_ref().is_some_and(owns)
     }

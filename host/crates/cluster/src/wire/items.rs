@@ -67,7 +67,6 @@ impl ItemSplitter {
         match (self.is_in_string, byte) {
             (true, b'\\') => self.is_escaped = true,
             (_, b'"') => self.is_in_string = !self.is_in_string,
-            (true, _) => {}
             (false, b'[') if self.depth + 1 == ITEMS && is_before_items(&self.head) => {
                 self.head.push(byte);
                 self.depth += 1;
@@ -85,7 +84,7 @@ impl ItemSplitter {
                 return last;
             }
             (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-            (false, _) => {}
+            _ => {}
         }
         self.text().push(byte);
         None

@@ -168,6 +168,7 @@ fn a6_an_adopted_object_is_first_owned_and_then_applied() {
 
 /// The fields of other field managers stay, so an adopted object must meet the grants as a stated one does.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a6_an_object_beyond_the_grants_is_not_adopted() {
     let hardened = json!({
         "runAsNonRoot": true,

@@ -436,7 +436,7 @@ fn a_comparison_of_large_definitions_takes_little_time_and_memory() {
     let existing = stored(&plugin(), &spec("a", 0));
     let refusal = plan(&existing, &spec("b", 50_000)).unwrap_err().to_string();
     assert!(
-        started.elapsed() < Duration::from_secs(60),
+        started.elapsed() < Duration::from_mins(1),
         "{:?}",
         started.elapsed()
     );

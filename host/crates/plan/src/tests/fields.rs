@@ -457,7 +457,7 @@ fn the_items_of_a_long_list_are_matched_in_little_time() {
         // The API server sorts members, and the plugin states the items in another order.
         let stated: Vec<&Value> = all.iter().rev().map(|(_, stated, _)| stated).collect();
         let observed: Vec<&Value> = all.iter().map(|(.., observed)| observed).collect();
-        let started = Instant::now();
+        let begin = Instant::now();
         check_covers(owned.clone(), json!({"list": stated}), true);
         // A stated item without its default differs from the observed one.
         let expected = !name.contains("default");
@@ -466,7 +466,7 @@ fn the_items_of_a_long_list_are_matched_in_little_time() {
             expected,
             "{name}"
         );
-        let took = started.elapsed();
+        let took = begin.elapsed();
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
     };
     fresh("values", &|number| {

@@ -267,7 +267,7 @@ fn refuses_types_that_are_nested_deeper_than_a_stack() {
     };
     let refusal_at = |levels: usize| {
         let limits = artifact::Limits::default();
-        artifact::check(&nested(levels), &limits).err()
+        check(&nested(levels), &limits).err()
     };
     assert!(refusal_at(32).is_none());
     for levels in [33, 1_000, 1_000_000] {

@@ -101,6 +101,7 @@ fn a_configuration_is_checked_in_one_process_and_then_remembered() {
 
 /// The end of the process is never a valid configuration.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_check_that_fails_names_the_cause_and_the_remedy() {
     let invalid = "the configuration of plugin web is not valid: ";
     let limit = "the configuration of plugin web is not accepted, because its check takes ";

@@ -22,6 +22,7 @@ fn chain(levels: usize, refer: impl Fn(&str) -> Value) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_schema_outside_of_the_accepted_form_is_refused_with_its_path_and_the_remedy() {
     let in_a = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
     let (place, nullable) = (
@@ -164,6 +165,7 @@ fn a_schema_outside_of_the_accepted_form_is_refused_with_its_path_and_the_remedy
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn the_accepted_keywords_are_those_of_definitions() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

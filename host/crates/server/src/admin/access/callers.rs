@@ -296,7 +296,10 @@ mod tests {
         callers.forget(&scraper);
         assert!(!callers.take_review(&scraper, begin));
         let end = begin + KNOWN_TIME;
-        for (at, is_known) in [(end - Duration::from_millis(1), true), (end, false)] {
+        for (at, is_known) in [
+            (end.checked_sub(Duration::from_millis(1)).unwrap(), true),
+            (end, false),
+        ] {
             let mut callers = spent();
             while callers.take_review(&caller("b", "10.0.0.1"), at) {}
             assert_eq!(callers.take_review(&scraper, at), is_known);
