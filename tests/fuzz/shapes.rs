@@ -2,7 +2,7 @@
 //!
 //! Texts are joined without recursion, because the deepest are deeper than a stack.
 
-use innkeeper_tests::handmade::leb128;
+use innkeeper_tests::wasm::leb128;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -4,6 +4,8 @@
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use crate::wasm::leb128;
+
 /// The address of the arguments of `reconcile`, which no plugin here reads: behind all descriptions.
 const ARGUMENTS: u32 = 32_768;
 
@@ -120,20 +122,6 @@ pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8
 
     let section = [&leb128(name.len()), name, content].concat();
     [plugin, &[CUSTOM_SECTION], &leb128(section.len()), &section].concat()
-}
-
-/// Returns a length as WebAssembly writes it.
-pub fn leb128(mut number: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let low = u8::try_from(number & 0x7f).expect("seven bits are a byte");
-        number >>= 7;
-        if number == 0 {
-            bytes.push(low);
-            return bytes;
-        }
-        bytes.push(low | 0x80);
-    }
 }
 
 /// A core module: WebAssembly, but no component.

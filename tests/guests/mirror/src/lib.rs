@@ -102,7 +102,28 @@ fn crd() -> Value {
         "type": "object",
         "properties": { "children": { "type": "array", "items": { "type": "string" } } },
     });
-    let status = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let condition = json!({
+        "type": "object",
+        "required": ["type", "status"],
+        "properties": {
+            "type": { "type": "string" },
+            "status": { "type": "string" },
+            "reason": { "type": "string" },
+            "message": { "type": "string" },
+            "observedGeneration": { "type": "integer", "format": "int64" },
+            "lastTransitionTime": { "type": "string", "format": "date-time" },
+        },
+    });
+    let status = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": { "conditions": {
+            "type": "array",
+            "items": condition,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        } },
+    });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "mirrors.test.innkeeper.dev" },
