@@ -67,6 +67,11 @@ pub struct Admitted {
     pub unknown_fields: Vec<String>,
 }
 
+fn compile(schema: &Value) -> Result<Validator, Error> {
+    structure::compile(schema)
+        .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))
+}
+
 /// Returns the schema of a version of a CustomResourceDefinition; none if the version is missing or has no schema.
 pub fn schema_of<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
     let schema = &served(crd, version)?["schema"]["openAPIV3Schema"];
@@ -107,8 +112,13 @@ impl Schema {
             return Err(Error::Missing(format!("schema of version {version}")));
         };
         let mut schema = schema.clone();
+        bounds::check_schema(&schema).map_err(|problem| Error::schema("", problem))?;
         // Below, fields have the types of the dialect.
-        serde_json::from_value::<Node>(schema.clone()).map_err(|error| Error::schema("", error))?;
+        if let Err(error) = serde_json::from_value::<Node>(schema.clone()) {
+            // Its errors name the place.
+            compile(&schema)?;
+            return Err(Error::schema("", error));
+        }
         metadata::complete(&mut schema, &format!("{group}/{version}"), kind, scope);
         if let Some(Value::String(path)) = served.pointer("/subresources/scale/specReplicasPath")
             && let Some(Value::Object(replicas)) =
@@ -117,9 +127,7 @@ impl Schema {
             let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
             replicas.insert("x-innkeeper".to_owned(), json!({"allOf": [range]}));
         }
-        bounds::check_schema(&schema).map_err(|problem| Error::schema("", problem))?;
-        let validator = structure::compile(&schema)
-            .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))?;
+        let validator = compile(&schema)?;
         let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;
         let mut rules = CompiledRules::default();
         rules.collect(&root, &root, "")?;
