@@ -165,8 +165,30 @@ pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
     }
 }
 
+/// The verdicts on the fields that the configuration of every plugin has.
+fn common_verdicts() -> [(Value, &'static str); 7] {
+    [
+        (json!({}), ""),
+        (json!({"images": {}}), ""),
+        (
+            json!({"images": {"other": "a"}}),
+            "/images: Additional properties are not allowed",
+        ),
+        (json!({"imags": {}}), "'imags' was unexpected"),
+        (json!({"images": null}), "/images: null is not of type"),
+        (
+            json!({"tenants": {"images": "a"}}),
+            "/tenants/images: \"a\" is not of type \"array\"",
+        ),
+        (
+            json!({"tenants": {"images": [1]}}),
+            "/tenants/images/0: 1 is not of type \"string\"",
+        ),
+    ]
+}
+
 /// Checks that the host accepts the schema of a configuration, and its verdicts: a part of the problem, empty for none. The plugin
-/// can read each configuration that the host accepts.
+/// can read each configuration that the host accepts. The verdicts on the common fields are checked as well.
 ///
 /// # Panics
 ///
@@ -179,7 +201,7 @@ pub fn check_configurations(
     let schema = schema.unwrap_or(&Value::Null);
     let checked = config::check_size(schema.to_string().len()).and_then(|()| config::check(schema));
     assert_eq!(checked, Ok(()), "the host refuses the schema");
-    for (value, expected) in verdicts {
+    for (value, expected) in common_verdicts().iter().chain(verdicts) {
         let problems = config::problems(schema, value)
             .unwrap_or_else(|refusal| vec![refusal.to_string()])
             .join("; ");

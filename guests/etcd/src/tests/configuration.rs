@@ -9,25 +9,9 @@ use crate::config::Config;
 #[test]
 fn the_host_accepts_the_configurations_that_the_plugin_reads() {
     let verdicts = [
-        (json!({}), ""),
-        (json!({"images": {}}), ""),
-        (
-            json!({"images": {"other": "a"}}),
-            "/images: Additional properties are not allowed",
-        ),
-        (json!({"imags": {}}), "'imags' was unexpected"),
-        (json!({"images": null}), "/images: null is not of type"),
         (
             json!({"tenants": {"images": ["a/", "b"], "references": "namespace"}}),
             "",
-        ),
-        (
-            json!({"tenants": {"images": "a"}}),
-            "/tenants/images: \"a\" is not of type \"array\"",
-        ),
-        (
-            json!({"tenants": {"images": [1]}}),
-            "/tenants/images/0: 1 is not of type \"string\"",
         ),
         (
             json!({"tenants": {"references": "all"}}),
