@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use innkeeper_model::{
-    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest,
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, Selector, parse_selector,
     syntax::{VERSION_CHARS_MAX, is_condition_type, is_dns_label, is_dns_subdomain, is_version},
 };
 use innkeeper_plan::crd;
@@ -219,6 +219,14 @@ pub(super) fn check_names<'a>(
         check_kind(READS, read)?;
     }
     Ok(())
+}
+
+/// Parses the label selector of a read; none selects all.
+pub(super) fn selector(kind: &Gvk, text: Option<String>) -> Result<Selector, Error> {
+    parse_selector(&text.unwrap_or_default()).map_err(|source| Error::Selector {
+        kind: kind.clone(),
+        source,
+    })
 }
 
 /// Returns a kind in a list of a description.

@@ -6,9 +6,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use innkeeper_model::{
-    Access, GroupKind, Gvk, PluginName, ReadKind, ReadScope, Requests, parse_selector,
-};
+use innkeeper_model::{Access, GroupKind, Gvk, PluginName, ReadKind, ReadScope, Requests};
 use innkeeper_schema::config;
 use serde::{
     Deserialize, Deserializer,
@@ -175,12 +173,8 @@ struct ReadEntry {
 impl ReadEntry {
     fn into_kind(self) -> Result<ReadKind, Error> {
         let kind = manifest::kind(manifest::READS, &self.api_version, &self.kind)?;
-        let selector = parse_selector(&self.label_selector.unwrap_or_default());
         Ok(ReadKind {
-            label_selector: selector.map_err(|source| Error::Selector {
-                kind: kind.clone(),
-                source,
-            })?,
+            label_selector: manifest::selector(&kind, self.label_selector)?,
             kind,
             access: self.access,
             scope: self.scope,

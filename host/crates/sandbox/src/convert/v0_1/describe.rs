@@ -1,6 +1,6 @@
 //! A description of contract version 0.1.0, converted; `manifest` checks its contents.
 
-use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, parse_selector};
+use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind};
 
 use super::{super::json, wit};
 use crate::manifest::{self, Error};
@@ -54,12 +54,8 @@ fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
 
 fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
     let kind = manifest::kind(manifest::READS, &stated.api_version, &stated.kind)?;
-    let selector = parse_selector(&stated.label_selector.unwrap_or_default());
     Ok(ReadKind {
-        label_selector: selector.map_err(|source| Error::Selector {
-            kind: kind.clone(),
-            source,
-        })?,
+        label_selector: manifest::selector(&kind, stated.label_selector)?,
         kind,
         access: stated.access.into(),
         scope: stated.scope.into(),
