@@ -2,9 +2,9 @@
 //!
 //! Texts are joined without recursion, because the deepest are deeper than a stack.
 
-use innkeeper_tests::wasm::leb128;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wasm_encoder::{ComponentSectionId, Encode as _};
 
 mod texts;
 
@@ -359,7 +359,8 @@ pub(super) fn sections(shape: &Shape) -> Vec<u8> {
         }
         _ => vec![0x41; depth],
     };
-    let section = [&[7], leb128(content.len()).as_slice(), &content].concat();
+    let mut section = vec![u8::from(ComponentSectionId::Type)];
+    content.encode(&mut section);
     let times = usize::try_from(shape.size)
         .unwrap()
         .min(BYTES_MAX / section.len());

@@ -1,10 +1,9 @@
 //! Components written by hand as core WebAssembly text: plugins that misbehave before they have a parent, and files that
 //! are no plugin.
 
+use wasm_encoder::{ComponentSection as _, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
-
-use crate::wasm::leb128;
 
 /// The address of the arguments of `reconcile`, which no plugin here reads: behind all descriptions.
 const ARGUMENTS: u32 = 32_768;
@@ -94,7 +93,7 @@ pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
 
 /// The plugin with this text as its embedded description.
 pub fn described_as(plugin: &[u8], description: &[u8]) -> Vec<u8> {
-    with_section(plugin, b"innkeeper:description", description)
+    with_section(plugin, "innkeeper:description", description)
 }
 
 /// A plugin whose `describe` returns the record at address 0 of its memory, and whose `reconcile` traps.
@@ -117,11 +116,14 @@ pub(crate) fn describing_and_spinning(memory: &str) -> Vec<u8> {
 }
 
 /// The plugin with a custom section appended.
-pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8> {
-    const CUSTOM_SECTION: u8 = 0;
-
-    let section = [&leb128(name.len()), name, content].concat();
-    [plugin, &[CUSTOM_SECTION], &leb128(section.len()), &section].concat()
+pub(crate) fn with_section(plugin: &[u8], name: &str, content: &[u8]) -> Vec<u8> {
+    let section = CustomSection {
+        name: name.into(),
+        data: content.into(),
+    };
+    let mut bytes = plugin.to_vec();
+    section.append_to_component(&mut bytes);
+    bytes
 }
 
 /// A core module: WebAssembly, but no component.

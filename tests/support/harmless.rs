@@ -7,7 +7,7 @@ use crate::handmade::{describing, describing_and_spinning, with_section};
 
 /// The plugin with a custom section that no reader uses; each mark gives other bytes and so another digest.
 pub fn marked(plugin: &[u8], mark: u32) -> Vec<u8> {
-    with_section(plugin, b"mark", &mark.to_le_bytes())
+    with_section(plugin, "mark", &mark.to_le_bytes())
 }
 
 /// A plugin for parents of kind `Idle`, version `v1`, in this group, with ConfigMaps as children.

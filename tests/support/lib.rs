@@ -28,7 +28,6 @@ pub mod registry;
 pub mod trial;
 pub mod user;
 pub mod wait;
-pub mod wasm;
 
 pub use audit::{Audit, Request, Write};
 pub use control_plane::ControlPlane;
