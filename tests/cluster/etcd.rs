@@ -113,13 +113,14 @@ fn the_members_start_after_their_record_and_claims() {
     ] {
         assert!(position(early) < members, "{writes:#?}");
     }
-    // The record is written twice, as new and as existing, and then the StatefulSet gets the mark of a formed cluster;
-    // everything else is written once.
-    assert!(
-        members < position("patch configmaps demo-cluster-state 200"),
-        "{writes:#?}"
-    );
-    assert_eq!(writes.len(), 10, "{writes:#?}");
+    // The record is written as new and then as existing, and the StatefulSet gets the mark of a formed cluster. The version
+    // of etcd joins the record with the StatefulSet's status, which a slow controller writes after the Pods are ready: then
+    // the record is updated twice. Everything else is written once.
+    let formed = "patch configmaps demo-cluster-state 200";
+    assert!(members < position(formed), "{writes:#?}");
+    let updates = writes.iter().filter(|line| *line == formed).count();
+    assert!((1..=2).contains(&updates), "{writes:#?}");
+    assert_eq!(writes.len(), 9 + updates, "{writes:#?}");
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use innkeeper_tests::{handmade, harmless, manifest::condition};
 use serde_json::{Map, Value, json};
 
-use crate::plugins::{HEALTHY, NAME, PluginSite};
+use crate::{
+    plugin_resource::restricted_editor,
+    plugins::{HEALTHY, NAME, PLUGIN, PluginSite},
+};
 
 /// The longest time until the conditions of a Plugin name the cause.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
@@ -51,7 +54,7 @@ fn lists() -> Value {
 #[test]
 fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
     let site = PluginSite::new();
-    site.define();
+    let editor = restricted_editor(&site.stage.plane);
     let mut host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     site.put("memcached");
@@ -72,8 +75,11 @@ fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
             let file = format!("{name}.wasm");
             site.put_file(&file, &handmade::described_as(component, text.as_bytes()));
             let started = Instant::now();
-            let source = json!({"file": {"path": file}});
-            site.apply_as(&name, &json!({"source": source, "grants": {}}));
+            let plugin = json!({
+                "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind, "metadata": {"name": name},
+                "spec": {"source": {"file": {"path": file}}},
+            });
+            editor.create(&plugin).unwrap();
             let waits = [
                 "Compiled=False/CannotDescribe",
                 "Granted=Unknown/NotReached",

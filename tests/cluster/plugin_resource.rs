@@ -52,28 +52,8 @@ fn stage() -> &'static Users {
     STAGE.get_or_init(|| {
         let plane = ControlPlane::shared();
         let admin = plane.user();
-        let parts = [
-            "CustomResourceDefinition",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-        ];
-        for object in manifest::load("deploy/install.yaml").unwrap() {
-            if parts.iter().any(|kind| object["kind"] == *kind) {
-                admin.apply(&object).unwrap();
-            }
-        }
-        let crds = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        eventually("the CRD is established", || {
-            let crd = admin.get(crds, "plugins.innkeeper.dev").unwrap().unwrap();
-            match condition_status(&crd, "Established").as_str() {
-                "True" => Ok(()),
-                _ => Err(crd["status"].to_string()),
-            }
-        });
-        let write = json!({
-            "apiGroups": ["innkeeper.dev"], "resources": ["plugins"],
-            "verbs": ["create", "delete", "get", "patch", "update"],
-        });
+        let editor = restricted_editor(plane);
+        let write = write_rule();
         let grant = |names: &[&str]| {
             json!({
                 "apiGroups": ["innkeeper.dev"], "resources": ["plugins"],
@@ -87,27 +67,60 @@ fn stage() -> &'static Users {
             allow(admin, name, &rules);
             User::connect_as(&plane.kubeconfig(), name).unwrap()
         };
-        let stage = Users {
+        Users {
             plane,
-            editor: user(EDITOR, json!([write])),
+            editor,
             granter: user(GRANTER, json!([write, grant(&[])])),
             granter_of_one: user(GRANTER_OF_ONE, json!([write, grant(&[THE_ONE])])),
             keeper: user(KEEPER, json!([write, finalizers])),
-        };
-        // The API server enforces a policy only after a moment.
-        eventually("the policy is in force", || {
-            let probe = plugin("probe", json!({"grants": {}}));
-            match stage.editor.create(&probe) {
-                Err(error) if format!("{error:#}").contains("takes the verb grant") => Ok(()),
-                Err(error) => Err(format!("{error:#}")),
-                Ok(_) => {
-                    admin.delete(PLUGIN, "probe").unwrap();
-                    Err("it was created".to_owned())
-                }
-            }
-        });
-        stage
+        }
     })
+}
+
+fn write_rule() -> Value {
+    json!({
+        "apiGroups": ["innkeeper.dev"], "resources": ["plugins"],
+        "verbs": ["create", "delete", "get", "patch", "update"],
+    })
+}
+
+/// Installs the CRD and the policy of Plugins, waits until they are in force, and returns a user who may write Plugins and
+/// not grant.
+pub(crate) fn restricted_editor(plane: &ControlPlane) -> User {
+    let admin = plane.user();
+    let parts = [
+        "CustomResourceDefinition",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ];
+    for object in manifest::load("deploy/install.yaml").unwrap() {
+        if parts.iter().any(|kind| object["kind"] == *kind) {
+            admin.apply(&object).unwrap();
+        }
+    }
+    let crds = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    eventually("the CRD is established", || {
+        let crd = admin.get(crds, "plugins.innkeeper.dev").unwrap().unwrap();
+        match condition_status(&crd, "Established").as_str() {
+            "True" => Ok(()),
+            _ => Err(crd["status"].to_string()),
+        }
+    });
+    allow(admin, EDITOR, &json!([write_rule()]));
+    let editor = User::connect_as(&plane.kubeconfig(), EDITOR).unwrap();
+    // The API server enforces a policy only after a moment.
+    eventually("the policy is in force", || {
+        let probe = plugin("probe", json!({"grants": {}}));
+        match editor.create(&probe) {
+            Err(error) if format!("{error:#}").contains("takes the verb grant") => Ok(()),
+            Err(error) => Err(format!("{error:#}")),
+            Ok(_) => {
+                admin.delete(PLUGIN, "probe").unwrap();
+                Err("it was created".to_owned())
+            }
+        }
+    });
+    editor
 }
 
 /// Gives a user rights in the whole cluster.

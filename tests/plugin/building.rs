@@ -103,14 +103,14 @@ fn elsewhere(digest: &Value) {
     assert_eq!(there[0]["digest"], *digest);
 }
 
-/// Creates a crate with this crate type and code. It has the profiles of this workspace, so that cargo reuses the
-/// standard library that was built for the guests.
-fn a_crate(kind: &str, code: &str) -> tempfile::TempDir {
+/// Creates a crate with this crate type, code and dependencies. It has the profiles of this workspace, so that cargo reuses
+/// the standard library that was built for the guests.
+fn a_crate(kind: &str, code: &str, dependencies: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (_, profiles) = workspace.split_once("[profile.dev]").unwrap();
     let manifest = format!(
-        "[package]\nname = \"pond\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"{kind}\"]\n[workspace]\n[profile.dev]{profiles}"
+        "[package]\nname = \"pond\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"{kind}\"]\n[dependencies]\n{dependencies}\n[workspace]\n[profile.dev]{profiles}"
     );
     fs::write(directory.path().join("Cargo.toml"), manifest).unwrap();
     fs::create_dir(directory.path().join("src")).unwrap();
@@ -120,12 +120,42 @@ fn a_crate(kind: &str, code: &str) -> tempfile::TempDir {
 
 #[track_caller]
 fn refused(kind: &str, code: &str, more: &[&str], exit: i32, problem: &str) {
-    let (directory, out) = (a_crate(kind, code), tempfile::tempdir().unwrap());
-    let output = build(directory.path(), out.path(), &target_dir(), more);
+    let directory = a_crate(kind, code, "");
+    check_refused(directory.path(), more, exit, problem);
+}
+
+#[track_caller]
+fn check_refused(directory: &Path, more: &[&str], exit: i32, problem: &str) {
+    let out = tempfile::tempdir().unwrap();
+    let output = build(directory, out.path(), &target_dir(), more);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(exit), "{error}");
     assert!(error.contains(problem), "{error}");
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "{error}");
+}
+
+/// Builds the test guest that implements the contract by hand, with a configuration schema that has a reference.
+#[track_caller]
+fn refuses_a_configuration_schema() {
+    let code = fs::read_to_string(root().join("tests/guests/mirror/src/lib.rs")).unwrap();
+    let schema = r##"Some(r#"{"properties":{"size":{"$ref":"./size"}}}"#.to_owned())"##;
+    let wit = format!("path: {:?}", root().join("wit"));
+    let changed = code
+        .replace("config_schema: None", &format!("config_schema: {schema}"))
+        .replace(r#"path: "../../../wit""#, &wit);
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let dependencies: Vec<&str> = workspace
+        .lines()
+        .filter(|line| line.starts_with("serde_json = ") || line.starts_with("wit-bindgen = "))
+        .collect();
+    let directory = a_crate("cdylib", &changed, &dependencies.join("\n"));
+    fs::copy(
+        root().join("Cargo.lock"),
+        directory.path().join("Cargo.lock"),
+    )
+    .unwrap();
+    let problem = "config-schema.properties.size.$ref: $ref is not accepted";
+    check_refused(directory.path(), &[], NOT_BUILT, problem);
 }
 
 #[test]
@@ -152,4 +182,8 @@ fn refuses_crates_that_are_no_plugins() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(BAD_USE), "{error}");
     assert!(error.contains("/does/not/exist"), "{error}");
+    // It compiles the bindings once more, for a minute.
+    if is_full() {
+        refuses_a_configuration_schema();
+    }
 }
