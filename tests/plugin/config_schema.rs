@@ -60,7 +60,7 @@ fn inspect_refuses_a_schema_outside_of_the_accepted_form_with_its_path_and_the_r
         ),
         (
             json!({"properties": {"a": {"pattern": "[\\p{L}\\p{N}]{60}"}}}),
-            "takes at most 1048576 bytes of memory",
+            "takes at most 262144 bytes of memory",
         ),
     ] {
         let output = inspect(&schema);

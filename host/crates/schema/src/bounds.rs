@@ -2,6 +2,7 @@
 //!
 //! Texts are only counted: a parser that knew the quotes of CEL could be misled.
 
+use jsonschema::ValidationError;
 use serde_json::Value;
 
 /// The longest rule, in bytes, and the most brackets and operators in it. The longest of this project has a twentieth of
@@ -11,9 +12,30 @@ const RULE_BYTES_MAX: usize = 16 << 10;
 const BRACKETS_MAX: usize = 128;
 const OPERATORS_MAX: usize = 1000;
 
-/// The most patterns in a schema, and the largest compiled one, in bytes: together 250 MB.
+/// The most patterns in a schema, and the largest compiled one, in bytes: together 250 MB. A pattern of 1,000 ordinary
+/// characters takes 100 KB.
 const PATTERNS_MAX: usize = 1000;
-pub(super) const PATTERN_BYTES_MAX: usize = 256 << 10;
+pub(super) const COMPILED_BYTES_MAX: usize = 256 << 10;
+
+/// The longest text of an error, in characters: it may show a line of a rule or a whole value.
+pub(super) const PROBLEM_CHARS_MAX: usize = 1000;
+
+/// Returns why a schema does not compile, with the remedy. The compiler calls a pattern above its bound a wrong one.
+pub(super) fn uncompiled(error: &ValidationError<'_>) -> String {
+    let problem = error.to_string();
+    let line: Vec<&str> = problem.split_whitespace().collect();
+    format!(
+        "{}: correct it; a pattern cannot look around or refer back, and takes at most {COMPILED_BYTES_MAX} bytes of memory",
+        cut(&line.join(" "))
+    )
+}
+
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(PROBLEM_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
 
 /// Returns why a rule is not compiled.
 pub(super) fn check_rule(rule: &str) -> Result<(), String> {

@@ -10,6 +10,8 @@ use std::fmt;
 use jsonschema::{Draft, PatternOptions, ValidationError};
 use serde_json::{Map, Value, json};
 
+use crate::bounds::{self, COMPILED_BYTES_MAX, cut};
+
 /// The longest schema, as JSON in bytes: ten times that of the largest plugin of this project. Parsing it takes up to a
 /// hundred times as much memory.
 pub const BYTES_MAX: usize = 128 << 10;
@@ -22,12 +24,8 @@ const NODES_MAX: usize = 4096;
 const VALUE_DEPTH_MAX: usize = 16;
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
-/// The most memory of one compiled pattern, in bytes; a pattern of 1,000 ordinary characters takes a tenth.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Problems of a configuration that are listed: as many as a user corrects at once.
 const PROBLEMS_MAX: usize = 10;
-/// The longest problem, in characters: it may show a whole value of the configuration.
-const PROBLEM_CHARS_MAX: usize = 500;
 /// The longest part of a path or a text of the schema in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
@@ -334,21 +332,9 @@ fn uncompiled(error: &ValidationError<'_>) -> Refusal {
         path => path,
     };
     let path = format!("{}{at}", At::ROOT).replace('/', ".");
-    let problem = error.to_string();
-    let line: Vec<&str> = problem.split_whitespace().collect();
     Refusal {
         at: cut(&path.escape_debug().to_string()),
-        problem: format!(
-            "{}: correct it; a pattern cannot look around or refer back, and takes at most {COMPILED_BYTES_MAX} bytes of memory",
-            cut(&line.join(" "))
-        ),
-    }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(PROBLEM_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        problem: bounds::uncompiled(error),
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Admitted {
 
 fn compile(schema: &Value) -> Result<Validator, Error> {
     structure::compile(schema)
-        .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))
+        .map_err(|error| Error::schema(error.instance_path().as_str(), bounds::uncompiled(&error)))
 }
 
 /// Returns the schema of a version of a CustomResourceDefinition; none if the version is missing or has no schema.

@@ -21,9 +21,6 @@ use super::{
 /// The longest message that the API server takes from an expression, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// The longest problem of a rule that does not compile, in characters: a line of the rule with its place.
-const PROBLEM_CHARS_MAX: usize = 1000;
-
 /// The beginning of the message of a rule without one, as by the API server.
 const FAILED: &str = "failed rule: ";
 
@@ -55,8 +52,7 @@ impl CompiledRules {
             let broken = compiled.validations.iter().position(Result::is_err);
             if let Some(Err(error)) = broken.map(|index| compiled.validations.remove(index)) {
                 // The parser shows the rest of the rule for each bracket that it cannot close.
-                let problem: String = error.to_string().chars().take(PROBLEM_CHARS_MAX).collect();
-                return Err(Error::schema(path, problem));
+                return Err(Error::schema(path, bounds::cut(&error.to_string())));
             }
             self.0.entry(path.to_owned()).or_default().push(compiled);
         }

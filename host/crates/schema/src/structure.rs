@@ -9,7 +9,7 @@ use jsonschema::{
 use serde_json::{Map, Number, Value, json};
 
 use super::{
-    bounds::PATTERN_BYTES_MAX,
+    bounds::COMPILED_BYTES_MAX,
     cause::{RejectionCause, joined, shown},
     format,
     node::{Node, child, item},
@@ -27,7 +27,7 @@ const KEYWORDS: &str = "additionalProperties else enum exclusiveMaximum exclusiv
 pub(super) fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     let mut schema = schema.clone();
     translate(&mut schema);
-    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+    let patterns = PatternOptions::regex().size_limit(COMPILED_BYTES_MAX);
     let options = jsonschema::options().with_pattern_options(patterns);
     format::register(options).build(&schema)
 }

@@ -305,7 +305,10 @@ fn refuses_rules_and_patterns_beyond_their_bounds() {
             "operators, at most 1000",
         ),
         (patterns(2_000, "^"), "2000 patterns, at most 1000"),
-        (patterns(1, "^[\\p{L}\\p{N}]{900}"), "/f0/pattern"),
+        (
+            patterns(1, "^[\\p{L}\\p{N}]{900}"),
+            "at most 262144 bytes of memory",
+        ),
     ] {
         let found = problem_of(&spec).unwrap_or_default();
         assert!(found.contains(problem), "{problem}: {found}");

@@ -308,7 +308,7 @@ fn a_pattern_that_is_wrong_or_large_is_a_fault_of_the_schema() {
     for (pattern, problem) in [
         ("(", "config-schema.properties.k.pattern: "),
         (r"(?=a)", "cannot look around"),
-        (r"[\p{L}\p{N}]{60}", "at most 1048576 bytes of memory"),
+        (r"[\p{L}\p{N}]{60}", "at most 262144 bytes of memory"),
     ] {
         let schema = json!({"properties": {"k": {"pattern": pattern}}});
         check(&schema).unwrap();
@@ -327,7 +327,7 @@ fn problems_are_few_and_short() {
     assert!(
         found
             .iter()
-            .all(|text| text.chars().count() <= PROBLEM_CHARS_MAX + 1)
+            .all(|text| text.chars().count() <= bounds::PROBLEM_CHARS_MAX + 1)
     );
     let name = "\u{1b}[2J\n".repeat(100);
     let refusal = check(&json!({"properties": {name: 1}})).unwrap_err();
