@@ -70,8 +70,16 @@ pub enum Error {
     /// It is damaged.
     ///
     /// Remedy: Copy it or build it again with the SDK.
-    #[error("the component is damaged or uses a feature that is switched off")]
+    #[error("the component is damaged: copy it or build it again")]
     Malformed(#[source] wasmparser::BinaryReaderError),
+    /// It uses a part of WebAssembly that the host has switched off: threads, 64-bit memories, exceptions or garbage
+    /// collection.
+    ///
+    /// Remedy: Build the component for a target without the feature.
+    #[error(
+        "the component uses a feature of WebAssembly that plugins do not have: build it without"
+    )]
+    Feature(#[source] wasmparser::BinaryReaderError),
     /// A part of it is too large.
     ///
     /// Remedy: Make the component smaller.

@@ -16,8 +16,12 @@ const TYPE_LEVELS_MAX: usize = 32;
 /// Returns the features of the engine: must match [`engine`](crate::engine), or a component would pass here and fail in the
 /// compiler.
 fn features() -> WasmFeatures {
-    let off =
-        WasmFeatures::THREADS | WasmFeatures::MEMORY64 | WasmFeatures::SHARED_EVERYTHING_THREADS;
+    let off = WasmFeatures::THREADS
+        | WasmFeatures::MEMORY64
+        | WasmFeatures::SHARED_EVERYTHING_THREADS
+        | WasmFeatures::EXCEPTIONS
+        | WasmFeatures::GC
+        | WasmFeatures::GC_TYPES;
     WasmFeatures::default() - off
 }
 
@@ -27,7 +31,15 @@ fn damaged(error: BinaryReaderError) -> Error {
     if error.message().starts_with("unexpected end-of-file") {
         Error::Truncated
     } else {
-        Error::Malformed(error)
+        invalid(error)
+    }
+}
+
+/// Returns the error of a part that does not validate.
+fn invalid(error: BinaryReaderError) -> Error {
+    match error.missing_wasm_feature() {
+        Some(_) => Error::Feature(error),
+        None => Error::Malformed(error),
     }
 }
 
@@ -37,11 +49,9 @@ pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
     let mut allocations = wasmparser::FuncValidatorAllocations::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(damaged)?;
-        if let ValidPayload::Func(function, body) =
-            validator.payload(&payload).map_err(Error::Malformed)?
-        {
+        if let ValidPayload::Func(function, body) = validator.payload(&payload).map_err(invalid)? {
             let mut function = function.into_validator(allocations);
-            function.validate(&body).map_err(Error::Malformed)?;
+            function.validate(&body).map_err(invalid)?;
             allocations = function.into_allocations();
         }
     }
@@ -133,8 +143,8 @@ fn check_body(body: &FunctionBody<'_>, limits: &Limits) -> Result<(), Error> {
     let bytes = body.range().len();
     at_most("bytes in one function", bytes, limits.body_bytes_max)?;
     let mut locals = 0_u32;
-    for group in body.get_locals_reader().map_err(Error::Malformed)? {
-        let (count, _) = group.map_err(Error::Malformed)?;
+    for group in body.get_locals_reader().map_err(invalid)? {
+        let (count, _) = group.map_err(invalid)?;
         locals = locals.saturating_add(count);
     }
     at_most(

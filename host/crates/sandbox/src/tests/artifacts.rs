@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use innkeeper_model::Digest;
+use innkeeper_model::{Digest, error_chain};
 
 use super::*;
 use crate::{
@@ -115,25 +115,6 @@ fn rejects_damaged_components() {
         refusal(&bytes),
         artifact::Error::Malformed { .. } | artifact::Error::Truncated
     ));
-}
-
-#[test]
-fn rejects_features_that_are_off() {
-    let shared = module("").replace(") 1)", ") 1 1 shared)");
-    let mut bytes = component(&contract(), &module(""));
-    // The encoder does not take such a module, so that it goes into a component by hand.
-    let inner = wat::parse_str(shared).unwrap();
-    assert!(inner.len() < 16_384);
-    bytes.push(1);
-    let len = u16::try_from(inner.len()).unwrap();
-    bytes.extend([
-        u8::try_from(len & 0x7f).unwrap() | 0x80,
-        u8::try_from(len >> 7).unwrap(),
-    ]);
-    bytes.extend(inner);
-    let error = refusal(&bytes);
-    let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("threads"), "{source}");
 }
 
 #[test]
@@ -511,4 +492,49 @@ fn a_component_that_is_used_again_stays_longer() {
     drop(compile_with(&cache, &numbered(3)));
     let left = [0, 1, 2, 3].map(|number| has_code(&directory, &numbered(number)));
     assert_eq!(left, [true, false, true, true]);
+}
+
+/// The check before the compiler and the compiler have the same features.
+#[test]
+fn components_that_use_proposals_are_compiled_or_refused_by_name() {
+    let swizzle = "(i8x16.relaxed_swizzle (local.get 0) (local.get 1))";
+    let rows = [
+        ("(func (drop (v128.const i32x4 0 0 0 0)))", None),
+        (
+            &*format!("(func (param v128 v128) (result v128) {swizzle})"),
+            None,
+        ),
+        ("(func $f (return_call $f))", None),
+        (
+            "(func (param $p i32) (result i32) (i32.extend8_s (local.get $p)))",
+            None,
+        ),
+        ("(memory $second 1)", None),
+        ("(table $functions 1 funcref)", None),
+        ("(memory $wide i64 1)", Some("memory64 must be enabled")),
+        (
+            "(memory $shared 1 2 shared)",
+            Some("threads must be enabled"),
+        ),
+        ("(type $t (struct (field i32)))", Some("gc")),
+        ("(func (param externref))", Some("gc")),
+        ("(tag $e) (func (throw $e))", Some("exceptions")),
+    ];
+    for (more, problem) in rows {
+        let bytes = component(&contract(), &module(more));
+        match problem {
+            None => {
+                check(&bytes, &artifact::Limits::default()).unwrap();
+                let compiled =
+                    artifact::compile(&ENGINE, &bytes, &artifact::Limits::default(), None);
+                compiled.unwrap();
+            }
+            Some(problem) => {
+                let error = error_chain(&refusal(&bytes)).to_string();
+                let expected = "a feature of WebAssembly that plugins do not have";
+                assert!(error.contains(expected), "{more}: {error}");
+                assert!(error.contains(problem), "{more}: {error}");
+            }
+        }
+    }
 }
