@@ -17,6 +17,7 @@ mod conditions;
 mod conflicts;
 mod control_plane;
 mod crash;
+mod definitions;
 mod delays;
 mod dev;
 mod distortions;

@@ -62,7 +62,9 @@ pub use self::{
     viewer::Viewer,
     wire::WireFailure,
 };
-use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
+use innkeeper_model::{
+    Access, GroupKind, Gvk, HashKey, Object, Resource, ResourceVersion, Resources,
+};
 
 use self::{
     present::object_of,
@@ -116,6 +118,11 @@ impl Cluster {
     /// Returns true if CustomResourceDefinitions are watched; otherwise the host needs no permission to read them.
     pub fn reads_definitions(&self) -> bool {
         self.0.options.watch_definitions
+    }
+
+    /// Returns the last seen version of a CustomResourceDefinition; none if it does not exist, or if none are watched.
+    pub fn definition_version(&self, name: &str) -> Option<ResourceVersion> {
+        self.0.state.lock().version_of(&watch::crd_kind(), name)
     }
 
     /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key, and no object is

@@ -35,7 +35,7 @@ pub(super) use self::{
 };
 use innkeeper_model::{
     Access, Expression, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind,
-    Selector, child_order,
+    ResourceVersion, Selector, child_order,
 };
 
 use self::{
@@ -201,6 +201,15 @@ impl CacheState {
         };
         let slot = self.acquire_slot(key, user, need, now);
         self.settle(slot, now);
+    }
+
+    /// Returns the last seen version of a cluster-scoped object of a kind that is watched without a selector.
+    pub(super) fn version_of(&self, kind: &Gvk, name: &str) -> Option<ResourceVersion> {
+        let mut slots = self.slots.values();
+        let slot = slots
+            .find(|slot| slot.key.kind == *kind && slot.key.selector == Selector::default())?;
+        let stored = slot.store.get(&ObjectKey::new("", name))?;
+        Some(stored.version)
     }
 
     /// Removes a registration.

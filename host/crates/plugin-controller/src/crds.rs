@@ -1,19 +1,21 @@
 //! The CustomResourceDefinitions that a plugin brings.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures::future::try_join_all;
+use innkeeper_cluster::Cluster;
 use innkeeper_model::{
-    GroupKind, Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope, kind_of_crd,
+    Backoff, GroupKind, Gvk, HashKey, Limits, Manifest, Object, ParentKind, PluginName,
+    ResourceVersion, Scope, error_chain, kind_of_crd,
 };
 use innkeeper_plan::crd;
 use innkeeper_reconcile::{Serving, Shared};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
-use tracing::{debug, info};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, error, info};
 
 use super::{
-    Error,
+    Error, Loaded,
     resource::{Crds, Terms},
 };
 
@@ -21,14 +23,138 @@ use super::{
 /// kind, and the installation is retried.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
+/// The interval at which the definitions of a plugin file are compared with those of the last check: a user waits for it
+/// once, and it costs no request.
+const CHECK_PERIOD: Duration = Duration::from_secs(2);
+
+/// The waits between two installations of a plugin's definitions. The first costs nobody patience; the longest is that of
+/// field conflicts, because another controller may insist on its definition.
+const REINSTALL_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+
+/// The definitions of a plugin as its last successful check saw them: one that another changes or deletes after that is
+/// due for the next check.
+#[derive(Default)]
+pub(super) struct Definitions {
+    versions: BTreeMap<String, Option<ResourceVersion>>,
+    /// The earliest time of the next check, with the waits after further installations; none before the first one.
+    reinstall: Option<(Instant, Backoff)>,
+}
+
+impl Definitions {
+    /// Returns true if a definition has changed since the last check, and the wait after the last installation is over.
+    pub(super) fn is_check_due(&self, cluster: &Cluster) -> bool {
+        let is_waiting = matches!(&self.reinstall, Some((at, _)) if Instant::now() < *at);
+        let mut versions = self.versions.iter();
+        !is_waiting && versions.any(|(name, version)| cluster.definition_version(name) != *version)
+    }
+
+    /// Installs and checks the definitions of a revision, as [`install`] does, and remembers them.
+    pub(super) async fn install(
+        &mut self,
+        shared: &Shared,
+        plugin: &PluginName,
+        serving: &Serving,
+        crds: Crds,
+    ) -> Result<(), Error> {
+        // Before the check: a change during it is due for the next one.
+        let names = names_of(serving).into_iter();
+        let versions = names.map(|name| {
+            let version = shared.cluster.definition_version(&name);
+            (name, version)
+        });
+        let versions = versions.collect();
+        if install(shared, plugin, serving, crds).await? {
+            self.wait_longer(Instant::now());
+        }
+        self.versions = versions;
+        Ok(())
+    }
+
+    fn wait_longer(&mut self, now: Instant) {
+        let (min, max) = REINSTALL_WAITS;
+        let earlier = self.reinstall.take().filter(|(at, _)| now < *at + max);
+        let mut waits = earlier.map_or_else(|| Backoff::new(min, max), |(_, waits)| waits);
+        self.reinstall = Some((now + waits.delay(), waits));
+    }
+}
+
+/// Installs definitions of a plugin from a file again that another has changed or deleted, and reports what keeps it from
+/// that; none once they are as the plugin states them.
+pub async fn keep_definitions(
+    shared: &Shared,
+    loaded: &Loaded,
+    limits: &Arc<Limits>,
+    report: impl Fn(Option<String>),
+) -> Infallible {
+    let (plugin, serving) = (&loaded.name, loaded.serving(limits));
+    let mut definitions = Definitions::default();
+    let mut problem: Option<String> = None;
+    let mut failures = Backoff::new(CHECK_PERIOD, SERVED_WITHIN);
+    loop {
+        let missing = missing_parents(&shared.cluster, &serving);
+        let is_known = !definitions.versions.is_empty();
+        if is_known
+            && missing.is_none()
+            && problem.is_none()
+            && !definitions.is_check_due(&shared.cluster)
+        {
+            sleep(CHECK_PERIOD).await;
+            continue;
+        }
+        // Before the installation, which waits until the kinds are served.
+        if missing.is_some() && problem.is_none() {
+            report(missing);
+        }
+        let installed = definitions
+            .install(shared, plugin, &serving, Crds::Install)
+            .await;
+        let failure = installed.err().map(|error| error_chain(&error).to_string());
+        report(failure.clone());
+        match &failure {
+            Some(text) if failure != problem => {
+                error!(%plugin, error = text, "the definitions of the plugin's kinds are not as it states them, retrying until they are");
+            }
+            None if problem.is_some() => {
+                info!(%plugin, "the definitions of the plugin's kinds are as it states them again");
+            }
+            _ => {}
+        }
+        if failure.is_none() {
+            failures = Backoff::new(CHECK_PERIOD, SERVED_WITHIN);
+        }
+        problem = failure;
+        sleep(failures.delay()).await;
+    }
+}
+
+/// Returns a sentence about the kinds of parents that the cluster does not serve; none if it serves all.
+fn missing_parents(cluster: &Cluster, serving: &Serving) -> Option<String> {
+    let parents = serving.parents().map(|parent| &parent.kind);
+    let missing = parents.filter(|kind| cluster.served(kind).is_none());
+    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
+}
+
+/// Returns the names of the definitions that a revision has or needs.
+fn names_of(serving: &Serving) -> Vec<String> {
+    let own = serving.plugin.manifest().crds.iter().filter_map(name_of);
+    let parents = serving.parents().map(definition_of);
+    own.map(str::to_owned).chain(parents).collect()
+}
+
+/// Returns the name of the definition of a kind of parents; a built-in kind has none.
+fn definition_of(parent: &ParentKind) -> String {
+    format!("{}.{}", parent.plural, parent.kind.group)
+}
+
 /// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until the cluster serves
-/// every kind of parent.
-pub(super) async fn install(
+/// every kind of parent. Returns true if it has written a definition.
+async fn install(
     shared: &Shared,
     plugin: &PluginName,
     serving: &Serving,
     crds: Crds,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let manifest = serving.plugin.manifest();
     // A host without permission to read CRDs, or without the hash key, cannot compare them with the installed ones.
     let may_install = crds == Crds::Install && shared.cluster.reads_definitions();
@@ -38,13 +164,15 @@ pub(super) async fn install(
             plugin: plugin.clone(),
         });
     }
+    let mut has_written = false;
     if let Some(hash_key) = hash_key {
         let is_granted = |crd: &&Map<String, Value>| {
             kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
         };
         let granted = manifest.crds.iter().filter(is_granted);
         let applied = granted.map(|crd| apply(shared, plugin, crd, hash_key));
-        if try_join_all(applied).await?.contains(&true) {
+        has_written = try_join_all(applied).await?.contains(&true);
+        if has_written {
             shared.cluster.refresh_discovery();
         }
     }
@@ -57,7 +185,8 @@ pub(super) async fn install(
         })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
-    check_scope(shared, plugin, serving)
+    check_scope(shared, plugin, serving)?;
+    Ok(has_written)
 }
 
 /// Returns true if the host installs the definition of a kind for a plugin, unless it may not read definitions.
@@ -101,7 +230,7 @@ async fn check_parent(
     manifest: &Manifest,
     parent: &ParentKind,
 ) -> Result<(), Error> {
-    let name = format!("{}.{}", parent.plural, parent.kind.group);
+    let name = definition_of(parent);
     let mut own = manifest.crds.iter();
     let is_own = own.any(|crd| name_of(crd) == Some(&*name));
     // The plugin's own definitions were checked when it was loaded.

@@ -7,7 +7,7 @@ use innkeeper_model::{GroupKind, Gvk, Limits, PluginName, error_chain};
 use innkeeper_reconcile::{RecentFault, Reconciler, Serving, Shared};
 use tracing::{info, warn};
 
-use super::{Error, Loaded, crds, resource::Crds};
+use super::{Error, Loaded, crds::Definitions, resource::Crds};
 
 /// An active plugin.
 pub struct Served {
@@ -64,7 +64,10 @@ pub async fn serve(
     limits: &Arc<Limits>,
 ) -> Result<Served, Error> {
     let serving = loaded.serving(limits);
-    crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
+    let mut definitions = Definitions::default();
+    definitions
+        .install(shared, &loaded.name, &serving, Crds::Install)
+        .await?;
     if loaded.manifest().finalize {
         let parents = serving.parents().map(|parent| parent.kind.clone());
         let recorded = shared.inventory.record_parents(&loaded.name, parents).await;

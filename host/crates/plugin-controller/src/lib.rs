@@ -26,6 +26,7 @@ use innkeeper_policy::Grants;
 use innkeeper_sandbox::{Engine, artifact};
 use serde_json::{Map, Value};
 
+pub use crds::keep_definitions;
 pub use files::{Loaded, admit, grants_of, load};
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;

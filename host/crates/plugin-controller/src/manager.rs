@@ -207,7 +207,7 @@ impl Manager {
         // Before any step: grants bind at once, and an older plugin waits for the kinds.
         self.bind(&declared, state).await;
         self.yield_kinds(&declared.name, state).await;
-        state.missing = MissingParents::of(state.active.as_ref(), self.cluster());
+        state.missing = MissingParents::of(state, self.cluster());
         let is_first = self.priorities.lock().is_first(&declared.name);
         state.forget_refused(is_first);
         self.take_steps(&declared, state).await;

@@ -420,7 +420,11 @@ async fn serve_plugin(
         return Ok(());
     };
     let token = stop.first_token();
-    controllers::run(&shared, &served, &limits, token, &status).await
+    let report = |problem| status.report_definitions(&served.name, problem);
+    tokio::select! {
+        ended = controllers::run(&shared, &served, &limits, token, &status) => ended,
+        never = plugins::keep_definitions(&shared, &loaded, &limits, report) => match never {},
+    }
 }
 
 /// Installs and registers a plugin; retries with backoff while the failure may be temporary.

@@ -1,10 +1,10 @@
-//! Kinds of parents that the cluster serves no longer, because a user has deleted their definition: it is installed again
-//! if the Plugin has the host install it, and otherwise a condition of the Plugin names them.
+//! Kinds of parents that the cluster serves no longer, and definitions that another has changed: they are installed again
+//! if the Plugin has the host install them, and otherwise a condition of the Plugin names the missing kinds.
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{Gvk, Manifest, Retry};
 
-use super::active::ActiveRevision;
+use super::PluginState;
 use crate::{
     crds,
     lifecycle::{Stage, StageFailure},
@@ -20,11 +20,14 @@ pub(super) struct MissingParents {
     pub(super) kinds: Vec<Gvk>,
     /// True if the host may read definitions, and so install them.
     pub(super) may_install: bool,
+    /// True if a definition has changed since the last activation.
+    pub(super) is_redefined: bool,
 }
 
 impl MissingParents {
     /// Returns those of the active revision, if there is one.
-    pub(super) fn of(active: Option<&ActiveRevision>, cluster: &Cluster) -> Self {
+    pub(super) fn of(state: &PluginState, cluster: &Cluster) -> Self {
+        let active = state.active.as_ref();
         let reconcilers = active.map(|active| active.served.reconcilers.iter());
         let kinds = reconcilers
             .into_iter()
@@ -35,6 +38,7 @@ impl MissingParents {
                 .filter(|kind| cluster.served(kind).is_none())
                 .collect(),
             may_install: cluster.reads_definitions(),
+            is_redefined: active.is_some() && state.definitions.is_check_due(cluster),
         }
     }
 
@@ -52,10 +56,12 @@ impl MissingParents {
         Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
     }
 
-    /// Returns true if the host is to install the definition of one of the kinds under the declared terms.
-    pub(super) fn are_installed(&self, declared: &Declared, manifest: &Manifest) -> bool {
+    /// Returns true if the host is to install definitions under the declared terms: that of a missing kind, or those that
+    /// have changed.
+    pub(super) fn must_install(&self, declared: &Declared, manifest: &Manifest) -> bool {
         let mut kinds = self.kinds.iter();
-        self.may_install
-            && kinds.any(|kind| crds::installs(&declared.terms, manifest, &kind.group_kind()))
+        let is_installed =
+            |kind: &Gvk| crds::installs(&declared.terms, manifest, &kind.group_kind());
+        self.may_install && (self.is_redefined || kinds.any(is_installed))
     }
 }

@@ -17,7 +17,7 @@ use super::{
     missing::{MissingParents, PARENT_NOT_SERVED},
 };
 use crate::{
-    Error, Served, crds,
+    Error, Served,
     lifecycle::{Activation, Moment, PastRevision, Stage, StageFailure},
     priority::{Priority, TakenKind},
     resource::{Crds, Declared, Terms, revision_name},
@@ -220,7 +220,10 @@ impl Manager {
         } else {
             terms.crds
         };
-        let installed = crds::install(&self.context.shared, name, serving, crds).await;
+        let installed = state
+            .definitions
+            .install(&self.context.shared, name, serving, crds)
+            .await;
         installed.map_err(|error| not_served(&error))?;
         let candidate = match &state.active {
             None => candidate_without_dry_run(declared, &state.history, serving),

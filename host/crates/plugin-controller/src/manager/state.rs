@@ -20,6 +20,7 @@ use super::{
     unserved::Unserved,
 };
 use crate::{
+    crds::Definitions,
     finalizers::Finalizers,
     lifecycle::{
         AnalysisCounts, AnalysisVerdict, History, NextStep, PastRevision, RolloutAnalysis, Stage,
@@ -74,6 +75,8 @@ pub(super) struct PluginState {
     pub(super) is_releasing: bool,
     /// The kinds of parents of the active revision that the cluster no longer serves.
     pub(super) missing: MissingParents,
+    /// The definitions as the last activation left them.
+    pub(super) definitions: Definitions,
     /// The parents while the plugin does not serve.
     pub(super) unserved: Unserved,
     /// A refused revision with the result of its dry run.
@@ -151,7 +154,7 @@ impl PluginState {
         }
         // Before anything is loaded: until then the parents have no passes.
         let manifest = active.plugin.manifest();
-        if self.missing.are_installed(declared, manifest)
+        if self.missing.must_install(declared, manifest)
             && is_granted(&&active.plugin)
             && !is_refused(&active.plugin)
         {

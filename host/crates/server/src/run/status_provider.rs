@@ -77,7 +77,7 @@ impl StatusProvider for RunningHost {
         let active = self.status.active();
         let plugins = active.iter().map(|plugin| Check {
             name: format!("plugin/{}", plugin.name),
-            problem: still_reading(plugin),
+            problem: still_reading(plugin).or_else(|| self.status.definition_problem(&plugin.name)),
         });
         let rest = standby.into_iter().chain(definition).chain(plugins);
         std::iter::once(started).chain(rest).collect()

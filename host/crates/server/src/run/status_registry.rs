@@ -4,6 +4,7 @@
 //! plugin are left to its own passes.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,7 +21,7 @@ use innkeeper_plugin_controller::{
 };
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use opentelemetry_sdk::trace::SdkTracer;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::process::Process;
 use crate::admin::{Heartbeat, Heartbeats};
@@ -45,6 +46,8 @@ pub struct StatusRegistry {
     inactive: AtomicUsize,
     /// The number of plugins from files that are still to be tried; none before they are loaded.
     untried: OnceLock<AtomicUsize>,
+    /// The problems of the definitions of plugins from files.
+    definition_problems: Mutex<BTreeMap<PluginName, String>>,
     /// True while the host waits for the lease with loaded plugins and running watches.
     stands_by: AtomicBool,
     /// The check of the definition of Plugin resources.
@@ -133,6 +136,20 @@ impl StatusRegistry {
     /// Discounts a plugin that has become active after a failed attempt.
     pub(super) fn uncount_inactive(&self) {
         self.inactive.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records what keeps the definitions of a plugin from a file from being as it states them; none if they are.
+    pub(super) fn report_definitions(&self, plugin: &PluginName, problem: Option<String>) {
+        let mut problems = self.definition_problems.lock();
+        match problem {
+            Some(problem) => problems.insert(plugin.clone(), problem),
+            None => problems.remove(plugin),
+        };
+    }
+
+    /// Returns what keeps the definitions of a plugin from a file from being as it states them; none if they are.
+    pub(super) fn definition_problem(&self, plugin: &PluginName) -> Option<String> {
+        self.definition_problems.lock().get(plugin).cloned()
     }
 
     /// The metrics of all controllers since the start, one entry per controller name.

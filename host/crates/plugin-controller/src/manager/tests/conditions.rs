@@ -128,6 +128,7 @@ fn a_plugin_whose_parents_the_cluster_no_longer_serves_says_so() {
         missing: MissingParents {
             kinds: vec![Gvk::new("example.com", "v1", "Web")],
             may_install: true,
+            is_redefined: false,
         },
         ..state(&declared, ["a", "a"])
     };
