@@ -75,6 +75,7 @@ mod tenants;
 mod traces;
 mod tunnel;
 mod tutorial;
+mod unreadable;
 mod verdicts;
 mod watches;
 mod web;

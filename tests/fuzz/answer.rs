@@ -1,7 +1,7 @@
 //! The answer of a guest: converted, checked by the policy, planned, and applied to an API server in memory.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::LazyLock,
 };
@@ -199,6 +199,7 @@ impl Case {
             phase: self.phase,
             namespace_terminating: false,
             resources: &self.kinds,
+            unreadable: &BTreeMap::new(),
             grants: &self.grants,
         };
         plan(&context, &objects, outcome)

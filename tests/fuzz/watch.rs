@@ -109,6 +109,7 @@ fn interest() -> Interest {
         children: vec![ChildInterest {
             kind: kind("Service"),
             required: false,
+            recorded: true,
             access: Access::Full,
         }],
         reads: vec![secrets()],

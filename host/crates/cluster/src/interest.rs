@@ -34,6 +34,8 @@ pub struct ChildInterest {
     pub kind: Gvk,
     /// True if no pass may run without it.
     pub required: bool,
+    /// True if the plugin may have children of the kind: then passes wait for them a while, also if the kind is optional.
+    pub recorded: bool,
     /// The part of each object that guests see.
     pub access: Access,
 }
@@ -45,6 +47,8 @@ pub struct Observation {
     pub parent: Object,
     /// The controlled and retained objects, in the order of [`child_order`](innkeeper_model::child_order).
     pub children: Vec<Object>,
+    /// The optional kinds of children that are served and cannot be read. The parent may have children of them.
+    pub unreadable: Vec<Waiting>,
 }
 
 /// The result of `observe`.

@@ -231,7 +231,13 @@ impl Registration {
         match state.children(self.0.subscriber_id, &parent) {
             Ok(children) => {
                 note(&mut state);
-                Ok(Observed::Ready(Observation { parent, children }))
+                let namespace = parent.namespace.as_deref();
+                let unreadable = state.unreadable(self.0.subscriber_id, namespace);
+                Ok(Observed::Ready(Observation {
+                    parent,
+                    children,
+                    unreadable,
+                }))
             }
             Err(missing) => Err(Box::new((parent, missing))),
         }

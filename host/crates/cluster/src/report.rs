@@ -18,6 +18,8 @@ pub struct WatchStatus {
     pub users: usize,
     /// The reason that it cannot be used; none: it is synced.
     pub why: Option<Why>,
+    /// True if it cannot be used and a registration waits for it.
+    pub is_awaited: bool,
     /// Objects in the cache.
     pub objects: usize,
     /// Size of their JSON texts, in bytes.

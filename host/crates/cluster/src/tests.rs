@@ -206,6 +206,7 @@ fn interest() -> Interest {
         children: vec![ChildInterest {
             kind: service_kind(),
             required: true,
+            recorded: true,
             access: Access::Full,
         }],
         reads: vec![ReadKind {

@@ -98,6 +98,12 @@ pub mod reason {
     /// Remedy: Install the CustomResourceDefinition of the kind, or leave it as it is: the host watches the kind as
     /// soon as it appears.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
+    /// The host cannot list an optional kind that the cluster serves; everything else is applied. Children of the kind are
+    /// neither written nor deleted.
+    ///
+    /// Remedy: Follow the message: repair the conversion webhook of the kind, or give the host the rights to list and
+    /// watch it.
+    pub const KIND_UNREADABLE: &str = "KindUnreadable";
     /// The parent cannot be finalized, because its namespace is being deleted and nothing can be created there.
     ///
     /// Remedy: Annotate the parent with `innkeeper.dev/skip-finalize: "true"`. The cleanup of the plugin does not

@@ -41,8 +41,13 @@ pub(super) fn plan(
         let ready_condition =
             declaration(context, child).and_then(|kind| kind.ready_condition.clone());
         let ready = readiness::observed(child, object, &progress, ready_condition.as_deref());
-        // An optional kind that the cluster does not serve must not block the children that come after it.
-        if ready || progress == (Progress::NotServed { required: false }) {
+        // An optional kind that the cluster does not serve or list must not block the children that come after it.
+        if ready
+            || matches!(
+                progress,
+                Progress::NotServed { required: false } | Progress::Unreadable { .. }
+            )
+        {
             satisfied.insert(child.key.as_str());
         }
         match operation {
@@ -86,6 +91,9 @@ fn step(
     if context.resources.resource(&child.kind).is_none() {
         let required = declaration(context, child).is_some_and(|kind| kind.required);
         return none(Progress::NotServed { required });
+    }
+    if let Some(why) = context.unreadable.get(&id.kind) {
+        return none(Progress::Unreadable { why: why.clone() });
     }
     let Some(object) = object else {
         return missing(context, child, id, satisfied);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
     ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, Condition,
-    ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry, reason,
+    ConditionStatus, Fault, FaultKind, Gvk, ObjectId, Operation, Retry, reason,
 };
 
 use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness, text::first_of};
@@ -220,11 +220,27 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
             };
         }
     }
+    if let Some((kind, why)) = plan.children.iter().find_map(unreadable) {
+        let is_unreadable = |child: &PlannedChild| unreadable(child).is_some();
+        let children = names(plan, NAMED_MAX, is_unreadable).unwrap_or_default();
+        let message = format!(
+            "these may exist, and are not written until their kind can be read: {children}; {kind} {why}"
+        );
+        return not_synced(reason::KIND_UNREADABLE, message);
+    }
     synced(
         ConditionStatus::True,
         reason::APPLIED,
         "all children are as desired",
     )
+}
+
+/// Returns the kind of a child that cannot be read, with the reason.
+fn unreadable(child: &PlannedChild) -> Option<(&Gvk, &str)> {
+    match &child.progress {
+        Progress::Unreadable { why } => Some((&child.kind, why)),
+        _ => None,
+    }
 }
 
 fn ready_after(plan: &Plan, effects: &Effects) -> Condition {

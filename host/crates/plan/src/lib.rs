@@ -53,8 +53,8 @@ pub use readiness::is_ready;
 pub use status::{Outlook, StatusWrite, gives, has_spoken, report_status, status};
 
 use innkeeper_model::{
-    Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,
-    Resources,
+    GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
+    Readiness, Resources,
 };
 use innkeeper_policy::Grants;
 
@@ -77,6 +77,8 @@ pub struct Context<'a> {
     pub namespace_terminating: bool,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
+    /// The served kinds that cannot be read, with the reasons: their children are neither observed nor written.
+    pub unreadable: &'a BTreeMap<GroupKind, String>,
     /// The grants of the plugin, which decide about adoption.
     pub grants: &'a Grants,
 }
@@ -156,6 +158,11 @@ pub enum Progress {
     NotServed {
         /// True if the plugin requires the kind.
         required: bool,
+    },
+    /// Its kind is served and cannot be read, so that it may exist.
+    Unreadable {
+        /// The second half of a sentence that starts with the kind.
+        why: String,
     },
     /// An object of its name exists and does not belong to the parent.
     NotOwned(ForeignOwner),

@@ -27,6 +27,7 @@ pub(super) fn observed(
         | Progress::Withheld
         | Progress::NamespaceTerminating
         | Progress::NotServed { .. }
+        | Progress::Unreadable { .. }
         | Progress::NotOwned(_)
         | Progress::Adoptable { .. }
         | Progress::NotAllowed { .. } => false,

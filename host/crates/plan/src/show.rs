@@ -26,6 +26,7 @@ fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Progress::Withheld | Progress::NamespaceTerminating => writeln!(f, "withhold {place}"),
         Progress::NotServed { required: true } => writeln!(f, "blocked {place}: not served"),
         Progress::NotServed { required: false } => writeln!(f, "skip {place}: not served"),
+        Progress::Unreadable { .. } => writeln!(f, "skip {place}: not readable"),
         Progress::NotOwned(_) => writeln!(f, "refuse {place}: not ours"),
         Progress::Adoptable { .. } => writeln!(f, "refuse {place}: not adopted"),
         Progress::NotAllowed { .. } => writeln!(f, "refuse {place}: not allowed"),

@@ -27,6 +27,9 @@ pub(super) fn interest<'a>(
     let child = |kind: &Gvk, serving: &Serving, required| ChildInterest {
         kind: kind.clone(),
         required,
+        recorded: once_made
+            .iter()
+            .any(|made| made.group_kind() == kind.group_kind()),
         access: serving.grants.child_access(&kind.group_kind(), scope),
     };
     let mut children: Vec<ChildInterest> = Vec::new();

@@ -128,9 +128,7 @@ impl CacheState {
             let both = scope.as_ref().zip(namespace);
             both.is_none_or(|(scope, namespace)| scope == namespace)
         });
-        let users = users.into_iter().filter(|(_, role)| *role != Role::Read);
-        let subscribers: BTreeSet<SubscriberId> = users.map(|(id, _)| id).collect();
-        for subscriber_id in subscribers {
+        for subscriber_id in self.waiting_users(id) {
             let told = self.recheck(subscriber_id);
             for scope in scopes.iter().filter(|scope| !told.contains(*scope)) {
                 let subscriber = self.subscribers.get(&subscriber_id);
@@ -156,6 +154,20 @@ impl CacheState {
             self.trigger_scope(subscriber_id, scope);
         }
         changed
+    }
+
+    /// Rechecks the registrations whose parents or children a watch shows.
+    pub(super) fn recheck_users(&mut self, id: SlotId) {
+        for subscriber_id in self.waiting_users(id) {
+            self.recheck(subscriber_id);
+        }
+    }
+
+    /// The registrations whose passes may wait for a watch.
+    fn waiting_users(&self, id: SlotId) -> BTreeSet<SubscriberId> {
+        let users = self.slots.get(&id).into_iter().flat_map(WatchSlot::users);
+        let users = users.filter(|(_, role)| *role != Role::Read);
+        users.map(|(subscriber_id, _)| subscriber_id).collect()
     }
 
     /// Triggers the known parents of a scope.

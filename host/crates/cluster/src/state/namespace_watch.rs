@@ -19,6 +19,8 @@ pub(super) struct NamespaceWatch {
     pub(super) health: Health,
     /// The freshness check is still to pass: another process may have made writes that this watch has not shown yet.
     pub(super) unchecked: bool,
+    /// The time of the first failure since the last complete list; none if no list has failed.
+    pub(super) failing_since: Option<Instant>,
     /// The time of the last change of its state.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
@@ -47,6 +49,7 @@ impl NamespaceWatch {
             reshaped: false,
             health: Health::Listing(None),
             unchecked: false,
+            failing_since: None,
             since: now,
             version: ResourceVersion::default(),
             last_event: None,
@@ -67,6 +70,7 @@ impl NamespaceWatch {
     pub(super) fn restart(&mut self, generation: u64, reshaped: bool, now: Instant) {
         self.generation = generation;
         self.reshaped = reshaped;
+        self.failing_since = None;
         self.set_health(Health::Listing(None), now);
     }
 

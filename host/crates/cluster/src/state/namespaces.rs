@@ -8,7 +8,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, Scope};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, SubscriberId, WatchSlot, namespace_watch::NamespaceWatch};
+use super::{
+    CacheState, Role, SlotId, SubscriberId, WatchSlot, is_left_out, namespace_watch::NamespaceWatch,
+};
 use crate::{
     interest::Why,
     report::WatchStatus,
@@ -40,6 +42,12 @@ impl WatchSlot {
         let since = |watch: &NamespaceWatch| (watch.why().is_none(), watch.since);
         let first = self.about(namespace).map(since).min();
         first.map(|(_, since)| since)
+    }
+
+    /// The time since which no list of parents in a namespace, or of any parents, succeeds.
+    pub(super) fn failing_since(&self, namespace: Option<&str>) -> Option<Instant> {
+        let since = self.about(namespace).map(|watch| watch.failing_since);
+        since.flatten().min()
     }
 
     /// The watches that cover a namespace; without a namespace all of them.
@@ -101,6 +109,7 @@ impl CacheState {
                     selector: selector_text(&slot.key.selector),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),
+                    is_awaited: self.is_awaited(slot, namespace),
                     objects: size.all().objects,
                     bytes: size.whole.bytes,
                     version: watch.version,
@@ -111,6 +120,20 @@ impl CacheState {
             }
         }
         statuses
+    }
+
+    /// Returns true if a registration waits for a watch that cannot be used.
+    fn is_awaited(&self, slot: &WatchSlot, namespace: Option<&str>) -> bool {
+        let Some(why) = self.why(slot, namespace) else {
+            return false;
+        };
+        slot.users().any(|(subscriber_id, role)| {
+            let subscriber = self.subscribers.get(&subscriber_id);
+            let child = subscriber
+                .filter(|_| role == Role::Child)
+                .and_then(|subscriber| subscriber.held.child_interest(&slot.key.kind));
+            child.is_none_or(|child| !is_left_out(child, slot, &why, namespace))
+        })
     }
 
     /// Returns every scope.

@@ -19,6 +19,7 @@ use crate::{
     state::expectations::ExpectationStatus,
     store::CacheSize,
     stored::{Shape, keep},
+    wire::WireFailure,
 };
 
 const CACHE: &str = "cache.example.com/v1 Cache";
@@ -45,6 +46,8 @@ struct World {
     texts: BTreeMap<(String, String), String>,
     /// The bound of the next registration.
     namespace_max: CacheSize,
+    /// True if the plugin of the next registration may have children of all kinds.
+    recorded: bool,
 }
 
 impl World {
@@ -58,6 +61,7 @@ impl World {
             namespace: "demo",
             texts: BTreeMap::new(),
             namespace_max: CacheSize::UNBOUNDED,
+            recorded: true,
         };
         world.serve(&[CACHE, SERVICE, SECRET, POD]);
         world.state.set_hash_key(Some(key()), world.now);
@@ -100,6 +104,7 @@ impl World {
         let child = |kind: &str, required, access| ChildInterest {
             kind: gvk(kind),
             required,
+            recorded: self.recorded,
             access,
         };
         let interest = Interest {
@@ -466,6 +471,52 @@ fn w9_an_optional_kind_comes_and_goes() {
     assert_eq!(world.children("web"), [""; 0]);
     assert_eq!(world.waiting(), [], "optional");
     assert!(world.task(MONITOR).is_none());
+}
+
+/// Passes go on without an optional kind whose list fails: at once if the plugin has no children of it, otherwise after a
+/// while.
+#[test]
+fn w8_an_optional_kind_that_cannot_be_listed_is_left_out() {
+    for (recorded, age, waits) in [
+        (false, Duration::ZERO, false),
+        (true, Duration::ZERO, true),
+        (true, OPTIONAL_KIND_WAIT, false),
+    ] {
+        let mut world = World::new();
+        world.recorded = recorded;
+        world.add_subscriber();
+        for (kind, objects) in [
+            (CACHE, vec![cache("web")]),
+            (SERVICE, vec![]),
+            (SECRET, vec![]),
+        ] {
+            world.list(kind, objects);
+        }
+        world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
+        world.due();
+        assert_eq!(world.waiting()[0].1, Why::Listing, "{recorded} {age:?}");
+        world.now -= age;
+        let (slot, generation, _) = world.task(MONITOR).unwrap();
+        let failure = WireFailure::Status {
+            code: 429,
+            message: "initializing".to_owned(),
+            retry_after: None,
+        };
+        world
+            .state
+            .failed((slot, generation), &failure, world.now)
+            .unwrap();
+        let left_out = world.state.unreadable(world.subscriber, Some("demo"));
+        assert_eq!(world.waiting().is_empty(), !waits, "{recorded} {age:?}");
+        assert_eq!(left_out.is_empty(), waits, "{recorded} {age:?}");
+        let triggered: &[&str] = if waits { &[] } else { &["web kind-changed"] };
+        assert_eq!(world.due(), triggered, "{recorded} {age:?}");
+        let mut statuses = world.state.statuses().into_iter();
+        let monitors = statuses.find(|status| status.kind == gvk(MONITOR)).unwrap();
+        assert_eq!(monitors.is_awaited, waits, "{recorded} {age:?}");
+        world.list(MONITOR, vec![]);
+        assert_eq!(world.due(), ["web kind-changed"], "{recorded} {age:?}");
+    }
 }
 
 #[test]

@@ -158,6 +158,7 @@ impl CacheState {
         watch.reshaped = false;
         watch.last_event = Some(now);
         watch.last_error = None;
+        watch.failing_since = None;
         let is_first = watch.lists == 0;
         watch.lists += 1;
         watch.set_health(Health::Synced, now);
@@ -225,11 +226,13 @@ impl CacheState {
             watch.set_health(Health::Refused(message.clone()), now);
         } else if failure.is_not_found() || matches!(watch.health, Health::Listing(_)) {
             watch.set_health(Health::Listing(Some(message.clone())), now);
+            watch.failing_since.get_or_insert(now);
         }
         watch.last_error = Some(message);
-        // Between "being listed" and "failing" no parent is triggered: neither can be used, and the message is read on
-        // demand.
-        if before != std::mem::discriminant(&watch.health) {
+        if before == std::mem::discriminant(&watch.health) {
+            // The message is read on demand. But passes may go on without an optional kind now.
+            self.recheck_users(task.0);
+        } else {
             let namespace = watch.namespace.clone();
             self.kind_changed(task.0, namespace.as_ref());
         }

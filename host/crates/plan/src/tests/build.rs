@@ -296,6 +296,8 @@ pub struct Scene {
     pub cluster: Cluster,
     pub parent: Parent,
     pub namespace_terminating: bool,
+    /// The kinds that cannot be read.
+    pub unreadable: BTreeMap<GroupKind, String>,
     pub key: HashKey,
     pub grants: Grants,
 }
@@ -311,6 +313,7 @@ pub fn scene() -> Scene {
         cluster: Cluster::default(),
         parent: parent("p1"),
         namespace_terminating: false,
+        unreadable: BTreeMap::new(),
         key: key(),
         grants: Grants::default(),
     }
@@ -333,6 +336,7 @@ impl Scene {
             phase,
             namespace_terminating: self.namespace_terminating,
             resources: &self.cluster,
+            unreadable: &self.unreadable,
             grants: &self.grants,
         };
         let observed: Vec<Object> = objects.iter().map(observed).collect();

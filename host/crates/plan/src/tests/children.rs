@@ -7,8 +7,8 @@ use std::{
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{
-    ApplyPolicy, Child, ConditionStatus, HashKey, ObjectId, Operation, Outcome, Readiness, Report,
-    Retry,
+    ApplyPolicy, Child, ConditionStatus, GroupKind, HashKey, ObjectId, Operation, Outcome,
+    Readiness, Report, Retry,
 };
 use serde_json::{Value, json};
 
@@ -34,11 +34,7 @@ pub(super) fn applied(scene: &Scene, answer: &Outcome) -> Server {
 
 pub(super) fn id(kind: &str, name: &str) -> ObjectId {
     let (group, kind) = kind.rsplit_once('/').unwrap_or(("", kind));
-    ObjectId::new(
-        innkeeper_model::GroupKind::new(group, kind),
-        Some("demo"),
-        name,
-    )
+    ObjectId::new(GroupKind::new(group, kind), Some("demo"), name)
 }
 
 pub(super) fn edit(object: &mut Value, pointer: &str, field: &str, value: Value) {
@@ -337,6 +333,38 @@ fn an_optional_kind_that_is_not_served_blocks_nothing() {
     let conclusion = conclude(&settled, &Effects::default());
     assert_eq!(conclusion.synced.reason, "KindNotServed");
     assert_eq!(conclusion.ready.reason, "Ready");
+}
+
+#[test]
+fn w8_an_optional_kind_that_cannot_be_read_stops_only_its_own_children() {
+    let mut scene = scene();
+    let secret = child("v1", "Secret", "s");
+    let unreadable = GroupKind::new("", "Secret");
+    let before = applied(&scene, &desired(vec![config_map("old")]));
+    scene.unreadable = [(unreadable, "could not be listed: webhook".to_owned())].into();
+    let answer = desired(vec![secret, config_map("a").after(&["secret-s"])]);
+    check_plan(
+        &scene,
+        &before.objects(),
+        &answer,
+        expect![[r#"
+            create v1 ConfigMap demo/a
+            prune v1 ConfigMap demo/old
+            skip v1 Secret demo/s: not readable
+        "#]],
+    );
+    let settled = scene.plan(&applied(&scene, &answer).objects(), &answer);
+    let conclusion = conclude(&settled, &Effects::default());
+    assert_eq!(conclusion.synced.reason, "KindUnreadable");
+    assert!(
+        conclusion
+            .synced
+            .message
+            .ends_with("Secret demo/s; v1 Secret could not be listed: webhook"),
+        "{}",
+        conclusion.synced.message
+    );
+    assert_eq!(conclusion.ready.reason, "ChildrenNotReady");
 }
 
 #[test]

@@ -276,6 +276,7 @@ fn an_object_that_is_observed_twice_counts_once_with_its_newer_state() {
         phase: innkeeper_model::Phase::Reconcile,
         namespace_terminating: false,
         resources: &scene.cluster,
+        unreadable: &scene.unreadable,
         grants: &scene.grants,
     };
     let shared = [std::sync::Arc::new(observed(&server.objects()[0]))];

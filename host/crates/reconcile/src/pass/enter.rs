@@ -1,9 +1,9 @@
 //! Enter: the decision whether the guest is called for a parent.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_cluster::{Observation, Recording};
-use innkeeper_model::{HashKey, Phase};
+use innkeeper_cluster::{Observation, Recording, Waiting};
+use innkeeper_model::{GroupKind, HashKey, Phase};
 use innkeeper_plan::{self as plan, PassEntry};
 
 use super::{
@@ -26,6 +26,8 @@ pub(crate) struct Entered {
     pub(crate) hash_key: HashKey,
     /// The field manager of the children.
     pub(crate) manager: Arc<str>,
+    /// The kinds of children that the pass goes on without, with the reasons.
+    pub(crate) unreadable: BTreeMap<GroupKind, String>,
 }
 
 impl<'a> Pass<'a, Observed> {
@@ -61,6 +63,11 @@ impl<'a> Pass<'a, Observed> {
         let PassEntry::Pass(phase) = entry else {
             return Err(self.stop_observed(Stop::Paused));
         };
+        let unreadable = self.state.observation.unreadable.clone();
+        if phase == Phase::Finalize && self.may_have_children_of(&unreadable) {
+            // The guest would take them for deleted.
+            return Err(self.stop_observed(Stop::NotCached(unreadable)));
+        }
         let Some(hash_key) = context.shared.hash_key.get().cloned() else {
             return Err(self.stop_observed(Stop::HashKeyMissing));
         };
@@ -74,7 +81,21 @@ impl<'a> Pass<'a, Observed> {
             own_reads,
             hash_key,
             manager,
+            unreadable: unreadable
+                .into_iter()
+                .map(|wait| (wait.kind.group_kind(), wait.why.to_string()))
+                .collect(),
         }))
+    }
+
+    fn may_have_children_of(&self, unreadable: &[Waiting]) -> bool {
+        let recorded = self.context.shared.inventory.of(&self.context.plugin);
+        let mut kinds = unreadable.iter().map(|wait| wait.kind.group_kind());
+        kinds.any(|kind| {
+            recorded
+                .iter()
+                .any(|recorded| recorded.group_kind() == kind)
+        })
     }
 
     fn stop_observed(self, reason: Stop) -> Box<Pass<'a, Stopped>> {

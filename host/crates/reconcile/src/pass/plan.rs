@@ -78,6 +78,7 @@ impl Pass<'_, Planned> {
             namespace_terminating,
             hash_key,
             manager,
+            unreadable,
             ..
         } = &self.state.entered;
         plan::Context {
@@ -89,6 +90,7 @@ impl Pass<'_, Planned> {
             phase: *phase,
             namespace_terminating: *namespace_terminating,
             resources: &self.context.shared.cluster,
+            unreadable,
             grants: &serving.grants,
         }
     }

@@ -55,6 +55,8 @@ impl<'a> Pass<'a, Entered> {
         for child in &plugin.manifest().children {
             let resource = self.context.shared.cluster.resource(&child.kind);
             inputs.served(&child.kind, resource.as_ref());
+            let kind = child.kind.group_kind();
+            inputs.flag(entered.unreadable.contains_key(&kind));
         }
         Some(inputs)
     }

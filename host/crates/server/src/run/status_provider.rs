@@ -201,7 +201,7 @@ fn still_reading(plugin: &Served) -> Option<String> {
 
 /// Returns the watches that a standby host still waits for, without those that wait for a change by the user.
 fn still_warming(watches: &[WatchStatus]) -> Option<String> {
-    let watches = watches.iter();
+    let watches = watches.iter().filter(|watch| watch.is_awaited);
     temporary(watches.filter_map(|watch| Some((watch.kind.clone(), watch.why.clone()?))))
 }
 

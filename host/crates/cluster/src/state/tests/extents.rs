@@ -168,7 +168,7 @@ fn children_are_listed_after_their_parents_and_do_not_wait_for_parents_that_fail
     world.add_subscriber();
     assert!(world.task(SERVICE).is_none());
     let (id, generation, _) = world.task(CACHE).unwrap();
-    let failure = crate::wire::WireFailure::Timeout(Duration::from_secs(1));
+    let failure = WireFailure::Timeout(Duration::from_secs(1));
     let failed = world.state.failed((id, generation), &failure, world.now);
     assert_eq!(failed, Ok(()));
     world.list(SERVICE, vec![owned("s", "web"), labelled("t")]);
