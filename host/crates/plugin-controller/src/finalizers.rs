@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt};
 use innkeeper_apply::{Target, Written};
 use innkeeper_cluster::{CacheSize, Interest, Registration, Why};
-use innkeeper_model::{
-    ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, Selector, error_chain,
-};
+use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, Selector};
 use innkeeper_reconcile::Shared;
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::refusals::{Attempt, Refusals};
 
 /// The number of concurrent writes to parents without passes. Chosen, not measured: a deleted Plugin may have thousands of
 /// parents, and active plugins write to the same API server.
@@ -25,10 +26,11 @@ pub(super) enum ReleaseScope {
     Skipping,
 }
 
-/// The watches of parents of some kinds, open for as long as this lives.
+/// The watches of parents of some kinds, open for as long as this lives, and the waits after refused writes.
 #[derive(Default)]
 pub(super) struct Finalizers {
     watched: BTreeMap<Gvk, Registration>,
+    refusals: Refusals,
 }
 
 /// Returns the interest in parents alone.
@@ -69,6 +71,11 @@ impl Finalizers {
         self.watched.retain(|kind, _| kinds.contains(kind));
         let mut free = BTreeSet::new();
         let mut remaining = Vec::new();
+        let attempt = self
+            .refusals
+            .due(Instant::now())
+            .is_none()
+            .then(Attempt::default);
         for kind in kinds {
             // Every version of a kind has the same objects, and the recorded version may not be served any more.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
@@ -80,7 +87,7 @@ impl Finalizers {
                 let interest = parents_of(plugin.clone(), served.kind);
                 shared.cluster.register(interest)
             });
-            match release(shared, registration, plugin, scope).await {
+            match release(shared, registration, plugin, scope, attempt.as_ref()).await {
                 Ok(0) => {
                     free.insert(kind.clone());
                 }
@@ -89,16 +96,22 @@ impl Finalizers {
                 Err(why) => remaining.push(format!("{kind} {why}")),
             }
         }
+        if let Some(attempt) = attempt {
+            let goal = "release parents without their guest";
+            self.refusals.end(plugin, goal, attempt, Instant::now());
+        }
+        remaining.extend(self.refusals.last().map(str::to_owned));
         (free, remaining)
     }
 }
 
-/// Releases parents of a kind, and returns the number of cached parents that had the finalizer before.
+/// Releases parents of a kind if this is an attempt, and returns the number of cached parents that had the finalizer before.
 async fn release(
     shared: &Shared,
     registration: &Registration,
     plugin: &PluginName,
     scope: ReleaseScope,
+    attempt: Option<&Attempt>,
 ) -> Result<usize, Why> {
     let waiting = registration.waiting().into_iter().next();
     match waiting.map(|waiting| waiting.why) {
@@ -116,12 +129,14 @@ async fn release(
         let asks = parent.annotation(ANNOTATION_SKIP_FINALIZE) == Some("true");
         scope == ReleaseScope::All || parent.is_deleting() && asks
     };
-    let going = held.iter().filter(may_go);
-    stream::iter(going)
-        .for_each_concurrent(CONCURRENT_WRITES, |parent| {
-            release_one(shared, registration, plugin, parent)
-        })
-        .await;
+    if let Some(attempt) = attempt {
+        let going = held.iter().filter(may_go);
+        stream::iter(going)
+            .for_each_concurrent(CONCURRENT_WRITES, |parent| {
+                release_one(shared, registration, plugin, parent, attempt)
+            })
+            .await;
+    }
     Ok(held.len())
 }
 
@@ -130,10 +145,11 @@ async fn release_one(
     registration: &Registration,
     plugin: &PluginName,
     parent: &Object,
+    attempt: &Attempt,
 ) {
     let id = parent.id();
     // The write of the last attempt is not in the cache yet: another one would be sent for nothing.
-    if registration.is_behind(&id) {
+    if registration.is_behind(&id) || attempt.is_forbidden() {
         return;
     }
     let mut target = Target::new(parent, &shared.resource_of(parent));
@@ -143,10 +159,6 @@ async fn release_one(
             note(registration, &id, &written);
         }
         Ok(None) => {}
-        // The parent has changed: the next attempt uses its new state.
-        Err(error) if error.is_silent() => {}
-        Err(error) => {
-            warn!(%plugin, parent = %id, error = %error_chain(&error), "failed to release a parent");
-        }
+        Err(error) => attempt.refuse(id, error),
     }
 }

@@ -12,6 +12,7 @@ mod lifecycle;
 pub mod manager;
 mod orphans;
 mod priority;
+mod refusals;
 pub mod resource;
 #[cfg(test)]
 mod tests;

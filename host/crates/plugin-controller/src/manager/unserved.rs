@@ -6,20 +6,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use futures::stream::{self, StreamExt};
-use innkeeper_apply::Target;
+use innkeeper_apply::{self as apply, Target};
 use innkeeper_cluster::Registration;
-use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, error_chain, reason};
+use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, reason};
 use innkeeper_plan::{self as plan, Outlook, StatusWrite};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{Manager, REFRESH_PERIOD};
 use crate::{
     finalizers::{CONCURRENT_WRITES, parents_of},
+    refusals::{Attempt, Refusals},
     resource::Declared,
 };
 
@@ -44,7 +46,27 @@ pub(super) struct Unserved {
     since: Option<Instant>,
     /// The time of the next look at the parents.
     pub(super) due: Option<Instant>,
+    told: ToldParents,
+}
+
+/// The watches of parents that are told about their plugin, and the waits after refused writes.
+#[derive(Default)]
+pub(super) struct ToldParents {
     watched: BTreeMap<GroupKind, Registration>,
+    refusals: Refusals,
+}
+
+impl ToldParents {
+    /// Returns the time of the next attempt while it has to wait after a refusal.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.refusals.due(Instant::now())
+    }
+}
+
+/// The conditions of a parent without passes; without `ready`, the last one stays.
+pub(super) struct Verdict {
+    pub(super) synced: Condition,
+    pub(super) ready: Option<Condition>,
 }
 
 impl Unserved {
@@ -88,28 +110,44 @@ impl Manager {
                 .holder(kind)
                 .is_none_or(|by| *by == declared.name)
         });
-        let told = self.tell_all(declared, unserved, &kinds, &synced).await;
-        let wait = if told { REFRESH_PERIOD } else { TELL_PERIOD };
-        unserved.due = Some(Instant::now() + wait);
+        let verdict = |_: &Object| Verdict {
+            synced: synced.clone(),
+            ready: None,
+        };
+        let all_told = self
+            .tell_all(&declared.name, &mut unserved.told, &kinds, verdict)
+            .await;
+        let wait = if all_told {
+            REFRESH_PERIOD
+        } else {
+            TELL_PERIOD
+        };
+        let refused_until = unserved.told.due();
+        unserved.due = Some(refused_until.unwrap_or_else(|| Instant::now() + wait));
     }
 
-    /// Writes the condition to parents of these kinds; returns false if some may still lack it.
-    async fn tell_all(
+    /// Writes a condition to parents of these kinds; returns false if some may still lack it.
+    pub(super) async fn tell_all(
         &self,
-        declared: &Declared,
-        unserved: &mut Unserved,
+        name: &PluginName,
+        told: &mut ToldParents,
         kinds: &BTreeSet<GroupKind>,
-        synced: &Condition,
+        told_by: impl Fn(&Object) -> Verdict,
     ) -> bool {
-        let (shared, name) = (&self.context.shared, &declared.name);
-        unserved.watched.retain(|kind, _| kinds.contains(kind));
+        let shared = &self.context.shared;
+        told.watched.retain(|kind, _| kinds.contains(kind));
+        if told.due().is_some() {
+            return false;
+        }
+        let attempt = Attempt::default();
+        let written = AtomicUsize::new(0);
         let (mut left, mut all_told) = (WRITES_MAX, true);
         for kind in kinds {
             // A kind that is not served has no objects.
             let Some(served) = self.cluster().served_kind(kind) else {
                 continue;
             };
-            let registration = unserved.watched.entry(kind.clone()).or_insert_with(|| {
+            let registration = told.watched.entry(kind.clone()).or_insert_with(|| {
                 let interest = parents_of(name.clone(), served.kind);
                 self.cluster().register(interest)
             });
@@ -117,7 +155,7 @@ impl Manager {
             let parents = parents.iter().filter_map(|id| registration.parent(id));
             let mut due: Vec<_> = parents
                 .filter_map(|parent| {
-                    let write = write(name, &parent, synced, (shared.now)())?;
+                    let write = write(name, &parent, told_by(&parent), (shared.now)())?;
                     Some((parent, write))
                 })
                 .collect();
@@ -126,12 +164,22 @@ impl Manager {
             due.truncate(left);
             left -= due.len();
             stream::iter(&due)
-                .for_each_concurrent(CONCURRENT_WRITES, |(parent, write)| {
-                    self.tell_one(name, registration, parent, write)
+                .for_each_concurrent(CONCURRENT_WRITES, async |(parent, write)| {
+                    if attempt.is_forbidden() {
+                        return;
+                    }
+                    match self.tell_one(registration, parent, write).await {
+                        Ok(()) => {
+                            written.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => attempt.refuse(parent.id(), error),
+                    }
                 })
                 .await;
         }
-        let parents = WRITES_MAX - left;
+        let goal = "write the status of parents whose plugin does not serve";
+        told.refusals.end(name, goal, attempt, Instant::now());
+        let parents = written.into_inner();
         if parents > 0 {
             info!(plugin = %name, parents, "told parents that their plugin does not serve");
         }
@@ -140,21 +188,15 @@ impl Manager {
 
     async fn tell_one(
         &self,
-        name: &PluginName,
         registration: &Registration,
         parent: &Object,
         write: &StatusWrite,
-    ) {
+    ) -> Result<(), apply::Error> {
         let (shared, id) = (&self.context.shared, parent.id());
         let mut target = Target::new(parent, &shared.resource_of(parent));
-        match shared.writer.status(&mut target, write).await {
-            Ok(written) => registration.note_write(&id, &id, written.resource_version),
-            // The parent has changed, and the next attempt sees its new state.
-            Err(error) if error.is_silent() => {}
-            Err(error) => {
-                warn!(plugin = %name, parent = %id, error = %error_chain(&error), "failed to write the status of a parent");
-            }
-        }
+        let written = shared.writer.status(&mut target, write).await?;
+        registration.note_write(&id, &id, written.resource_version);
+        Ok(())
     }
 }
 
@@ -163,7 +205,7 @@ impl Manager {
 fn write(
     plugin: &PluginName,
     parent: &Object,
-    synced: &Condition,
+    Verdict { synced, ready }: Verdict,
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let has_own_reason = [reason::PAUSED, reason::NOT_SELECTED]
@@ -172,5 +214,5 @@ fn write(
     if has_own_reason || !plan::has_spoken(plugin, parent) {
         return None;
     }
-    plan::status(plugin, parent, None, synced, None, Outlook::Usual, now)
+    plan::status(plugin, parent, None, &synced, ready, Outlook::Usual, now)
 }

@@ -1,0 +1,108 @@
+//! Refused writes to parents without passes: one warning for all, and growing waits before the next attempt.
+
+use std::time::Duration;
+
+use innkeeper_apply::{self as apply, ErrorKind};
+use innkeeper_model::{Backoff, ObjectId, PluginName, error_chain};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::warn;
+
+/// The wait after the first refusal, doubled by each further one.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// The longest wait: that of a Plugin whose step fails.
+const WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// The waits after refused writes.
+#[derive(Default)]
+pub(super) struct Refusals {
+    waits: Option<Backoff>,
+    until: Option<Instant>,
+    /// The last refusal, for people.
+    last: Option<String>,
+}
+
+/// The refused writes of one attempt.
+#[derive(Default)]
+pub(super) struct Attempt(Mutex<Vec<(ObjectId, apply::Error)>>);
+
+impl Attempt {
+    /// Returns true if a missing right refused a write: then every further one would be refused as well.
+    pub(super) fn is_forbidden(&self) -> bool {
+        let refused = self.0.lock();
+        refused
+            .iter()
+            .any(|(_, error)| error.kind == ErrorKind::Forbidden)
+    }
+
+    /// Adds a refused write. A parent that has changed is no refusal: the next attempt uses its new state.
+    pub(super) fn refuse(&self, parent: ObjectId, error: apply::Error) {
+        if !error.is_silent() {
+            self.0.lock().push((parent, error));
+        }
+    }
+}
+
+impl Refusals {
+    /// Returns the time of the next attempt while it has to wait.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)
+    }
+
+    /// The last refusal, for people; none after a success.
+    pub(super) fn last(&self) -> Option<&str> {
+        self.last.as_deref()
+    }
+
+    /// Ends an attempt: warns of its refusals, and begins or ends the wait.
+    pub(super) fn end(&mut self, plugin: &PluginName, goal: &str, attempt: Attempt, now: Instant) {
+        let refused = attempt.0.into_inner();
+        let Some((parent, error)) = refused.first() else {
+            *self = Self::default();
+            return;
+        };
+        let waits = self
+            .waits
+            .get_or_insert_with(|| Backoff::new(WAIT_MIN, WAIT_MAX));
+        let wait = waits.delay();
+        self.until = Some(now + wait);
+        let error = error_chain(error).to_string();
+        warn!(%plugin, parents = refused.len(), %parent, error, again_in = ?wait, "failed to {goal}");
+        self.last = Some(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_model::GroupKind;
+
+    use super::*;
+
+    #[test]
+    fn refused_writes_wait_longer_each_time_until_one_attempt_has_none() {
+        let plugin = PluginName::new("web").unwrap();
+        let parent = ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), "a");
+        let mut refusals = Refusals::default();
+        let (mut now, mut waits) = (Instant::now(), Vec::new());
+        for _ in 0..12 {
+            let attempt = Attempt::default();
+            let error = apply::Error {
+                what: "write".to_owned(),
+                kind: ErrorKind::Forbidden,
+                source: None,
+            };
+            attempt.refuse(parent.clone(), error);
+            assert!(attempt.is_forbidden());
+            refusals.end(&plugin, "write", attempt, now);
+            let due = refusals.due(now).unwrap();
+            waits.push((due - now).as_secs());
+            now = due;
+            assert_eq!(refusals.due(now), None);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert!(refusals.last().is_some());
+        refusals.end(&plugin, "write", Attempt::default(), now);
+        assert_eq!((refusals.due(now), refusals.last()), (None, None));
+    }
+}
