@@ -47,6 +47,7 @@ mod plugin_crash_loops;
 mod plugin_crashes;
 mod plugin_crowd;
 mod plugin_definition;
+mod plugin_gone;
 mod plugin_grants;
 mod plugin_history;
 mod plugin_leaving;

@@ -33,6 +33,12 @@ const ASK: &str = "failed to ask the cluster";
 /// Remedy: Check that a host runs, and that its `--plugin-selector` selects the Plugin.
 const NOT_OBSERVED: &str = "NotObserved";
 
+/// The parent is being deleted, and a finalizer keeps it.
+///
+/// Remedy: Check that a host runs and serves its plugin; the page about the installation has the way out if the host is gone
+/// for good.
+const DELETING: &str = "Deleting";
+
 /// The Plugin resource cannot be read.
 ///
 /// Remedy: Correct the field in the message, or upgrade the definition of Plugins and the command to one version.
@@ -329,6 +335,13 @@ impl ClusterSurvey {
             return;
         };
         let mut state = ParentState::new(&parent.id(), conditions, None);
+        if parent.is_deleting() && state.reason.is_empty() && !parent.finalizers.is_empty() {
+            DELETING.clone_into(&mut state.reason);
+            state.message = format!(
+                "is being deleted and waits for the finalizer {}",
+                parent.finalizers.join(", ")
+            );
+        }
         let is_selected = selects(owner).unwrap_or(state.reason != reason::NOT_SELECTED);
         if conditions.synced_status().is_none() && state.reason.is_empty() {
             NOT_OBSERVED.clone_into(&mut state.reason);

@@ -145,6 +145,11 @@ pub mod reason {
     ///
     /// Remedy: See the conditions of the Plugin; the parent is reconciled when it serves again.
     pub const PLUGIN_NOT_SERVING: &str = "PluginNotServing";
+    /// The Plugin of the parent was deleted, so no pass keeps the parent's children as desired.
+    ///
+    /// Remedy: Create the Plugin again, or delete the parent. A parent in deletion waits for the finalizers in the
+    /// message.
+    pub const PLUGIN_GONE: &str = "PluginGone";
     /// An annotation on the parent pauses it.
     ///
     /// Remedy: Remove the annotation `innkeeper.dev/paused` to resume.

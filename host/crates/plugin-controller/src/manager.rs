@@ -14,6 +14,7 @@ mod conditions;
 mod definition;
 mod dry_run;
 mod finalize;
+mod gone;
 mod load;
 mod loading;
 mod marker;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::definition::DefinitionCheck;
+use self::gone::GonePlugin;
 pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
@@ -122,6 +124,8 @@ pub struct Manager {
     expected: Once,
     /// The Plugins with a revision whose first passes are being analysed.
     on_trial: Mutex<BTreeSet<ObjectId>>,
+    /// The deleted Plugins whose parents do not all state it yet.
+    gone: Mutex<BTreeMap<PluginName, GonePlugin>>,
 }
 
 /// The kind of the resource.
@@ -154,6 +158,7 @@ impl Manager {
             priorities: Mutex::new(priorities),
             expected: Once::new(),
             on_trial: Mutex::default(),
+            gone: Mutex::default(),
         }
     }
 
@@ -337,6 +342,7 @@ impl Manager {
             if let Some(mut state) = state {
                 info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
                 self.stop(&name, &mut state).await;
+                self.note_gone(&name, &state);
             }
             self.with_priorities(|all| all.withdraw(&name));
         }

@@ -81,6 +81,7 @@ impl Manager {
             info!(plugin = %name, "the Plugin is being deleted, its children stay");
             self.stop(&name, state).await;
         }
+        self.note_gone(&name, state);
         if !object.has_finalizer(&self.name.finalizer()) {
             return Next::UntilChanged;
         }

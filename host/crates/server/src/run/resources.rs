@@ -151,6 +151,7 @@ async fn manage(
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
         status.is_active(name) || !manager.may_be_own(name)
     }));
+    let mut telling = Box::pin(manager.tell_parents_of_gone());
     let noticing = Arc::clone(&manager);
     let mut noticing = Box::pin(noticing.notice_absence());
     let mut checking = Box::pin(status.definition.run(&shared.cluster));
@@ -161,6 +162,7 @@ async fn manage(
             () = stop.cancelled() => break,
             ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
+            never = &mut telling => match never {},
             never = &mut checking => match never {},
             never = &mut noticing => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
@@ -176,6 +178,7 @@ async fn manage(
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
+    drop(telling);
     drop(checking);
     drop(noticing);
     drop(manager);

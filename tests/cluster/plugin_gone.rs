@@ -1,0 +1,271 @@
+//! The parents of Plugins that are deleted, of which nobody keeps the children any more, and writes to them that the API
+//! server refuses.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{
+    Host, eventually,
+    manifest::{condition, root},
+    pages::Page,
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    pages::PROGRAMS,
+    plugins::{HEALTHY, NAME, PARENT, PLUGIN, PluginSite},
+    stage::{Stage, finalizers, is_applied, is_synced},
+    status::{FINDING, run},
+    suite::Target,
+};
+
+const CRD: &str = "memcacheds.cache.example.com";
+
+fn delete_plugin(site: &PluginSite, name: &str) {
+    let kind = Kind::cluster(PLUGIN.api_version, PLUGIN.kind);
+    site.stage.plane.user().delete(kind, name).unwrap();
+}
+
+/// Starts a host that serves the Plugin of memcached.
+fn start(site: &PluginSite) -> Host {
+    let host = site.start();
+    site.apply(&json!({}));
+    site.wait_conditions(&host, &HEALTHY);
+    site.stage.wait_served(&host, &[CRD]);
+    host
+}
+
+/// A condition of an earlier pass would claim for ever that all children are as desired.
+#[test]
+fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
+    let site = PluginSite::new();
+    let PluginSite {
+        stage, namespace, ..
+    } = &site;
+    let host = start(&site);
+    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&host, namespace, PARENT, is_applied);
+
+    delete_plugin(&site, NAME);
+    let is_gone = |parent: &Value| is_synced(parent, "Unknown", "PluginGone");
+    let parent = stage.wait(&host, namespace, PARENT, is_gone);
+    let ready = condition(&parent, "Ready").unwrap();
+    assert!(ready.starts_with("Unknown/PluginGone"), "{ready}");
+    let kubeconfig = stage.plane.kubeconfig();
+    let status = run(&["status", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(FINDING), "{text}");
+    assert!(
+        text.contains("PluginGone: Plugin cache was deleted"),
+        "{text}"
+    );
+
+    // Another finalizer keeps a parent in deletion.
+    let (api_version, kind, name) = PARENT;
+    let held = json!({"metadata": {"finalizers": ["example.com/stays"]}});
+    stage.merge(namespace, PARENT, &held);
+    site.apply(&json!({}));
+    site.wait_conditions(&host, &HEALTHY);
+    stage.wait(&host, namespace, PARENT, is_applied);
+    let kind = Kind::new(api_version, kind, namespace);
+    stage.plane.user().delete(kind, name).unwrap();
+    delete_plugin(&site, NAME);
+    let parent = stage.wait(&host, namespace, PARENT, is_gone);
+    let synced = condition(&parent, "Synced").unwrap();
+    assert!(
+        synced.ends_with("is being deleted and waits for the finalizer example.com/stays"),
+        "{synced}"
+    );
+    Stage::stop(host);
+}
+
+const FAREWELL: Target<'static> = ("test.innkeeper.dev/v1", "Farewell", "parent");
+
+/// Runs the commands of the page about the installation that remove finalizers, for parents of this kind.
+fn release_by_hand(kubeconfig: &Path, kind: &str) {
+    let pages = Page::all().unwrap();
+    let page = pages.iter().find(|page| page.path == "deploy/README.md");
+    let blocks = page.unwrap().blocks();
+    let block = blocks
+        .iter()
+        .find(|block| block.commands.contains("kubectl replace"));
+    let commands = &block.unwrap().commands;
+    let shown = "etcdclusters.etcd.ydzs.io";
+    assert!(commands.contains(shown), "{commands}");
+    let programs = tempfile::tempdir().unwrap();
+    for (name, variable) in PROGRAMS {
+        symlink(path_from_env(variable).unwrap(), programs.path().join(name)).unwrap();
+    }
+    let path = format!("export PATH=\"{}:$PATH\"\n", programs.path().display());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c"])
+        .arg(path + &commands.replace(shown, kind))
+        .current_dir(root())
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Without a host, its finalizers keep a deleted Plugin and its parents; the documented commands end that.
+#[test]
+fn l1_finalizers_of_a_host_that_is_gone_are_removed_by_hand() {
+    const NAME: &str = "farewell";
+    let site = PluginSite::new();
+    let PluginSite {
+        stage, namespace, ..
+    } = &site;
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let host = stage.host();
+    site.define();
+    site.put_bytes(&fs::read(guests.join("farewell.wasm")).unwrap());
+    let group = "test.innkeeper.dev";
+    let grants = json!({
+        "parents": [{"group": group, "kind": "Farewell"}],
+        "children": [{"kind": "ConfigMap"}],
+        "crds": [{"group": group, "kind": "Farewell"}],
+    });
+    site.apply_as(NAME, &json!({"grants": grants}));
+    site.wait_conditions_of(NAME, &host, &HEALTHY);
+    stage.wait_served(&host, &["farewells.test.innkeeper.dev"]);
+    let (api_version, kind, name) = FAREWELL;
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {"name": name, "finalizers": ["example.com/stays"]},
+        "spec": {"end": "trap"},
+    });
+    stage.apply_new(namespace, &parent);
+    stage.wait(&host, namespace, FAREWELL, is_applied);
+    Stage::stop(host);
+
+    stage.delete(namespace, FAREWELL);
+    delete_plugin(&site, NAME);
+    let kubeconfig = stage.plane.kubeconfig();
+    let status = run(&["status", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&status.stdout);
+    let deleting = "Deleting: is being deleted and waits for the finalizer";
+    assert!(text.contains(deleting), "{text}");
+    assert!(text.contains("innkeeper.dev/farewell"), "{text}");
+    release_by_hand(&kubeconfig, "farewells.test.innkeeper.dev");
+    eventually("the Plugin is deleted", || {
+        let plugin = site.plugin_of(NAME);
+        if plugin.is_null() {
+            Ok(())
+        } else {
+            Err(plugin)
+        }
+    });
+    // Finalizers of others stay.
+    let parent = stage.get(namespace, FAREWELL);
+    assert_eq!(finalizers(&parent), ["example.com/stays"]);
+}
+
+/// The time for which the host is refused.
+const REFUSED_FOR: Duration = Duration::from_secs(25);
+
+/// Parents of a suspended Plugin cannot be told without a role: the writes come ever less often, with one warning for all,
+/// and the host claims no success.
+#[test]
+fn refused_writes_to_parents_without_passes_come_ever_less_often() {
+    const PARENTS: usize = 12;
+    let site = PluginSite::new();
+    let PluginSite {
+        stage, namespace, ..
+    } = &site;
+    let host = start(&site);
+    let (api_version, kind, _) = PARENT;
+    let names: Vec<String> = (0..PARENTS)
+        .map(|number| format!("cache-{number}"))
+        .collect();
+    for name in &names {
+        let parent = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": name},
+            "spec": {"size": 1},
+        });
+        stage.apply_new(namespace, &parent);
+    }
+    for name in &names {
+        stage.wait(&host, namespace, (api_version, kind, name), is_applied);
+    }
+    // Denied to all, as a missing right would be for a host without the rights of an administrator.
+    for object in denial() {
+        stage.apply_new("", &object);
+    }
+    eventually("the policy denies", || {
+        let kind = Kind::new(api_version, kind, namespace);
+        let status = json!({"status": {"conditions": []}});
+        match stage.plane.user().merge_status(kind, &names[0], &status) {
+            Ok(_) => Err("it does not"),
+            Err(_) => Ok(()),
+        }
+    });
+    site.apply(&json!({"suspend": true}));
+    let warning = "failed to write the status of parents whose plugin does not serve";
+    crate::stage::wait_logged(&host, "the refusal is logged", warning);
+    let (refused, mark) = (Instant::now(), stage.mark());
+    eventually("the time is over", || {
+        if refused.elapsed() < REFUSED_FOR {
+            Err("wait")
+        } else {
+            Ok(())
+        }
+    });
+    let attempts = stage.writes_since(mark);
+    let attempts = attempts
+        .iter()
+        .filter(|write| write.resource == "memcacheds/status")
+        .count();
+    // After 1, 2, 4, 8 and 16 s.
+    assert!(attempts <= 5 * PARENTS, "{attempts}");
+    let log = host.log().unwrap();
+    let warnings = log.matches(warning).count();
+    assert!((1..=6).contains(&warnings), "{warnings}\n{log}");
+    assert!(
+        !log.contains("failed to write the status of a parent"),
+        "{log}"
+    );
+    assert!(!log.contains("told parents"), "{log}");
+    for object in denial() {
+        let kind = Kind::cluster(
+            object["apiVersion"].as_str().unwrap(),
+            object["kind"].as_str().unwrap(),
+        );
+        let name = object["metadata"]["name"].as_str().unwrap();
+        stage.plane.user().delete(kind, name).unwrap();
+    }
+    for name in &names {
+        stage.wait(&host, namespace, (api_version, kind, name), |parent| {
+            is_synced(parent, "Unknown", "PluginNotServing")
+        });
+    }
+    Stage::stop(host);
+}
+
+/// A policy that denies every status of a Memcached.
+fn denial() -> [Value; 2] {
+    let api = "admissionregistration.k8s.io/v1";
+    [
+        json!({
+            "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-status"},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": ["cache.example.com"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                    "resources": ["memcacheds/status"],
+                }]},
+                "validations": [{"expression": "false", "message": "no status"}],
+            },
+        }),
+        json!({
+            "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-status"},
+            "spec": {"policyName": "no-status", "validationActions": ["Deny"]},
+        }),
+    ]
+}
