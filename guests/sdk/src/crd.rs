@@ -15,6 +15,7 @@ mod bounds;
 pub(crate) mod simplify;
 
 pub(crate) use bounds::unbounded;
+pub(crate) use simplify::WHOLE;
 
 /// A CustomResourceDefinition on its way into a [`Manifest`](crate::manifest::Manifest).
 ///
@@ -47,7 +48,8 @@ impl Crd {
     /// Adds to the definition of the derive: the status subresource, and `status.conditions` as a
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
     /// no defaults that are null or empty lists or maps, and none in the status, which tells only
-    /// observations; only number formats that Kubernetes knows. A root without a description of its
+    /// observations; only number formats that Kubernetes knows. No field of the status is required, because
+    /// the host writes its conditions also before the first answer. A root without a description of its
     /// own (`#[kube(doc = "...")]`) takes that of its spec. A type without `printcolumn` has the columns
     /// Ready, Synced and Age.
     ///
@@ -68,7 +70,8 @@ impl Crd {
         }
         let generator = &mut schemars::SchemaGenerator::default();
         status["properties"]["conditions"] = schema::conditions(generator).to_value();
-        crd.optional("status", "conditions")
+        simplify::accept_parts(status);
+        crd
     }
 
     /// The definition of a kind that plugins only read: as [`of`](Self::of), but with a status only

@@ -82,11 +82,17 @@ impl Request {
     ///
     /// `invalid` with the largest field of a parent that has more bytes apart from metadata and status; `invalid` with the
     /// path of the field that does not parse: `spec.size: invalid type: ...`.
+    ///
+    /// A stored status that does not parse is left out: it may be of an older version, or have only the conditions of the
+    /// host.
     pub fn parent_within<T: DeserializeOwned>(&self, bytes_max: usize) -> Result<T, Fault> {
         if self.phase == Phase::Reconcile {
             size::check(&self.parent_text, bytes_max).map_err(Fault::invalid)?;
         }
-        typed(&self.parent_text).map_err(Fault::invalid)
+        typed(&self.parent_text).or_else(|problem| match without_status(&self.parent_text) {
+            Some(text) => typed(&text).map_err(Fault::invalid),
+            None => Err(Fault::invalid(problem)),
+        })
     }
 
     /// The answer for a parent whose spec is refused or waits: a change of the children that holds all the
@@ -258,6 +264,13 @@ fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
+/// The text of an object without its status; none if it has no status.
+fn without_status(text: &str) -> Option<String> {
+    let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
+    members.remove("status")?;
+    serde_json::to_string(&members).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
@@ -359,6 +372,33 @@ mod tests {
         let status: Status = request.stored_status().unwrap();
         assert_eq!(status.nodes, ["a"]);
         assert_eq!(status.conditions.get("Ready").unwrap().reason, "NotReady");
+    }
+
+    #[test]
+    fn a_parent_is_read_without_a_status_that_does_not_parse() {
+        #[derive(Debug, Deserialize)]
+        struct Pond {
+            spec: Value,
+            status: Option<PondStatus>,
+        }
+        #[derive(Debug, Deserialize)]
+        struct PondStatus {
+            fish: u8,
+        }
+        for (status, fish) in [
+            (json!({"fish": 3, "conditions": []}), Some(3)),
+            (json!({"conditions": []}), None),
+            (json!({"fish": "many"}), None),
+        ] {
+            let request = deployment(json!({"size": 9.5})).status(&status).build();
+            let pond: Pond = request.parent().unwrap();
+            assert_eq!(pond.spec, json!({"size": 9.5}));
+            assert_eq!(pond.status.map(|status| status.fish), fish, "{status}");
+        }
+        // A wrong spec is told, and not the status beside it.
+        let request = deployment(json!({"replicas": "x"})).status(&json!({"replicas": "y"}));
+        let fault = request.build().parent::<Deployment>().unwrap_err();
+        assert!(fault.message.starts_with("spec"), "{}", fault.message);
     }
 
     #[test]

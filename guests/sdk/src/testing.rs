@@ -19,6 +19,7 @@ use crate::request::{Phase, Request};
 mod definitions;
 mod outcomes;
 mod selector;
+mod statuses;
 mod variants;
 
 pub use definitions::definition_problems;

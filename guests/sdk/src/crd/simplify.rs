@@ -125,6 +125,28 @@ pub(super) fn remove_defaults(schema: &mut Value) {
     }
 }
 
+/// Removes the constraints on a status that one with only the host's conditions breaks.
+///
+/// The host writes its conditions alone while there is no answer: the parent is paused, or its first pass fails.
+/// Constraints of fields stay, because they count only where the plugin states the field.
+pub(super) fn accept_parts(status: &mut Value) {
+    if let Some(members) = status.as_object_mut() {
+        for keyword in WHOLE {
+            members.remove(keyword);
+        }
+    }
+}
+
+/// The constraints of an object as a whole, which its absent fields may break.
+pub(crate) const WHOLE: [&str; 6] = [
+    "required",
+    "minProperties",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+];
+
 /// See [`Crd::short_descriptions`](super::Crd::short_descriptions).
 pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
     let Some(members) = schema.as_object_mut() else {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::statuses;
 use crate::crd::unbounded;
 use crate::manifest::Manifest;
 
@@ -12,7 +13,8 @@ const PLACEHOLDER: &str = "Auto-generated derived type";
 /// keep them.
 ///
 /// `kubectl explain` has a text of its own for the kind and for every field. The status has no
-/// defaults, because a default would claim an observation that nothing has made. Each text, list and map has a bound, so a
+/// defaults, because a default would claim an observation that nothing has made, and requires no field, because the host
+/// writes its conditions before the first answer. Each text, list and map has a bound, so a
 /// field that keeps unknown fields is a problem too: nothing bounds what is below it.
 ///
 /// ```
@@ -43,6 +45,9 @@ pub fn definition_problems(manifest: &Manifest) -> Vec<String> {
             problems.push(format!("{name}: the kind has no description"));
         }
         fields(name, "", root, &mut problems);
+        let status = &root["properties"]["status"];
+        let refusals = statuses::refusals(".status", status);
+        problems.extend(refusals.map(|problem| format!("{name}: {problem}")));
         let properties = root["properties"].as_object().into_iter().flatten();
         for (field, schema) in properties.filter(|(field, _)| *field != "metadata") {
             sizes(name, &format!(".{field}"), schema, &mut problems);

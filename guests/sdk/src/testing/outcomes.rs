@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::identity;
+use super::{identity, statuses};
 use crate::child::Child;
 use crate::labels::is_dns_subdomain;
 use crate::manifest::Manifest;
@@ -94,6 +94,9 @@ pub fn outcome_problems(manifest: &Manifest, request: &Request, outcome: &Outcom
         }
     }
     order_problems(outcome.children(), &mut problems);
+    let status = outcome.report().status.clone();
+    let status = status.unwrap_or_else(|| serde_json::json!({}));
+    problems.extend(statuses::problems(manifest, request, &status));
     problems
 }
 

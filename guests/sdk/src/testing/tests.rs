@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{FakeHost, Read, TestRequest, outcome_problems, selector};
+use super::{FakeHost, Read, TestRequest, definition_problems, outcome_problems, selector};
 use crate::child::Child;
 use crate::fault::{Fault, FaultKind};
 use crate::host::{Host, LogLevel, ReadError};
@@ -266,4 +266,102 @@ fn tells_that_only_a_parent_in_deletion_is_finalized() {
     assert_eq!(outcome_problems(&manifest, &request, &finalized), [told]);
     let request = TestRequest::new(&parent).finalizing().build();
     assert!(outcome_problems(&manifest, &request, &finalized).is_empty());
+}
+
+#[test]
+fn tells_a_status_that_the_definition_refuses() {
+    let status = json!({
+        "type": "object",
+        "required": ["url", "conditions"],
+        "properties": {
+            "url": {"type": "string", "maxLength": 8},
+            "phase": {"type": "string", "enum": ["Open", "Closed"]},
+            "ready": {"type": "integer", "minimum": 0},
+            "port": {"x-kubernetes-int-or-string": true},
+            "shores": {
+                "type": "array",
+                "maxItems": 1,
+                "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+            },
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "conditions": {"type": "array"},
+        },
+    });
+    let crd = json!({
+        "metadata": {"name": "ponds.example.com"},
+        "spec": {
+            "group": "example.com", "names": {"kind": "Pond"},
+            "versions": [{
+                "name": "v1",
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": status}}},
+            }],
+        },
+    });
+    let manifest = Manifest {
+        crds: vec![crd],
+        ..Manifest::new("ponds", "1")
+    };
+    let parent = |api_version: &str| json!({"apiVersion": api_version, "kind": "Pond", "metadata": {"name": "a"}});
+    let request = TestRequest::new(&parent("example.com/v1")).build();
+    let rows = [
+        (
+            json!({"url": "a", "ready": 1, "port": "x", "free": {"x": 1}}),
+            "",
+        ),
+        (
+            json!({"url": "a", "ready": -1}),
+            "status.ready: breaks minimum 0",
+        ),
+        (json!({"url": 7}), "status.url: 7 is not of the type string"),
+        (
+            json!({"url": "123456789"}),
+            "status.url: breaks maxLength 8",
+        ),
+        (json!({"ready": 1}), "status.url: is required"),
+        (
+            json!({"url": "a", "uri": "b"}),
+            "status.uri: the definition has no such field",
+        ),
+        (
+            json!({"url": "a", "port": true}),
+            "status.port: true is no integer and no text",
+        ),
+        (
+            json!({"url": "a", "phase": "Ajar"}),
+            r#"status.phase: "Ajar" is none of ["Open","Closed"]"#,
+        ),
+        (
+            json!({"url": "a", "shores": [{}]}),
+            "status.shores[0].name: is required",
+        ),
+        (
+            json!({"url": "a", "shores": [{"name": "n"}, {"name": "s"}]}),
+            "status.shores: breaks maxItems 1",
+        ),
+        (
+            json!({"url": "a", "labels": {"a": 1}}),
+            "status.labels.a: 1 is not of the type string",
+        ),
+    ];
+    let refusal =
+        r#"status has required ["url","conditions"], which may refuse the host's conditions"#;
+    for (status, expected) in rows {
+        let outcome = Outcome::keep(Report::new().status(&status));
+        let own = Some(expected).filter(|problem| !problem.is_empty());
+        let expected: Vec<&str> = [refusal].into_iter().chain(own).collect();
+        let problems = outcome_problems(&manifest, &request, &outcome);
+        assert_eq!(problems, expected, "{status}");
+    }
+    // An answer without a status removes its fields.
+    let outcome = Outcome::keep(Report::new());
+    let problems = outcome_problems(&manifest, &request, &outcome);
+    assert_eq!(problems, [refusal, "status.url: is required"]);
+    let other = TestRequest::new(&parent("example.com/v2")).build();
+    assert!(outcome_problems(&manifest, &other, &outcome).is_empty());
+    let problems = definition_problems(&manifest);
+    assert!(
+        problems.contains(&format!("ponds.example.com: .{refusal}")),
+        "{problems:?}"
+    );
 }

@@ -17,7 +17,7 @@ use innkeeper_model::Digest;
 use innkeeper_sandbox::{artifact, description};
 use serde_json::{Value, json};
 
-use crate::{args::BuildArgs, plugin_file};
+use crate::{args::BuildArgs, plugin_file, statuses::ParentDefinitions};
 
 /// The failure of a build.
 const BUILD: &str = "failed to build";
@@ -130,6 +130,11 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
         .check_config_schema(plugin_file::checker())
         .or_fail(Exit::Failure, &unusable)?;
     let manifest = described.manifest();
+    let refusals = ParentDefinitions::new(manifest).refusals(&manifest.name);
+    if !refusals.is_empty() {
+        let message = format!("failed to accept {package}: {}", refusals.join("; "));
+        return Err(Failure::new(Exit::Failure, message));
+    }
     let bytes = description::embed(&bytes, manifest);
     // The description makes the component larger: check the host's limits again here, and not only at its deployment.
     artifact::check(&bytes, &artifact::Limits::default()).or_fail(Exit::Failure, unusable)?;
@@ -198,6 +203,52 @@ mod tests {
         let text = innkeeper_model::error_chain(&failure).to_string();
         let expected = "config-schema.properties.a.$ref: $ref is not accepted: state the schema in place of the reference";
         assert!(text.contains(expected), "{text}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_component_whose_definition_refuses_the_conditions_of_the_host_is_not_built() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("web.wasm");
+        let status = json!({
+            "type": "object", "required": ["address"],
+            "properties": {"address": {"type": "string"}, "conditions": {
+                "type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+            }},
+        });
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "webs.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"kind": "Web", "plural": "webs"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": status}}},
+                }],
+            },
+        });
+        let description = Description {
+            crds: vec![crd.to_string()],
+            ..Description::default()
+        };
+        let bytes = guest().describing(description).build();
+        fs::write(&path, &bytes).unwrap();
+        let component = Component {
+            guest: Guest::of_package("web"),
+            path,
+            size_bytes: bytes.len(),
+            written: true,
+        };
+        let out = tempfile::tempdir().unwrap();
+        let failure: Failure = finish(&component, out.path()).unwrap_err();
+        let text = innkeeper_model::error_chain(&failure).to_string();
+        let expected = "the definition webs.example.com v1 refuses the host's conditions";
+        assert!(
+            text.contains(expected) && text.contains("status.address: is required"),
+            "{text}"
+        );
         assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
 }

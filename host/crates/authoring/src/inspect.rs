@@ -13,7 +13,7 @@ use innkeeper_sandbox::{
 };
 use serde_json::{Value, json};
 
-use crate::{args::InspectArgs, plugin_file};
+use crate::{args::InspectArgs, plugin_file, statuses::ParentDefinitions};
 
 /// Prints the description of a file or an artifact.
 ///
@@ -73,7 +73,13 @@ fn plugin_value(manifest: &Manifest) -> Value {
     value["crds"] = crds(manifest).into();
     value["amountsTo"] = Grants::requested(manifest).powers(manifest).into();
     value["configurable"] = manifest.config_schema.is_some().into();
+    value["problems"] = problems(manifest).into();
     value
+}
+
+/// What would fail on a cluster although the file can be loaded.
+fn problems(manifest: &Manifest) -> Vec<String> {
+    ParentDefinitions::new(manifest).refusals(&manifest.name)
 }
 
 fn crds(manifest: &Manifest) -> Vec<&str> {
@@ -148,6 +154,7 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     let configurable = manifest.config_schema.is_some();
     let schema = "yes, --output json has the schema";
     out.one("configurable", if configurable { schema } else { "no" });
+    out.many("problems", &problems(manifest));
 }
 
 /// Output lines with the names in the first column.

@@ -17,6 +17,7 @@ pub mod recordings;
 pub mod registry;
 pub mod render;
 mod shrink;
+mod statuses;
 pub mod testing;
 
 pub use args::{

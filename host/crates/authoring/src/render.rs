@@ -33,6 +33,7 @@ use innkeeper_schema::Kinds;
 use crate::{
     args::{Inspected, OutputFormat, RenderArgs, RenderPhase},
     document::Document,
+    statuses::ParentDefinitions,
 };
 pub(crate) use guest::{described, note_fault, note_log, started};
 pub(crate) use input::{Files, Paths, bytes, given, named};
@@ -97,7 +98,20 @@ fn pass(
         OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel)?,
         OutputFormat::Yaml => yaml_output::children(said, &passed.observed, args.seed)?,
     };
-    print(said, &output, args.output, streams)
+    let exit = print(said, &output, args.output, streams)?;
+    let refusals = offline.definitions.refusals(&manifest.name);
+    let status = passed
+        .status_problem
+        .map(|problem| format!("the API server would refuse the status of this answer: {problem}"));
+    let problems: Vec<String> = refusals.into_iter().chain(status).collect();
+    for problem in &problems {
+        streams.note(problem);
+    }
+    Ok(if problems.is_empty() {
+        exit
+    } else {
+        Exit::Finding
+    })
 }
 
 fn paths(args: &RenderArgs, parent: &Path) -> Paths {
@@ -116,6 +130,7 @@ pub(crate) struct Offline<'a> {
     pub(crate) grants: Grants,
     pub(crate) hash_key: HashKey,
     pub(crate) kinds: Kinds,
+    pub(crate) definitions: ParentDefinitions,
     /// The origin of the plugin, in messages.
     pub(crate) from: &'a Inspected,
     pub(crate) call: &'a Call<'a>,
@@ -135,6 +150,8 @@ pub(crate) struct Passed {
     pub(crate) said: CallOutput,
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_peak_bytes: usize,
+    /// Why the API server would refuse the status of the answer; none if it would take it.
+    pub(crate) status_problem: Option<String>,
     log: Vec<LogLine>,
     reads: OfflineReads,
     observed: ObservedObjects,
@@ -154,6 +171,7 @@ impl<'a> Offline<'a> {
             grants: granted(given, manifest)?,
             hash_key: HashKey::new(HASH_KEY),
             kinds: Kinds::of([manifest]),
+            definitions: ParentDefinitions::new(manifest),
             from,
             call,
         })
@@ -207,8 +225,11 @@ impl<'a> Offline<'a> {
             depth: observed.parent.depth(),
             phase,
         };
+        let said = outcome::checked(report.end, &rules);
+        let definitions = &self.definitions;
         Ok(Passed {
-            said: outcome::checked(report.end, &rules),
+            status_problem: definitions.problem(&manifest.name, &observed.parent, &said.report),
+            said,
             fuel: report.fuel,
             memory_peak_bytes: report.memory_peak_bytes,
             log: report.log,

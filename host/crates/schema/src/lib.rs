@@ -176,15 +176,71 @@ impl Schema {
         })
     }
 
+    /// Returns why a write of the subresource `status` would be refused; nothing if the API server takes it.
+    ///
+    /// The rest of the object is the stored one, so only the status and the rules about it are judged. Server-side apply
+    /// also refuses fields that the definition does not have.
+    pub fn check_status(&self, object: Map<String, Value>) -> Vec<RejectionCause> {
+        let is_status = |path: &str| path == "status" || path.starts_with("status.");
+        let mut object = Value::Object(object);
+        let unknown = shape::normalize(&mut object, &self.root);
+        metadata::tidy(&mut object);
+        let unknown = unknown.into_iter().filter(|path| is_status(path));
+        let mut causes: Vec<RejectionCause> = unknown
+            .map(|path| RejectionCause::new(path, "the definition has no such field"))
+            .collect();
+        let constraints = self.check_constraints(&object);
+        causes.extend(
+            constraints
+                .into_iter()
+                .filter(|cause| is_status(&cause.path)),
+        );
+        if !causes.iter().any(|cause| cause.blocks_rules) {
+            let rules = self.check_rules(&object);
+            if let Some(fields) = object.as_object_mut() {
+                fields.remove("status");
+            }
+            // A rule that fails without the status as well says nothing about it.
+            let without = self.check_rules(&object);
+            causes.extend(rules.into_iter().filter(|cause| !without.contains(cause)));
+        }
+        causes.sort();
+        causes.dedup();
+        causes
+    }
+
     fn check(&self, object: &Value) -> Vec<RejectionCause> {
-        let mut causes = structure::check(&self.validator, object);
-        let root = SchemaValue {
+        let mut causes = self.check_constraints(object);
+        // Rules assume the types and sizes that the schema declares.
+        if causes.iter().any(|cause| cause.blocks_rules) {
+            let skipped = "not all rules were checked: correct the other fields first";
+            causes.extend((!self.rules.0.is_empty()).then(|| RejectionCause::new("", skipped)));
+        } else {
+            causes.extend(self.check_rules(object));
+        }
+        causes
+    }
+
+    fn root_of<'a>(&'a self, object: &'a Value) -> SchemaValue<'a> {
+        SchemaValue {
             node: &self.root,
             value: object,
             path: String::new(),
             schema_path: String::new(),
-        };
-        root.visit(&mut |place| {
+        }
+    }
+
+    fn check_rules(&self, object: &Value) -> Vec<RejectionCause> {
+        let mut causes = Vec::new();
+        let root = self.root_of(object);
+        root.visit(&mut |place| causes.extend(self.rules.check(place)));
+        causes
+    }
+
+    /// Checks everything but the rules.
+    fn check_constraints(&self, object: &Value) -> Vec<RejectionCause> {
+        let mut causes = structure::check(&self.validator, object);
+        self.root_of(object).visit(&mut |place| {
             let SchemaValue { node, path, .. } = place;
             match place.value {
                 Value::Number(number) => causes.extend(structure::check_number(number, node, path)),
@@ -195,13 +251,6 @@ impl Schema {
                 _ => {}
             }
         });
-        // Rules assume the types and sizes that the schema declares.
-        if causes.iter().any(|cause| cause.blocks_rules) {
-            let skipped = "not all rules were checked: correct the other fields first";
-            causes.extend((!self.rules.0.is_empty()).then(|| RejectionCause::new("", skipped)));
-        } else {
-            root.visit(&mut |place| causes.extend(self.rules.check(place)));
-        }
         causes
     }
 }

@@ -83,7 +83,10 @@ pub(crate) fn pond(answer: Answer) -> Pond {
                 ],
                 "properties": {"size": {"type": "integer", "default": 3, "minimum": 0}},
             },
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "status": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"url": {"type": "string"}},
+            },
         },
     });
     let crd = json!({
@@ -323,6 +326,29 @@ fn rejects_rejected() {
         error: Pond.example.com "koi" is invalid: spec: a pond is no lake
     "#]]
     .assert_eq(&err);
+}
+
+#[test]
+fn a_status_that_the_definition_refuses_is_a_finding() {
+    let mut guest = pond(|_, _, _| {
+        End::Answered(Outcome::Keep(Report {
+            status: Some(object(json!({"url": 7}))),
+            ..Report::default()
+        }))
+    });
+    let (exit, _, err) = given(PARENT).render(&guest);
+    assert_eq!(exit, Exit::Finding);
+    let problem =
+        "the API server would refuse the status of this answer: status.url: 7 is not of type";
+    assert!(err.contains(problem), "{err}");
+    guest.answer = |_, _, _| desired(Vec::new());
+    let schema = "/versions/0/schema/openAPIV3Schema/properties/status";
+    let definition = guest.manifest.crds[0].get_mut("spec").unwrap();
+    definition.pointer_mut(schema).unwrap()["required"] = json!(["url"]);
+    let (exit, _, err) = given(PARENT).render(&guest);
+    assert_eq!(exit, Exit::Finding);
+    let problem = "the definition ponds.example.com v1 refuses the host's conditions, which come before the first status of the plugin: status.url: is required";
+    assert!(err.contains(problem), "{err}");
 }
 
 #[test]

@@ -104,6 +104,16 @@ struct Cluster {
     children: BTreeMap<ObjectId, Document>,
 }
 
+impl Cluster {
+    /// A parent without children.
+    fn new(parent: &Document) -> Self {
+        Self {
+            parent: parent.clone(),
+            children: BTreeMap::new(),
+        }
+    }
+}
+
 /// Checks all properties for one parent; returns the first one that does not hold.
 pub(super) fn finding_of(
     plugin: &Offline<'_>,
@@ -119,6 +129,11 @@ pub(super) fn finding_of(
 
 fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
     let mut checker = Checker { plugin, cost };
+    let refusals = plugin.definitions.refusals(&plugin.manifest.name);
+    if let Some(refusal) = refusals.into_iter().next() {
+        let start = Cluster::new(parent);
+        return Err(finding(Property::ValidOutput, refusal, &start));
+    }
     let alone = World::default();
     // The objects that the plugin reads are missing at first, and exist in the second run.
     for world in [
@@ -128,10 +143,7 @@ fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(),
             ..alone
         },
     ] {
-        let start = Cluster {
-            parent: parent.clone(),
-            children: BTreeMap::new(),
-        };
+        let start = Cluster::new(parent);
         checker.random(&start, world)?;
         let (settled, said) = checker.settle(start, world)?;
         checker.random(&settled, world)?;
@@ -169,6 +181,9 @@ impl Checker<'_> {
                 _ => Property::Total,
             };
             return found(property, fault.message.clone());
+        }
+        if let Some(problem) = &passed.status_problem {
+            return found(Property::ValidOutput, problem.clone());
         }
         for child in &passed.said.children {
             if let Err(problem) = typed::check(&plan::stated(child)) {

@@ -109,6 +109,21 @@ fn objects_that_are_not_given_match_the_selector_of_a_list() {
 }
 
 #[test]
+fn statuses_that_the_definition_refuses_are_found() {
+    breaks(
+        Property::ValidOutput,
+        "status.url: 7 is not of type",
+        |_, _, _| {
+            let status = json!({"url": 7}).as_object().cloned();
+            End::Answered(Outcome::Keep(Report {
+                status,
+                ..Report::default()
+            }))
+        },
+    );
+}
+
+#[test]
 fn random_names_are_found() {
     let part = "with other random numbers";
     breaks(Property::Deterministic, part, |_, _, context: &Context| {

@@ -1,0 +1,270 @@
+//! Statuses of parents against the definitions of their kinds, without a cluster.
+//!
+//! The host writes its conditions before the first answer of a plugin, and also if an answer is refused. A definition that
+//! refuses a status without the plugin's fields leaves such a parent without any condition.
+
+use std::collections::BTreeMap;
+
+use innkeeper_cluster as cluster;
+use innkeeper_model::{
+    Access, Condition, ConditionStatus, GroupKind, HashKey, Manifest, Object, PluginName, Report,
+    kind_of_crd, reason,
+};
+use innkeeper_plan::{self as plan, Outlook, StatusWrite};
+use innkeeper_schema::{RejectionCause, Schema};
+use serde_json::{Map, Value, json};
+
+use crate::render::UID;
+
+/// The longest message of a condition, in characters, as the host cuts it off.
+const MESSAGE_CHARS: usize = 2048;
+
+/// The definitions of a plugin's parents.
+pub(crate) struct ParentDefinitions(BTreeMap<GroupKind, ParentDefinition>);
+
+struct ParentDefinition {
+    /// The name of the definition and the version: `ponds.example.com v1`.
+    name: String,
+    schema: Schema,
+    /// A parent with the fields that every object has.
+    parent: Object,
+}
+
+impl ParentDefinitions {
+    /// Compiles the definitions that the plugin brings; those that no API server would take are left out.
+    pub(crate) fn new(manifest: &Manifest) -> Self {
+        let definitions = manifest.parents.iter().filter_map(|parent| {
+            let kind = parent.kind.group_kind();
+            let crd = manifest
+                .crds
+                .iter()
+                .find(|crd| kind_of_crd(crd).as_ref() == Some(&kind))?;
+            let version = &parent.kind.version;
+            let name = crd.get("metadata")?.get("name")?.as_str()?;
+            let object = Map::from_iter([
+                ("apiVersion".to_owned(), parent.kind.api_version().into()),
+                ("kind".to_owned(), (*parent.kind.kind).into()),
+                (
+                    "metadata".to_owned(),
+                    json!({"name": "a", "uid": UID, "generation": 1}),
+                ),
+            ]);
+            // Full access shows no hashes, so the key does not matter.
+            let hash_key = HashKey::new([0; 32]);
+            let definition = ParentDefinition {
+                name: format!("{name} {version}"),
+                schema: Schema::new(crd, version).ok()?,
+                parent: cluster::present(&object, &parent.kind, Access::Full, &hash_key).ok()?,
+            };
+            Some((kind, definition))
+        });
+        Self(definitions.collect())
+    }
+
+    /// Returns for each definition that refuses a status with only the host's conditions the fields that refuse it.
+    pub(crate) fn refusals(&self, plugin: &PluginName) -> Vec<String> {
+        let definitions = self.0.values();
+        let refusals = definitions.filter_map(|definition| {
+            let parent = &definition.parent;
+            let causes = host_conditions().into_iter().find_map(|(synced, outlook)| {
+                definition.refusal(parent, status(plugin, parent, None, &synced, outlook))
+            })?;
+            let name = &definition.name;
+            Some(format!(
+                "the definition {name} refuses the host's conditions, which come before the first status of the plugin: {causes}; make the fields of the status optional"
+            ))
+        });
+        refusals.collect()
+    }
+
+    /// Returns why the API server would refuse the status of an answer; none if it would take it.
+    pub(crate) fn problem(
+        &self,
+        plugin: &PluginName,
+        parent: &Object,
+        report: &Report,
+    ) -> Option<String> {
+        let definition = self.0.get(&parent.kind.group_kind())?;
+        let (synced, outlook) = host_conditions().into_iter().next()?;
+        definition.refusal(
+            parent,
+            status(plugin, parent, Some(report), &synced, outlook),
+        )
+    }
+}
+
+impl ParentDefinition {
+    fn refusal(&self, parent: &Object, status: Option<StatusWrite>) -> Option<String> {
+        let mut object: Map<String, Value> = serde_json::from_str(&parent.json).ok()?;
+        object.insert("status".to_owned(), Value::Object(status?.status));
+        let causes = self.schema.check_status(object);
+        let causes: Vec<String> = causes.iter().map(RejectionCause::to_string).collect();
+        (!causes.is_empty()).then(|| causes.join("; "))
+    }
+}
+
+fn status(
+    plugin: &PluginName,
+    parent: &Object,
+    report: Option<&Report>,
+    synced: &Condition,
+    outlook: Outlook,
+) -> Option<StatusWrite> {
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    plan::status(plugin, parent, report, synced, None, outlook, now)
+}
+
+/// Conditions as the host writes them: of a parent that is as desired, of a paused one, and of two that failed.
+fn host_conditions() -> Vec<(Condition, Outlook)> {
+    let long = "x".repeat(MESSAGE_CHARS);
+    let rows = [
+        (
+            ConditionStatus::True,
+            reason::APPLIED,
+            "all children are as desired",
+            Outlook::Usual,
+        ),
+        (ConditionStatus::Unknown, reason::PAUSED, "", Outlook::Usual),
+        (
+            ConditionStatus::False,
+            reason::GUEST_TRAPPED,
+            &long,
+            Outlook::Reconciling,
+        ),
+        (
+            ConditionStatus::False,
+            reason::INVALID,
+            &long,
+            Outlook::Stalled,
+        ),
+    ];
+    let condition =
+        |(status, reason, message, outlook)| (plan::synced(status, reason, message), outlook);
+    rows.map(condition).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::tests::{desired, pond};
+
+    /// The plugin of the tests of `render` with another schema of its parents.
+    fn manifest(status: &Value, rules: &Value) -> Manifest {
+        let mut manifest = pond(|_, _, _| desired(Vec::new())).manifest;
+        let schema = json!({
+            "type": "object",
+            "required": ["spec"],
+            "x-kubernetes-validations": rules,
+            "properties": {
+                "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+                "status": status,
+            },
+        });
+        let version = manifest.crds[0].get_mut("spec").unwrap();
+        version["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+        manifest
+    }
+
+    fn status(change: impl FnOnce(&mut Value)) -> Value {
+        let mut status = json!({
+            "type": "object",
+            "properties": {
+                "url": {"type": "string"},
+                "conditions": {"type": "array", "items": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {
+                        "type": {"type": "string"}, "reason": {"type": "string"},
+                        "message": {"type": "string"},
+                    },
+                }},
+            },
+        });
+        change(&mut status);
+        status
+    }
+
+    #[test]
+    fn a_definition_that_refuses_the_conditions_of_the_host_is_named_with_the_field() {
+        let refusal = |status: &Value, rules: Value| {
+            let manifest = manifest(status, &rules);
+            let refusals = ParentDefinitions::new(&manifest).refusals(&manifest.name);
+            refusals.into_iter().next().unwrap_or_default()
+        };
+        let item = "/properties/conditions/items";
+        let rows: [(&str, &dyn Fn(&mut Value), &str); 9] = [
+            ("nothing", &|_| (), ""),
+            (
+                "required",
+                &|it| it["required"] = json!(["url"]),
+                "status.url: is required",
+            ),
+            (
+                "minProperties",
+                &|it| it["minProperties"] = json!(2),
+                "status: ",
+            ),
+            (
+                "a rule",
+                &|it| {
+                    it["x-kubernetes-validations"] =
+                        json!([{"rule": "self.url != ''", "message": "a pond has an address"}]);
+                },
+                "status: ",
+            ),
+            (
+                "a default",
+                &|it| {
+                    it["properties"]["left"] = json!({
+                        "type": "object", "default": {}, "required": ["birds"],
+                        "properties": {"birds": {"type": "integer"}},
+                    });
+                },
+                "status.left.birds: is required",
+            ),
+            (
+                "types",
+                &|it| {
+                    let item = it.pointer_mut(item).unwrap();
+                    item["properties"]["type"]["enum"] = json!(["Ready"]);
+                },
+                "status.conditions[0].type: ",
+            ),
+            (
+                "messages",
+                &|it| {
+                    let item = it.pointer_mut(item).unwrap();
+                    item["properties"]["message"]["maxLength"] = json!(100);
+                },
+                "].message: ",
+            ),
+            (
+                "few conditions",
+                &|it| it["properties"]["conditions"]["maxItems"] = json!(1),
+                "status.conditions: ",
+            ),
+            (
+                "no conditions",
+                &|it| {
+                    drop(
+                        it["properties"]
+                            .as_object_mut()
+                            .unwrap()
+                            .remove("conditions"),
+                    )
+                },
+                "status.conditions: the definition has no such field",
+            ),
+        ];
+        for (name, change, expected) in rows {
+            let text = refusal(&status(change), json!([]));
+            assert_eq!(text.is_empty(), expected.is_empty(), "{name}: {text}");
+            assert!(text.contains(expected), "{name}: {text}");
+        }
+        let rule = |rule: &str| json!([{"rule": rule, "message": "no"}]);
+        let about_status = rule("!has(self.status) || has(self.status.url)");
+        assert!(refusal(&status(|_| ()), about_status).contains("no"));
+        // It says nothing about the status.
+        let about_spec = rule("self.spec.size > 3");
+        assert_eq!(refusal(&status(|_| ()), about_spec), "");
+    }
+}
