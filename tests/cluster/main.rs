@@ -41,6 +41,7 @@ mod namespaces;
 mod overload;
 mod ownership;
 mod pages;
+mod parent_conditions;
 mod plan;
 mod plugin_cache;
 mod plugin_crash_loops;

@@ -1,7 +1,7 @@
 //! A Plugin whose configuration decides if it works, with its parents and the web server that it is
 //! fetched from.
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use innkeeper_tests::{Host, eventually, process::path_from_env};
 use rustix::process::Signal;
@@ -183,8 +183,13 @@ pub(crate) fn config_map(name: &str) -> Target<'_> {
 }
 
 pub(crate) fn guest(name: &str) -> Vec<u8> {
+    fs::read(guest_file(name)).unwrap()
+}
+
+/// The file of a test guest.
+pub(crate) fn guest_file(name: &str) -> PathBuf {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    fs::read(guests.join(format!("{name}.wasm"))).unwrap()
+    guests.join(name).with_extension("wasm")
 }
 
 pub(crate) fn good(says: &str) -> Value {

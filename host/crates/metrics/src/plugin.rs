@@ -31,6 +31,7 @@ pub(super) struct PluginFamilies {
     slow_calls: Counters<1>,
     log_dropped: Counters<1>,
     events_dropped: Counters<1>,
+    conditions_refused: Counters<1>,
 }
 
 impl PluginFamilies {
@@ -84,6 +85,10 @@ impl PluginFamilies {
             events_dropped: plugins.family(
                 "events_dropped",
                 "Events about parents that were not written because 1,000 others waited",
+            ),
+            conditions_refused: plugins.family(
+                "conditions_refused",
+                "Statuses with only the host's conditions that the definition of the parent refuses, so that the parent shows no reason",
             ),
         }
     }
@@ -169,6 +174,11 @@ impl PluginMetrics {
     /// Counts an event about a parent that is not written, because too many wait.
     pub fn event_dropped(&self) {
         self.count(&self.families.events_dropped);
+    }
+
+    /// Counts a status with only the host's conditions that the definition of the parent refuses.
+    pub fn conditions_refused(&self) {
+        self.count(&self.families.conditions_refused);
     }
 
     fn count(&self, counters: &Counters<1>) {

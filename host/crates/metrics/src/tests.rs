@@ -124,6 +124,7 @@ fn the_events_of_a_plugin_are_counted() {
     plugin.swapped();
     plugin.took_over(Duration::from_millis(30));
     plugin.contested();
+    plugin.conditions_refused();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
     let text = metrics.encode().unwrap();
@@ -143,6 +144,7 @@ fn the_events_of_a_plugin_are_counted() {
         "innkeeper_plugin_slow_calls_total{plugin=\"web\"} 1",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
         "innkeeper_plugin_events_dropped_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_conditions_refused_total{plugin=\"web\"} 1",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
         "leader_election_master_status{name=\"innkeeper\"} 1",
     ] {
@@ -322,6 +324,7 @@ fn everything() -> String {
     plugin.swapped();
     plugin.took_over(Duration::ZERO);
     plugin.contested();
+    plugin.conditions_refused();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
     metrics.spans(SpanResult::Sent, 1);

@@ -116,8 +116,8 @@ pub mod reason {
     pub const APPLY_FAILED: &str = "ApplyFailed";
     /// The API server rejected the guest's status.
     ///
-    /// Remedy: Install the CustomResourceDefinition of the plugin's version: the installed one does not have the
-    /// fields of the status.
+    /// Remedy: Correct the status in the plugin, or install the CustomResourceDefinition of the plugin's version: the message
+    /// names the field that the installed one refuses.
     pub const STATUS_REJECTED: &str = "StatusRejected";
     /// The guest reports that the parent is invalid.
     ///

@@ -24,11 +24,19 @@ const MADE_UP: &str = "made-up";
     version = "v1",
     kind = "Unruly",
     plural = "unrulies",
-    namespaced
+    namespaced,
+    status = "UnrulyStatus"
 )]
 pub(crate) struct UnrulySpec {
     /// Behaviour of the guest.
     behaviour: Behaviour,
+}
+
+/// Status of the parent, which no answer has: only the host's conditions are ever stored.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct UnrulyStatus {
+    /// Field that the type requires.
+    address: String,
 }
 
 /// Behaviour of the guest.

@@ -5,8 +5,8 @@ use std::{mem, ops::ControlFlow};
 use innkeeper_apply::{self as apply, ErrorKind, Execution, Target};
 use innkeeper_cluster::Cause;
 use innkeeper_model::{
-    ANNOTATION_TRACE, ConditionStatus, Event, EventType, Object, Outcome, Report, Retry,
-    error_chain,
+    ANNOTATION_TRACE, Condition, ConditionStatus, Event, EventType, Object, Outcome, Retry,
+    error_chain, reason,
 };
 use innkeeper_plan::{self as plan, Plan, StatusWrite};
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    findings::{self, End, Findings, StatusFinding},
+    findings::{self, End, Findings, Status, StatusFinding},
     held_back::HeldBack,
     next::{Attempt, Next},
     stop::Stop,
@@ -276,7 +276,7 @@ pub(super) async fn write(
         let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
-            None => match write_status(context, target, parent, &due, report, trace).await {
+            None => match write_status(context, target, parent, &due, status, trace).await {
                 Ok(()) => {
                     written = true;
                     break;
@@ -310,7 +310,7 @@ async fn write_status(
     target: &mut Target,
     parent: &Object,
     write: &StatusWrite,
-    report: Option<&Report>,
+    status: &Status<'_>,
     trace: &Trace<'_>,
 ) -> Result<(), StatusFinding> {
     let id = parent.id();
@@ -325,34 +325,55 @@ async fn write_status(
         }
         Err(error) => {
             context.note_failure(&id, &id, Some(target.resource_version()), &error);
-            if report.is_some() && error.is_rejection() {
+            if status.report.is_some() && error.is_rejection() {
                 let failure = error.failure();
                 warn!(error = %failure.message, "the API server rejected the guest's status");
                 return Err(StatusFinding::Rejected(failure));
             }
-            not_written(context, parent, &error, trace);
+            not_written(context, parent, &status.synced, &error, trace);
             Err(StatusFinding::Failed(error.retry()))
         }
     }
 }
 
-fn not_written(context: &Context, parent: &Object, error: &apply::Error, trace: &Trace<'_>) {
+/// Logs a status that is not written, and tells the user by an Event where no condition ever can.
+fn not_written(
+    context: &Context,
+    parent: &Object,
+    synced: &Condition,
+    error: &apply::Error,
+    trace: &Trace<'_>,
+) {
     if error.is_silent() {
         let category = error.category();
         debug!(category, "status not written, the parent changed");
         return;
     }
     let message = error_chain(error).to_string();
-    warn!(error = message, "failed to write the status");
-    if error.kind == ErrorKind::Forbidden {
-        // No condition can tell the user that the plugin's role is missing. The role of the host allows Events.
-        let event = Event {
-            kind: EventType::Warning,
-            reason: STATUS_FORBIDDEN.to_owned(),
-            message,
-        };
-        record_event(context, parent, &event, true, trace);
-    }
+    let Condition { kind, reason, .. } = synced;
+    let status = <&str>::from(synced.status);
+    let condition = format!("{kind}={status}/{reason}: {}", synced.message);
+    warn!(error = message, condition, "failed to write the status");
+    // The role of the host allows Events.
+    let (reason, message) = match error.kind {
+        // The role of the plugin is missing.
+        ErrorKind::Forbidden => (STATUS_FORBIDDEN, message),
+        // The definition of the parent refuses a status with the host's conditions alone.
+        ErrorKind::Rejected => {
+            context.metrics.conditions_refused();
+            (
+                reason::STATUS_REJECTED,
+                format!("{message}; the condition is {condition}"),
+            )
+        }
+        _ => return,
+    };
+    let event = Event {
+        kind: EventType::Warning,
+        reason: reason.to_owned(),
+        message,
+    };
+    record_event(context, parent, &event, true, trace);
 }
 
 /// Queues the events of the guest, and those that the last pass deferred to this one.

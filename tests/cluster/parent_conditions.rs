@@ -1,0 +1,124 @@
+//! The host's conditions reach a parent that no answer of its plugin has given a status.
+
+use innkeeper_tests::{
+    Host, admin, eventually,
+    manifest::{self, condition},
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    moody::guest_file,
+    stage::{Stage, is_applied},
+};
+
+const UNRULY: &str = "Unruly";
+const MIRROR: &str = "Mirror";
+const API: &str = "test.innkeeper.dev/v1";
+
+fn is(parent: &Value, reason: &str) -> bool {
+    condition(parent, "Synced").is_some_and(|text| text.contains(reason))
+}
+
+fn parent(kind: &str, name: &str, spec: &Value, is_paused: bool) -> Value {
+    let mut metadata = json!({ "name": name });
+    if is_paused {
+        metadata["annotations"] = json!({ "innkeeper.dev/paused": "true" });
+    }
+    json!({ "apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec })
+}
+
+/// The status type of `unruly` has a required field, and no answer states it.
+#[test]
+fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
+    let stage = Stage::api_only(vec![guest_file("unruly")]);
+    let host = stage.host();
+    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let namespace = stage.namespace("conditions");
+    let rows = [
+        ("paused", "good", true, "Unknown/Paused"),
+        ("traps", "trap", false, "False/GuestTrapped"),
+        ("invalid", "invalid", false, "False/Invalid"),
+        ("refused", "other-namespace", false, "False/ChildForbidden"),
+    ];
+    for (name, behaviour, is_paused, _) in rows {
+        let spec = json!({ "behaviour": behaviour });
+        stage.apply_new(&namespace, &parent(UNRULY, name, &spec, is_paused));
+    }
+    for (name, _, _, reason) in rows {
+        let shows = |parent: &Value| is(parent, reason);
+        stage.wait(&host, &namespace, (API, UNRULY, name), shows);
+    }
+    // The guest reads its parent with a stored status that only has conditions.
+    let patch = json!({
+        "metadata": { "annotations": { "innkeeper.dev/paused": null } },
+        "spec": { "behaviour": "good" },
+    });
+    for name in ["paused", "invalid"] {
+        stage.merge(&namespace, (API, UNRULY, name), &patch);
+        stage.wait(&host, &namespace, (API, UNRULY, name), is_applied);
+    }
+    Stage::stop(host);
+}
+
+/// Definitions that refuse a status with only the host's conditions: a change of the definition of `mirror`.
+#[test]
+fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
+    let mut stage = Stage::api_only(vec![guest_file("mirror")]);
+    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
+        stage.plane.user().apply(&object).unwrap();
+    }
+    for mut object in stage.manifests(&[]) {
+        if object["kind"] == "CustomResourceDefinition" {
+            let version = &mut object["spec"]["versions"][0];
+            let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"];
+            status["required"] = json!(["address"]);
+            status["properties"]["address"] = json!({ "type": "string" });
+            stage.plane.user().apply(&object).unwrap();
+        }
+    }
+    stage.options.arguments = ["--crds", "ignore", "--admin-address", "127.0.0.1:0"]
+        .map(str::to_owned)
+        .to_vec();
+    let host = stage.host();
+    stage.wait_served(&host, &["mirrors.test.innkeeper.dev"]);
+    let namespace = stage.namespace("refused");
+    stage.apply_new(&namespace, &parent(MIRROR, "paused", &json!({}), true));
+    let note = eventually("an Event names the reason and the refusal", || {
+        events(&stage, &namespace)
+            .into_iter()
+            .find(|(reason, _)| reason == "StatusRejected")
+            .map(|(_, note)| note)
+            .ok_or_else(|| host.log().unwrap_or_default())
+    });
+    for part in [
+        "status.address: Required value",
+        "Paused",
+        "innkeeper.dev/paused",
+    ] {
+        assert!(note.contains(part), "{note}");
+    }
+    check_metric(&host);
+    Stage::stop(host);
+}
+
+/// The reasons and notes of the Events in a namespace.
+fn events(stage: &Stage, namespace: &str) -> Vec<(String, String)> {
+    let kind = Kind::new("events.k8s.io/v1", "Event", namespace);
+    let events = stage.plane.user().list(kind, "").unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    events
+        .iter()
+        .map(|event| (text(&event["reason"]), text(&event["note"])))
+        .collect()
+}
+
+fn check_metric(host: &Host) {
+    let metrics = admin::scrape(&admin::address(host)).unwrap();
+    let refused = admin::sum(
+        &metrics,
+        "innkeeper_plugin_conditions_refused_total",
+        "plugin=\"mirror\"",
+    );
+    assert!(refused >= 1.0, "{metrics}");
+}
