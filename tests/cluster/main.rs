@@ -6,6 +6,7 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+mod absence;
 mod admin;
 mod adoption;
 mod backup;

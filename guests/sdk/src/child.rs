@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::stated::Stated;
 
@@ -99,7 +99,7 @@ impl Child {
     /// the host.
     ///
     /// The object is any Kubernetes object: of a typed crate, of a derive, or `serde_json::Value`.
-    /// Null members and an empty `status` are left out, because a server-side apply would own them.
+    /// Null members and an empty `status` are left out: [`absent`](Self::absent) states that a field is absent.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -128,6 +128,43 @@ impl Child {
             readiness: Readiness::Derive,
             after: Vec::new(),
         }
+    }
+
+    /// States that the field at a JSON pointer is absent: the host removes it, whoever set it.
+    ///
+    /// The API server fills in defaults that fit the first answer and not a later one. A field that is only left out stays.
+    /// A field whose default is filled in again cannot be absent.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let deployment = json!({
+    ///     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "north"},
+    ///     "spec": {"strategy": {"type": "Recreate"}},
+    /// });
+    /// // The default of an earlier answer without a strategy; the API server refuses it beside `Recreate`.
+    /// let child = Child::new("web", &deployment).absent("/spec/strategy/rollingUpdate");
+    /// assert!(child.object["spec"]["strategy"]["rollingUpdate"].is_null());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the text is no pointer, or leads through something other than objects.
+    pub fn absent(mut self, pointer: &str) -> Self {
+        let steps = pointer.strip_prefix('/');
+        assert!(steps.is_some(), "{pointer:?} is no JSON pointer");
+        let mut field = &mut *self.object;
+        for step in steps.into_iter().flat_map(|steps| steps.split('/')) {
+            let name = step.replace("~1", "/").replace("~0", "~");
+            if field.is_null() {
+                *field = Value::Object(Map::new());
+            }
+            assert!(field.is_object(), "{pointer:?} leads through {field}");
+            field = &mut field[name];
+        }
+        *field = Value::Null;
+        self
     }
 
     /// Makes the host create the child when it is missing, and never write it again.

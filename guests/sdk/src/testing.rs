@@ -358,6 +358,7 @@ impl TestRequest {
             }
             self.children.retain(|it| !observed(it));
             let mut object = child.object.clone();
+            json::remove_nulls(&mut object);
             for generated in &child.generate {
                 let token = generated.token.as_deref().unwrap_or_default();
                 object["data"][&generated.key] = json!(format!("generated{token}"));

@@ -4,7 +4,7 @@
 
 use innkeeper_authoring::diff;
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object, Operation, yaml};
-use innkeeper_plan::{self as plan, StatusWrite};
+use innkeeper_plan::{self as plan, StatusWrite, absence};
 use innkeeper_policy::is_secret;
 use innkeeper_reconcile::Draft;
 use serde_json::{Map, Value, json};
@@ -33,7 +33,9 @@ pub(super) fn of(draft: &Draft, status: Option<&StatusWrite>) -> Vec<String> {
 fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Vec<String> {
     match (operation, observed) {
         (Operation::Create { body, id, .. }, _) => {
-            let shown = shown(Value::Object((**body).clone()), is_secret(&id.kind));
+            // A create leaves out the fields that are stated as absent.
+            let body = absence::without_absences(body, None, &[]);
+            let shown = shown(Value::Object(body), is_secret(&id.kind));
             let text = yaml::write(&[shown]).unwrap_or_default();
             indented(text.lines().map(str::to_owned).collect())
         }
@@ -158,5 +160,56 @@ mod tests {
             let changed = fields(&update, Some(&observed), "own");
             assert_eq!(changed, ["  values that are not shown"], "{access}");
         }
+    }
+
+    #[test]
+    fn a_field_that_is_stated_as_absent_is_shown_so() {
+        let kind = Gvk::new("apps", "v1", "Deployment");
+        let object = |spec: Value, version: Option<&str>| {
+            let object = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "a", "namespace": "demo", "uid": "u", "resourceVersion": version},
+                "spec": spec,
+            });
+            object.as_object().cloned().unwrap()
+        };
+        let known = object(
+            json!({"paused": false, "strategy": {"rollingUpdate": {"maxSurge": 1}}}),
+            Some("1"),
+        );
+        let observed = present(&known, &kind, Access::Full, &HashKey::new([0; 32])).unwrap();
+        let mut body = object(
+            json!({"paused": null, "strategy": {"rollingUpdate": null}, "b": null}),
+            None,
+        );
+        body.insert(
+            "metadata".to_owned(),
+            json!({"name": "a", "namespace": "demo"}),
+        );
+        let id = ObjectId::new(kind.group_kind(), Some("demo"), "a");
+        let update = Operation::Update {
+            restores: false,
+            key: "a".to_owned(),
+            id: id.clone(),
+            kind: kind.clone(),
+            uid: Uid("u".into()),
+            resource_version: ResourceVersion(1),
+            body: Arc::new(body.clone()),
+            generate: Vec::new(),
+        };
+        let expected = [
+            "  spec.paused is absent, and was false",
+            "  spec.strategy.rollingUpdate is absent, and was {\"maxSurge\":1}",
+        ];
+        assert_eq!(fields(&update, Some(&observed), "own"), expected);
+        let create = Operation::Create {
+            key: "a".to_owned(),
+            id,
+            kind,
+            body: Arc::new(body),
+            generate: Vec::new(),
+        };
+        let created = fields(&create, None, "own").join("\n");
+        assert!(!created.contains("rollingUpdate"), "{created}");
     }
 }

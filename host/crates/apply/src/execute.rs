@@ -3,12 +3,15 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_model::{Generated, Gvk, ObjectId, Operation, PluginName, Resource, Resources};
-use innkeeper_plan::{self as plan, Effects, Plan, StatusWrite};
+use innkeeper_model::{
+    Generated, Gvk, Object, ObjectId, Operation, PluginName, Resource, Resources,
+};
+use innkeeper_plan::{self as plan, Effects, Plan, StatusWrite, absence};
 use serde_json::{Map, Value, json};
 
 use super::{
     Error, ErrorKind, Target, Writer, Written,
+    absence::Absences,
     request::{Address, WriteRequest},
 };
 
@@ -25,6 +28,8 @@ pub struct Session<'a> {
     pub resources: &'a dyn Resources,
     /// The present `data`, just read, of Secrets whose generated values are stated again.
     pub secrets: &'a BTreeMap<ObjectId, Map<String, Value>>,
+    /// The children that an update takes fields away from, just read, with the managed fields of all managers.
+    pub live: &'a BTreeMap<ObjectId, Object>,
     /// Fills a buffer with random bytes, fit for passwords.
     pub random: &'a mut (dyn FnMut(&mut [u8]) + Send),
 }
@@ -147,6 +152,8 @@ impl Writer {
             } => {
                 served = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
+                // What does not exist has no fields, and some kinds refuse a null.
+                let body = absence::without_absences(&body, None, &[]);
                 address(&served, id).create(session.manager, &body)
             }
             Operation::Update {
@@ -162,6 +169,18 @@ impl Writer {
                 let known = session.secrets.get(id);
                 let body = with_generated(body, generate, known, session);
                 let address = address(&served, id);
+                if let Some(live) = session.live.get(id) {
+                    let update = Absences {
+                        address,
+                        manager: session.manager,
+                        account: session.account,
+                        body: &body,
+                        uid,
+                        version: *resource_version,
+                        live,
+                    };
+                    return self.update_with_absences(&update).await.map(Some);
+                }
                 address.update(session.manager, &body, uid, *resource_version)
             }
             Operation::Transfer {

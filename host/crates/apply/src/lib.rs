@@ -10,6 +10,7 @@
     reason = "the only module that writes to the API server"
 )]
 
+mod absence;
 mod claim;
 pub mod clock;
 mod error;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Returns each place in which two values differ, with both values; `null` stands for a missing one.
+/// Returns each place in which two values differ, with both values; a missing one and a null are `absent`.
 pub fn of(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     add(expected, found, String::new(), &mut lines);
@@ -33,7 +33,17 @@ fn add(expected: &Value, found: &Value, place: String, lines: &mut Vec<String>) 
             }
         }
         (expected, found) if expected == found => {}
-        (expected, found) => lines.push(format!("{place} is {found}, and was {expected}")),
+        (expected, found) => {
+            let (expected, found) = (shown(expected), shown(found));
+            lines.push(format!("{place} is {found}, and was {expected}"));
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "absent".to_owned(),
+        value => value.to_string(),
     }
 }
 
@@ -52,7 +62,10 @@ mod tests {
         let place = "children[0].object.spec.replicas is 3, and was 2";
         assert_eq!(differs(now).as_deref(), Some(place));
         let now = json!({"children": recorded["children"], "status": {"a": 1}});
-        assert_eq!(differs(now).as_deref(), Some("status.a is 1, and was null"));
+        assert_eq!(
+            differs(now).as_deref(),
+            Some("status.a is 1, and was absent")
+        );
         let now = json!({"children": [], "status": {}});
         assert!(
             differs(now)

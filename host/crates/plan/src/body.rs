@@ -7,7 +7,10 @@ use innkeeper_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Context, fields, generate, ownership, text::drop_null_fields};
+use super::{
+    Context, absence, fields, generate, ownership,
+    text::{drop_nulls, drop_unset_times},
+};
 
 /// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
@@ -71,7 +74,17 @@ impl Body {
 }
 
 /// Returns true if a field manager owns every field of `stated` in the object.
+///
+/// A field that is stated as absent needs an owner only if it is there: the API server filled it in again.
 pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Value>) -> bool {
+    let absences = absence::absences(stated);
+    let with_values;
+    let (stated, refilled) = if absences.is_empty() {
+        (stated, Vec::new())
+    } else {
+        with_values = absence::without_absences(stated, None, &[]);
+        (&with_values, absence::present(&object.json, &absences))
+    };
     object
         .managed
         .iter()
@@ -79,7 +92,10 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
         // keep their fields.
         .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
         .filter_map(|entry| fields::Owned::parse(&entry.fields))
-        .any(|owned| fields::covers(&owned, stated))
+        .any(|owned| {
+            let has_all = |paths: &[absence::Path]| paths.iter().all(|path| owned.has(path));
+            fields::covers(&owned, stated) && has_all(&refilled)
+        })
 }
 
 /// Returns the complete object of a child, without the host's metadata.
@@ -87,8 +103,11 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
 /// `apiVersion`, `kind`, name and namespace come from the child, and `stringData` of a Secret becomes `data`.
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
-    // The types of Kubernetes write `creationTimestamp: null`, also in templates.
-    drop_null_fields(&mut object);
+    drop_unset_times(&mut object);
+    // Nobody states what is absent from an observation.
+    if let Some(status) = object.get_mut("status") {
+        drop_nulls(status);
+    }
     if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
         // The entry of our manager for `stringData` does not follow changes of `data`, so the check of ownership needs `data`.
         encode_string_data(&mut object);

@@ -23,17 +23,7 @@ impl FieldPath {
 
     /// Returns true if these managed fields include the field.
     fn is_in(&self, fields: &str) -> bool {
-        let Some(owned) = Owned::parse(fields) else {
-            return false;
-        };
-        let mut node = &owned;
-        for (depth, step) in self.0.iter().enumerate() {
-            match node.field(step) {
-                Some(member) => node = member,
-                None => return depth > 0 && node.is_whole(),
-            }
-        }
-        true
+        Owned::parse(fields).is_some_and(|owned| owned.has(&self.0))
     }
 }
 
@@ -137,6 +127,8 @@ fn differs(stated: &Map<String, Value>, observed: &Value, path: &mut Vec<String>
         path.push(key.clone());
         let found = match (value, observed.get(key)) {
             (Value::Object(fields), Some(known @ Value::Object(_))) => differs(fields, known, path),
+            // A field that is stated as absent.
+            (Value::Null, known) => known.is_some_and(|known| !known.is_null()),
             (value, known) => known != Some(value),
         };
         if found {

@@ -40,6 +40,18 @@ impl<'a> Owned<'a> {
         Some(&self.0[place].1)
     }
 
+    /// Returns true if the manager owns the field at a path, or something above it as a whole.
+    pub(super) fn has(&self, path: &[String]) -> bool {
+        let mut node = self;
+        for (depth, name) in path.iter().enumerate() {
+            match node.field(name) {
+                Some(member) => node = member,
+                None => return depth > 0 && node.is_whole(),
+            }
+        }
+        true
+    }
+
     /// Takes out the owned part of a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
         let mut members = self

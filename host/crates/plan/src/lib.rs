@@ -9,6 +9,7 @@
 //! finalizer -> transfers of ownership -> creates and updates in `after` order -> prunes -> release of the parent
 //! ```
 
+pub mod absence;
 mod body;
 mod children;
 mod conclude;

@@ -29,3 +29,20 @@ pub(super) fn drop_nulls(value: &mut Value) {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
+
+/// Removes `creationTimestamp: null` from each `metadata` below: the types of Kubernetes always write it, also in templates.
+pub(super) fn drop_unset_times(fields: &mut Map<String, Value>) {
+    fn below(value: &mut Value) {
+        match value {
+            Value::Object(fields) => drop_unset_times(fields),
+            Value::Array(items) => items.iter_mut().for_each(below),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    if let Some(Value::Object(metadata)) = fields.get_mut("metadata")
+        && metadata.get("creationTimestamp") == Some(&Value::Null)
+    {
+        metadata.remove("creationTimestamp");
+    }
+    fields.values_mut().for_each(below);
+}

@@ -352,7 +352,7 @@ struct Node<'a> {
     path: Option<String>,
     /// The last field of the path.
     name: &'a str,
-    /// Null if the value is absent: an answer holds no null.
+    /// Null if the value is absent, as an answer may state it.
     value: &'a Value,
     /// The fields of an object; none for every other value.
     fields: Option<&'a Map<String, Value>>,

@@ -141,6 +141,7 @@ async fn execute(writer: &Writer, operations: Vec<Operation>) -> Execution {
     };
     let known = fields(json!({"old": "b2xk", "other": "eA=="}));
     let secrets = BTreeMap::from([(id("s"), known)]);
+    let live = BTreeMap::new();
     let mut random = |buffer: &mut [u8]| buffer.fill(0);
     let mut session = Session {
         plugin: &plugin(),
@@ -148,6 +149,7 @@ async fn execute(writer: &Writer, operations: Vec<Operation>) -> Execution {
         account: None,
         resources: &Cluster,
         secrets: &secrets,
+        live: &live,
         random: &mut random,
     };
     writer.execute(&plan, &mut target(), &mut session).await

@@ -11,7 +11,7 @@ use innkeeper_model::{
     ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ObjectId, Phase, RemovalPolicy,
     Report, reason,
 };
-use innkeeper_plan::{self as plan, put};
+use innkeeper_plan::{self as plan, absence, put};
 use innkeeper_sandbox::CallOutput;
 use serde_json::{Map, Value, json};
 
@@ -186,7 +186,7 @@ impl Checker<'_> {
             return found(Property::ValidOutput, problem.clone());
         }
         for child in &passed.said.children {
-            if let Err(problem) = typed::check(&plan::stated(child)) {
+            if let Err(problem) = typed::check(&stored(child)) {
                 let problem = format!("child \"{}\": {problem}", child.key);
                 return found(Property::ValidOutput, problem);
             }
@@ -407,9 +407,14 @@ fn apply(cluster: &Cluster, said: &CallOutput) -> Cluster {
     next
 }
 
+/// Returns a child without the fields that it states as absent.
+fn stored(child: &Child) -> Map<String, Value> {
+    absence::without_absences(&plan::stated(child), None, &[])
+}
+
 /// Returns a child as the host would write it.
 fn document(child: &Child, parent: &Document) -> Document {
-    let mut object = plan::stated(child);
+    let mut object = stored(child);
     put(
         &mut object,
         &["metadata", "annotations"],

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::build::{fields, observed};
 use crate::{
+    body::is_covered,
     fields::{Owned, covers, owns_exactly},
     first_difference, owned_part,
 };
@@ -40,6 +41,84 @@ fn names_are_found_in_any_order() {
     assert!(owned.into_field("b").unwrap().field("x").is_some());
     for text in ["", "[]", "{\"f:a\": 1}", "{\"f:a\": {}} x"] {
         assert!(Owned::parse(text).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn a_field_that_is_stated_as_absent_needs_an_owner_only_where_it_is_there() {
+    let stated = fields(json!({"spec": {"a": 1, "b": null, "c": {"d": null}}}));
+    let owned = |fields: Value| ManagedEntry {
+        manager: "own".into(),
+        subresource: None,
+        applied: true,
+        fields: json!({"f:spec": fields}).to_string().into(),
+    };
+    for (spec, fields, expected) in [
+        // The object around an absent field is stated.
+        (json!({"a": 1}), json!({"f:a": {}}), false),
+        (
+            json!({"a": 1, "c": {}}),
+            json!({"f:a": {}, "f:c": {}}),
+            true,
+        ),
+        (
+            json!({"a": 1, "b": null, "c": {}}),
+            json!({"f:a": {}, "f:c": {}}),
+            true,
+        ),
+        (
+            json!({"a": 1, "b": 2}),
+            json!({"f:a": {}, "f:c": {}}),
+            false,
+        ),
+        (
+            json!({"a": 1, "b": 2}),
+            json!({"f:a": {}, "f:b": {}, "f:c": {}}),
+            true,
+        ),
+        (
+            json!({"a": 1, "c": {"d": {}}}),
+            json!({"f:a": {}, "f:c": {"f:e": {}}}),
+            false,
+        ),
+        (
+            json!({"a": 1, "c": {"d": {}}}),
+            json!({"f:a": {}, "f:c": {}}),
+            true,
+        ),
+        // The only stated value has no owner.
+        (json!({"a": 1}), json!({"f:b": {}, "f:c": {}}), false),
+    ] {
+        let mut object = observed(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "demo", "uid": "u", "resourceVersion": "1"},
+            "spec": spec.clone(),
+        }));
+        object.managed = vec![owned(fields.clone())];
+        assert_eq!(
+            is_covered(&object, "own", &stated),
+            expected,
+            "{spec} {fields}"
+        );
+    }
+}
+
+#[test]
+fn a_field_that_is_stated_as_absent_differs_only_where_it_is_there() {
+    let stated = fields(json!({"spec": {"a": 1, "b": null, "c": {"d": null}}}));
+    for (spec, expected) in [
+        (json!({"a": 1, "c": {}}), None),
+        (json!({"a": 1, "b": null, "c": {"d": null}}), None),
+        (json!({"a": 1, "c": {"d": 0}}), Some("spec.c.d")),
+        (json!({"a": 1, "b": {}, "c": {}}), Some("spec.b")),
+    ] {
+        let object = observed(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "demo", "uid": "u", "resourceVersion": "1"},
+            "spec": spec,
+        }));
+        let difference = first_difference(&stated, &object).map(|path| path.to_string());
+        assert_eq!(difference.as_deref(), expected);
     }
 }
 

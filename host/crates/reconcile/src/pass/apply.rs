@@ -8,7 +8,7 @@ use innkeeper_model::{
     ANNOTATION_GENERATED, Generated, GroupKind, Gvk, Manifest, Object, ObjectId, Operation,
     Outcome, Resources as _, error_chain,
 };
-use innkeeper_plan::{self as plan, Plan};
+use innkeeper_plan::{self as plan, Plan, absence};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -170,6 +170,7 @@ impl<'a> Pass<'a, Planned> {
         let secrets = live_secrets(context, plan).await?;
         let random = shared.random;
         let mut random = move |buffer: &mut [u8]| random(buffer);
+        let live = live_with_absences(context, plan).await?;
         // The account of the present grants, also for a pass that began under earlier ones.
         let account = context.active.current().serving.account.clone();
         let Planned {
@@ -183,6 +184,7 @@ impl<'a> Pass<'a, Planned> {
             secrets: &secrets,
             random: &mut random,
         };
+            live: &live,
         let execution = shared.writer.execute(plan, target, &mut session).await;
         let version = target.resource_version();
         for (operation, result) in &execution.results {
@@ -286,6 +288,25 @@ async fn live_secrets(
 
 /// Reads an object from the API server.
 pub(super) async fn live(
+/// Reads the children from which an update takes fields away: the cache has the managed fields of the host alone.
+async fn live_with_absences(
+    context: &Context,
+    plan: &Plan,
+) -> Result<BTreeMap<ObjectId, Object>, Error> {
+    let mut children = BTreeMap::new();
+    for operation in &plan.operations {
+        let Operation::Update { id, kind, body, .. } = operation else {
+            continue;
+        };
+        if !absence::absences(body).is_empty()
+            && let Some(child) = live(context, kind, id).await?
+        {
+            children.insert(id.clone(), child);
+        }
+    }
+    Ok(children)
+}
+
     context: &Context,
     kind: &Gvk,
     id: &ObjectId,

@@ -13,11 +13,20 @@ use super::Rejected;
 /// Levels of nesting in one text; the deepest Kubernetes objects, custom resource definitions, have about 30.
 const DEPTH_MAX: usize = 64;
 
-/// The path of the only allowed `null`: the types of Kubernetes always write it.
-const NULL_ALLOWED: [&str; 2] = ["metadata", "creationTimestamp"];
+/// The path of a `null` that says nothing: the types of Kubernetes always write it.
+const UNSET_TIME: [&str; 2] = ["metadata", "creationTimestamp"];
 
-/// Parses an object without `null`.
-pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejected> {
+/// The places in which a text may have a `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nulls {
+    /// Nowhere.
+    Refused,
+    /// In objects that no list has, where it states that a field is absent.
+    Absence,
+}
+
+/// Parses an object.
+pub(super) fn object(at: &str, text: &str, nulls: Nulls) -> Result<Map<String, Value>, Rejected> {
     let value = value(at, text)?;
     let found = type_name(&value);
     let Value::Object(object) = value else {
@@ -26,7 +35,7 @@ pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejecte
             format!("this is {found}, a JSON object is needed"),
         ));
     };
-    check_fields(&object, "", 0).map_err(|inner| inner.below(at))?;
+    check_fields(&object, "", 0, nulls).map_err(|inner| inner.below(at))?;
     Ok(object)
 }
 
@@ -140,27 +149,50 @@ pub(super) fn text<'a>(
 }
 
 /// Checks a value at a depth below the fields `parent.key`. The place of a problem is its path below the value.
-fn check(value: &Value, [parent, key]: [&str; 2], depth: usize) -> Result<(), Rejected> {
+fn check(
+    value: &Value,
+    [parent, key]: [&str; 2],
+    depth: usize,
+    nulls: Nulls,
+) -> Result<(), Rejected> {
     if depth > DEPTH_MAX {
         return Err(Rejected::new("", too_deep()));
     }
     match value {
         // Allowed at any depth, because templates contain metadata too.
-        Value::Null if [parent, key] != NULL_ALLOWED => Err(Rejected::new(
-            "",
-            "null is refused, because it would delete the field for every manager: leave the field out",
-        )),
+        Value::Null if [parent, key] == UNSET_TIME => Ok(()),
+        // The metadata of the object itself is also the host's.
+        Value::Null if nulls == Nulls::Absence && !(parent == "metadata" && depth == 2) => Ok(()),
+        Value::Null => Err(Rejected::new("", refused(nulls))),
         Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
-            check(item, ["", ""], depth + 1).map_err(|inner| inner.below(&format!("[{index}]")))
+            check(item, ["", ""], depth + 1, Nulls::Refused)
+                .map_err(|inner| inner.below(&format!("[{index}]")))
         }),
-        Value::Object(fields) => check_fields(fields, key, depth),
+        Value::Object(fields) => check_fields(fields, key, depth, nulls),
         _ => Ok(()),
     }
 }
 
-fn check_fields(fields: &Map<String, Value>, parent: &str, depth: usize) -> Result<(), Rejected> {
+const fn refused(nulls: Nulls) -> &'static str {
+    match nulls {
+        Nulls::Refused => {
+            "null is refused here: leave the field out; only an object that is in no list can state a field as absent"
+        }
+        Nulls::Absence => {
+            "null is refused here, because the host states a part of it: leave the field out"
+        }
+    }
+}
+
+fn check_fields(
+    fields: &Map<String, Value>,
+    parent: &str,
+    depth: usize,
+    nulls: Nulls,
+) -> Result<(), Rejected> {
     fields.iter().try_for_each(|(key, field)| {
-        check(field, [parent, key], depth + 1).map_err(|inner| inner.below(&format!(".{key}")))
+        check(field, [parent, key], depth + 1, nulls)
+            .map_err(|inner| inner.below(&format!(".{key}")))
     })
 }
 
@@ -180,7 +212,7 @@ mod tests {
     use super::*;
 
     fn check_rejected(text: &str, at: &str, problem: &str) {
-        let rejected = object("object", text).unwrap_err();
+        let rejected = object("object", text, Nulls::Absence).unwrap_err();
         assert_eq!(rejected.at, at, "{text}");
         assert!(rejected.problem.contains(problem), "{}", rejected.problem);
     }
@@ -196,7 +228,7 @@ mod tests {
         }
         // The same name in another place is another member.
         let text = r#"{"a":{"a":[{"a":1},{"a":2}]},"n":[-1,1.5,18446744073709551615,true,"x"]}"#;
-        let parsed = object("object", text).unwrap();
+        let parsed = object("object", text, Nulls::Absence).unwrap();
         assert_eq!(
             Value::Object(parsed),
             serde_json::from_str::<Value>(text).unwrap()
@@ -206,16 +238,23 @@ mod tests {
     #[test]
     fn takes_objects() {
         let text = r#"{"metadata":{"creationTimestamp":null},"spec":{"template":{"metadata":{"creationTimestamp":null}}}}"#;
-        assert_eq!(object("object", text).unwrap().len(), 2);
+        for nulls in [Nulls::Absence, Nulls::Refused] {
+            assert_eq!(object("object", text, nulls).unwrap().len(), 2);
+        }
+        let absent = r#"{"metadata":{"labels":{"a":null}},"spec":{"strategy":{"rollingUpdate":null}},"data":null}"#;
+        assert!(object("object", absent, Nulls::Absence).is_ok());
+        let rejected = object("status", absent, Nulls::Refused).unwrap_err();
+        assert!(rejected.problem.contains("null is refused"), "{rejected:?}");
     }
 
     #[test]
     fn names_the_place_of_a_null() {
         let problem = "null is refused";
         check_rejected(r#"{"a":{"b":[1,{"c":null}]}}"#, "object.a.b[1].c", problem);
+        check_rejected(r#"{"a":[null]}"#, "object.a[0]", problem);
         check_rejected(
-            r#"{"creationTimestamp":null}"#,
-            "object.creationTimestamp",
+            r#"{"metadata":{"labels":null}}"#,
+            "object.metadata.labels",
             problem,
         );
     }
@@ -232,8 +271,8 @@ mod tests {
     fn refuses_depth() {
         let nested =
             |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
-        assert!(object("object", &nested(DEPTH_MAX - 1)).is_ok());
-        let rejected = object("object", &nested(DEPTH_MAX)).unwrap_err();
+        assert!(object("object", &nested(DEPTH_MAX - 1), Nulls::Absence).is_ok());
+        let rejected = object("object", &nested(DEPTH_MAX), Nulls::Absence).unwrap_err();
         assert!(rejected.problem.contains("64 levels"), "{rejected:?}");
         // Beyond the limit of the parser itself.
         for levels in [127, 128, 10_000] {
@@ -243,7 +282,8 @@ mod tests {
 
     #[test]
     fn reads_texts() {
-        let object = object("object", r#"{"a":{"b":"x","c":1}}"#).unwrap();
+        let text_of = r#"{"a":{"b":"x","c":1}}"#;
+        let object = object("object", text_of, Nulls::Absence).unwrap();
         assert_eq!(text("o", &object, &["a", "b"]).unwrap(), Some("x"));
         assert_eq!(text("o", &object, &["a", "d"]).unwrap(), None);
         assert_eq!(text("o", &object, &["x", "b"]).unwrap(), None);

@@ -558,8 +558,8 @@ fn garbage_is_rejected_where_it_is() {
         "a number",
     );
     check_rejected(
-        one(r#"{"apiVersion":"v1","kind":"X","metadata":{"name":"a"},"data":{"k":null}}"#),
-        &format!("{at}.data.k"),
+        one(r#"{"apiVersion":"v1","kind":"X","metadata":{"name":"a"},"data":{"k":[null]}}"#),
+        &format!("{at}.data.k[0]"),
         "null is refused",
     );
     check_rejected(

@@ -7,7 +7,10 @@ use innkeeper_model::{
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Answer, Rejected, json},
+    super::{
+        Answer, Rejected,
+        json::{self, Nulls},
+    },
     wit,
 };
 use crate::log::cut;
@@ -75,7 +78,7 @@ fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rej
     object_size(&at("object"), &stated.object, limits)?;
     at_most(&at("generate"), stated.generate.len(), CHILD_ENTRIES_MAX)?;
     at_most(&at("after"), stated.after.len(), CHILD_ENTRIES_MAX)?;
-    let object = json::object(&at("object"), &stated.object)?;
+    let object = json::object(&at("object"), &stated.object, Nulls::Absence)?;
     let kind = kind(&at("object"), &object)?;
     let name = required(&at("object"), &object, &["metadata", "name"])?.to_owned();
     let namespace = json::text(&at("object"), &object, &["metadata", "namespace"])?;
@@ -132,7 +135,7 @@ fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
     Ok(Report {
         status: stated
             .status
-            .map(|text| json::object("status", &text))
+            .map(|text| json::object("status", &text, Nulls::Refused))
             .transpose()?,
         conditions: stated.conditions.into_iter().map(condition).collect(),
         events: stated.events.into_iter().map(event).collect(),

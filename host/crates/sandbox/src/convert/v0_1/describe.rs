@@ -2,7 +2,10 @@
 
 use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind};
 
-use super::{super::json, wit};
+use super::{
+    super::json::{self, Nulls},
+    wit,
+};
 use crate::manifest::{self, Error};
 
 pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
@@ -19,7 +22,7 @@ pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
         version: stated.version,
         parents: stated.parents.into_iter().map(parent).collect(),
         crds: crds
-            .map(|(index, text)| json::object(&format!("crds[{index}]"), text))
+            .map(|(index, text)| json::object(&format!("crds[{index}]"), text, Nulls::Refused))
             .collect::<Result<_, _>>()?,
         children: convert(stated.children, child)?,
         reads: convert(stated.reads, read)?,
