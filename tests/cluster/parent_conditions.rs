@@ -122,3 +122,59 @@ fn check_metric(host: &Host) {
     );
     assert!(refused >= 1.0, "{metrics}");
 }
+
+/// A name that another object has, and a kind that goes: the plugin says that it is ready, or leaves it to the host.
+#[test]
+fn a_parent_is_not_ready_while_a_stated_child_cannot_exist() {
+    let stage = Stage::api_only(vec![guest_file("mirror")]);
+    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
+        stage.plane.user().apply(&object).unwrap();
+    }
+    let host = stage.host();
+    stage.wait_served(
+        &host,
+        &["mirrors.test.innkeeper.dev", "gadgets.test.innkeeper.dev"],
+    );
+    let namespace = stage.namespace("taken");
+    let child = |api_version: &str, kind: &str, name: &str| json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name } });
+    let controller = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "other", "controller": true,
+        "uid": "00000000-0000-4000-8000-000000000000",
+    }]);
+    let mut owned = child("v1", "ConfigMap", "owned");
+    owned["metadata"]["ownerReferences"] = controller;
+    let free = child("v1", "ConfigMap", "free");
+    for object in [&owned, &free] {
+        stage.apply(&namespace, object);
+    }
+    let rows = [
+        ("owned", "v1", "ConfigMap", "False/ChildNotOwned"),
+        ("free", "v1", "ConfigMap", "False/ChildNotOwned"),
+        ("gadget", API, "Gadget", "False/ChildrenNotReady"),
+    ];
+    for states_ready in [false, true] {
+        for (name, api_version, kind, _) in rows {
+            let children = [child(api_version, kind, name).to_string()];
+            let spec = json!({ "children": children, "ready": states_ready });
+            stage.apply_new(&namespace, &parent(MIRROR, name, &spec, false));
+        }
+        if !states_ready {
+            stage.wait(&host, &namespace, (API, MIRROR, "gadget"), is_applied);
+            let crd = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+            let name = "gadgets.test.innkeeper.dev";
+            stage.plane.user().delete(crd, name).unwrap();
+        }
+        for (name, _, kind, ready) in rows {
+            // Whether an optional kind matters is the plugin's to say.
+            if states_ready && kind == "Gadget" {
+                continue;
+            }
+            stage.wait(&host, &namespace, (API, MIRROR, name), |parent| {
+                let is_current = manifest::is_condition_current(parent, "Ready");
+                let text = condition(parent, "Ready").unwrap_or_default();
+                is_current && text.starts_with(ready)
+            });
+        }
+    }
+    Stage::stop(host);
+}

@@ -243,16 +243,28 @@ fn unreadable(child: &PlannedChild) -> Option<(&Gvk, &str)> {
     }
 }
 
+/// Returns true if a condition `Ready` of the host counts more than that of the guest: an object that is not the parent's
+/// has the name of a child, which no guest can see.
+pub fn outranks_guest(ready: &Condition) -> bool {
+    let reasons = [
+        reason::CHILD_NOT_OWNED,
+        reason::CHILD_FORBIDDEN,
+        reason::ADOPTION_PENDING,
+    ];
+    ready.kind == reason::READY && reasons.contains(&&*ready.reason)
+}
+
 fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
+    if let Some(taken) = taken(plan) {
+        return taken;
+    }
     let is_ready = |child: &PlannedChild| match effects.children.get(&child.id) {
         Some(Ok(Some(json))) => readiness::written(child, json),
         Some(Ok(None) | Err(_)) => false,
         // A planned write that was not tried: an earlier one failed, so the child is not as desired.
         None => child.ready && !is_pending(plan, child),
     };
-    let not_ready = names(plan, NAMED_MAX, |child| {
-        child.progress != (Progress::NotServed { required: false }) && !is_ready(child)
-    });
+    let not_ready = names(plan, NAMED_MAX, |child| !is_ready(child));
     let (status, reason, message) = match not_ready {
         None => (
             ConditionStatus::True,
@@ -266,6 +278,25 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
         ),
     };
     condition(reason::READY, status, reason, message)
+}
+
+/// Returns the condition `Ready` of a parent for whose children other objects stand; none if there are none.
+fn taken(plan: &Plan) -> Option<Condition> {
+    let reason_of = |child: &PlannedChild| match child.progress {
+        Progress::NotOwned(_) => Some(reason::CHILD_NOT_OWNED),
+        Progress::NotAllowed { .. } => Some(reason::CHILD_FORBIDDEN),
+        Progress::Adoptable { .. } => Some(reason::ADOPTION_PENDING),
+        _ => None,
+    };
+    let reason = plan.children.iter().find_map(reason_of)?;
+    let children = names(plan, NAMED_MAX, |child| reason_of(child).is_some())?;
+    let message = format!("not the parent's, see Synced: {children}");
+    Some(condition(
+        reason::READY,
+        ConditionStatus::False,
+        reason,
+        message,
+    ))
 }
 
 fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {

@@ -43,7 +43,8 @@ use std::{
 
 pub use body::{encode_string_data, put, stated};
 pub use conclude::{
-    Conclusion, Effects, WriteFailure, conclude, fault_condition, synced, unfinalizable,
+    Conclusion, Effects, WriteFailure, conclude, fault_condition, outranks_guest, synced,
+    unfinalizable,
 };
 pub use difference::{FieldPath, first_difference, owned_part};
 pub use enter::{PassEntry, enter};

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    conclude::outranks_guest,
     fields::{self, Owned},
     text::drop_null_fields,
 };
@@ -46,8 +47,8 @@ pub struct StatusWrite {
 /// changes.
 ///
 /// With a report, the write also removes fields that the guest stated earlier and states no longer; without one, the guest's
-/// status and conditions stay as they are. `ready` counts unless the guest states the condition `Ready` itself; without it,
-/// the condition stays as it is, and becomes `Unknown` if there is none yet.
+/// status and conditions stay as they are. `ready` counts unless the guest states the condition `Ready` itself and `ready`
+/// does not [outrank](outranks_guest) it; without it, the condition stays as it is, and becomes `Unknown` if there is none yet.
 pub fn status(
     plugin: &PluginName,
     parent: &Object,
@@ -66,8 +67,13 @@ pub fn status(
             (manager, guest_status(report), &report.conditions[..])
         }
     };
-    conditions.extend(stated.iter().map(|one| observed.condition(one)));
-    let says = |kind: &str| stated.iter().any(|one| one.kind == kind);
+    let outranks = ready.as_ref().is_some_and(outranks_guest);
+    let stated = stated
+        .iter()
+        .filter(|condition| !(outranks && condition.kind == reason::READY));
+    let stated: Vec<&Condition> = stated.collect();
+    conditions.extend(stated.iter().map(|condition| observed.condition(condition)));
+    let says = |kind: &str| stated.iter().any(|condition| condition.kind == kind);
     for (kind, holds) in [
         (reason::RECONCILING, Outlook::Reconciling),
         (reason::STALLED, Outlook::Stalled),

@@ -315,8 +315,9 @@ impl<'a> Findings<'a> {
                 report: None,
                 synced,
                 // The `Ready` of the guest is part of its report, which is left out.
-                ready: match status.report {
-                    Some(report) if report.states_ready() => None,
+                ready: match (status.report, &status.ready) {
+                    (_, Some(ready)) if plan::outranks_guest(ready) => status.ready.clone(),
+                    (Some(report), _) if report.states_ready() => None,
                     _ => status.ready.clone(),
                 },
             })

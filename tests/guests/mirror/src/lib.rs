@@ -18,8 +18,8 @@ mod bindings {
 use bindings::{
     exports::innkeeper::plugin::reconciler::Guest,
     innkeeper::plugin::types::{
-        ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Manifest, Outcome, ParentKind,
-        Readiness, RemovalPolicy, Report, Request, Scope,
+        ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Fault, FaultKind,
+        Manifest, Outcome, ParentKind, Readiness, RemovalPolicy, Report, Request, Scope,
     },
 };
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ impl Guest for Plugin {
             .collect();
         let report = Report {
             status: None,
-            conditions: Vec::new(),
+            conditions: stated_ready(&parent),
             events: Vec::new(),
             requeue_after_ms: None,
         };
@@ -97,10 +97,25 @@ impl Guest for Plugin {
     }
 }
 
+/// The condition `Ready=True` if the parent asks for it.
+fn stated_ready(parent: &Value) -> Vec<Condition> {
+    let ready = || Condition {
+        type_: "Ready".to_owned(),
+        status: ConditionStatus::True,
+        reason: "Stated".to_owned(),
+        message: String::new(),
+    };
+    let is_stated = parent["spec"]["ready"] == true;
+    is_stated.then(ready).into_iter().collect()
+}
+
 fn crd() -> Value {
     let spec = json!({
         "type": "object",
-        "properties": { "children": { "type": "array", "items": { "type": "string" } } },
+        "properties": {
+            "children": { "type": "array", "items": { "type": "string" } },
+            "ready": { "type": "boolean" },
+        },
     });
     let condition = json!({
         "type": "object",

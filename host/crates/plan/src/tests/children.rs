@@ -332,7 +332,7 @@ fn an_optional_kind_that_is_not_served_blocks_nothing() {
     let settled = scene.plan(&applied(&scene, &answer).objects(), &answer);
     let conclusion = conclude(&settled, &Effects::default());
     assert_eq!(conclusion.synced.reason, "KindNotServed");
-    assert_eq!(conclusion.ready.reason, "Ready");
+    assert_eq!(conclusion.ready.reason, "ChildrenNotReady");
 }
 
 #[test]

@@ -236,6 +236,7 @@ fn touches_no_object_of_another_owner() {
     }
     let conclusion = conclude(&scene.plan(&server.objects(), &answer), &Effects::default());
     assert_eq!(conclusion.synced.reason, "ChildNotOwned");
+    assert_eq!(conclusion.ready.reason, "ChildNotOwned");
     assert!(conclusion.synced.message.contains("ConfigMap demo/a"));
     assert_eq!(conclusion.retry, Some(Retry::Backoff));
 }

@@ -264,6 +264,26 @@ fn the_guest_may_state_ready_itself() {
 }
 
 #[test]
+fn a_child_that_belongs_to_another_outranks_the_ready_of_the_guest() {
+    let own = report(
+        json!({"nodes": 2}),
+        vec![condition("Ready", ConditionStatus::True, "Mine")],
+    );
+    let reasons = |reason: &str| {
+        let ready = condition("Ready", ConditionStatus::False, reason);
+        let write = due(&written(), Some(&own), &applied(), Some(ready));
+        let conditions = conditions_of(write);
+        let reason = |condition: &Value| condition["reason"].as_str().unwrap().to_owned();
+        let conditions = conditions.as_array().unwrap().iter();
+        conditions.map(reason).collect::<Vec<_>>()
+    };
+    for reason in ["ChildNotOwned", "ChildForbidden", "AdoptionPending"] {
+        assert_eq!(reasons(reason), ["Applied", reason]);
+    }
+    assert_eq!(reasons("ChildrenNotReady"), ["Applied", "Mine"]);
+}
+
+#[test]
 fn entries_of_other_managers_and_operations_do_not_count() {
     let mut parent = written();
     parent.0["metadata"]["managedFields"][0]["operation"] = json!("Update");
