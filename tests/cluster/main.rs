@@ -32,6 +32,7 @@ mod health;
 mod hogs;
 mod hostile_descriptions;
 mod install;
+mod large_answers;
 mod lease;
 mod memcached;
 mod mirrored;

@@ -158,6 +158,10 @@ pub mod reason {
     ///
     /// Remedy: Raise the field of `spec.limits` in the message, or have the plugin read less.
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
+    /// The children of a large answer are being written.
+    ///
+    /// Remedy: None is needed: the rest follows at once.
+    pub const APPLYING: &str = "Applying";
     /// A rate limit delays the writes.
     ///
     /// Remedy: Wait: the rest is written later. If it recurs, the plugin gives another answer in every pass, or

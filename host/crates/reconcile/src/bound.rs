@@ -49,6 +49,17 @@ impl Bound {
         }
     }
 
+    pub(crate) fn first_writes(limits: &Limits) -> Self {
+        let max = limits.children_max;
+        Self {
+            reason: reason::THROTTLED,
+            because: format!(
+                "this parent has used up its {max} creates and deletions of children per minute"
+            ),
+            remedy: "edit the parent less often".to_owned(),
+        }
+    }
+
     pub(crate) fn namespace_writes(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
         let (max, place) = (limits.writes_per_second_max, place_of(place));
         Self {

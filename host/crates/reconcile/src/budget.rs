@@ -1,4 +1,4 @@
-//! The write limits of a parent, and of a plugin in a namespace: a token bucket that fills evenly, and a breaker that opens
+//! A write limit, as parents and plugins in a namespace have it: a token bucket that fills evenly, and a breaker that opens
 //! when the bucket is empty.
 //!
 //! Pure: every call gets the time.
@@ -65,7 +65,7 @@ impl WriteLimit {
     }
 
     /// Returns the number of writes that are allowed now.
-    fn free(&mut self, rate: Rate, now: Instant) -> usize {
+    pub(super) fn free(&mut self, rate: Rate, now: Instant) -> usize {
         let available = self.bucket.available(rate, now);
         self.open &= available < resume(rate);
         if self.open {

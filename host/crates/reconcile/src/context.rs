@@ -11,7 +11,7 @@ use std::{
 use innkeeper_apply::{self as apply, Target, Written};
 use innkeeper_cluster::{CacheSize, ParentConditions, Registration};
 use innkeeper_metrics::PluginMetrics;
-use innkeeper_model::{Digest, Object, ObjectId, PluginName, ResourceVersion};
+use innkeeper_model::{Digest, Limits, Object, ObjectId, Operation, PluginName, ResourceVersion};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,10 +21,11 @@ use super::{
         BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, RETAINED,
         Usage, WRITES_PER_SECOND,
     },
-    budget::{Share, namespace_rate, parent_rate, to_u64},
+    budget::{Allowance, Share, namespace_rate, to_u64},
     epoch::{Active, Epoch},
     event_queue::EventQueue,
     faults::RecentFaults,
+    first_writes::ParentLimits,
     held_back::Permit,
     ledger::Ledger,
     shared::Shared,
@@ -57,11 +58,43 @@ impl Context {
 
     /// Takes writes of a parent, as far as the present limits allow.
     pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> Permit {
+        self.take(parent, wanted, |own, wanted, limits, now| {
+            own.take(wanted, limits, now)
+        })
+    }
+
+    /// Takes the permit for the first operations of a plan, up to the first one that has to wait.
+    pub(crate) fn take_operations(&self, parent: &Object, operations: &[Operation]) -> Permit {
+        let epoch = self.active.current();
+        let cause = (parent.generation, epoch.serving.plugin.revision().clone());
+        let mut by_first_writes = false;
+        let mut permit = self.take(
+            &parent.id(),
+            operations.len(),
+            |own, wanted, limits, now| {
+                let operations = operations.get(..wanted).unwrap_or(operations);
+                let (allowance, by_firsts) = own.take_operations(operations, &cause, limits, now);
+                by_first_writes = by_firsts;
+                allowance
+            },
+        );
+        if by_first_writes && let Some((_, bound)) = &mut permit.held {
+            *bound = Bound::first_writes(&epoch.serving.limits);
+        }
+        permit
+    }
+
+    fn take(
+        &self,
+        parent: &ObjectId,
+        wanted: usize,
+        from_own: impl FnOnce(&mut ParentLimits, usize, &Limits, Instant) -> Allowance,
+    ) -> Permit {
         let (epoch, now) = (self.active.current(), Instant::now());
         let limits = &epoch.serving.limits;
         let own = |wanted| {
             let mut ledger = self.ledger.lock();
-            ledger.budget(parent).take(wanted, parent_rate(limits), now)
+            from_own(ledger.limits(parent), wanted, limits, now)
         };
         let place = (&self.plugin, parent.namespace.as_deref());
         let budgets = &self.shared.namespace_budgets;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_model::{Condition, ConditionStatus, Object, Operation};
+use innkeeper_model::{Condition, ConditionStatus, Object, Operation, reason};
 use innkeeper_plan::{self as plan, Plan};
 
 use super::bound::Bound;
@@ -15,14 +15,19 @@ pub(crate) struct Permit {
     pub(crate) held: Option<(Duration, Bound)>,
 }
 
+/// The most operations of one round. The others follow at once, after a condition that counts them: a round of more may
+/// take so long that a user asks what happens.
+const OPERATIONS_MAX: usize = 100;
+
 /// Writes that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldBack {
     /// The time until the next write.
     pub(crate) wait: Duration,
-    bound: Bound,
-    /// The first of the writes, and the number of the others.
-    writes: String,
+    /// The reason of the condition `Synced`.
+    reason: &'static str,
+    /// It stays equal while the same writes wait; otherwise each pass would write the condition again.
+    message: String,
 }
 
 impl HeldBack {
@@ -37,10 +42,27 @@ impl HeldBack {
             (first, 0) => first,
             (first, more) => format!("{first} and {more} more"),
         };
+        Some(Self::by(wait, &bound, &writes))
+    }
+
+    /// Leaves the operations of one round in a plan; none: all of them.
+    pub(crate) fn of_long_plan(plan: &mut Plan) -> Option<Self> {
+        if plan.operations.len() <= OPERATIONS_MAX {
+            return None;
+        }
+        let rest = plan.operations.split_off(OPERATIONS_MAX);
+        let left = rest.len();
+        let message = match rest.first() {
+            Some(Operation::Prune { .. }) => format!("{left} children are left to be deleted"),
+            _ => {
+                let children = plan.children.len();
+                format!("{children} children are being written, {left} left")
+            }
+        };
         Some(Self {
-            wait,
-            bound,
-            writes,
+            wait: Duration::ZERO,
+            reason: reason::APPLYING,
+            message,
         })
     }
 
@@ -59,11 +81,20 @@ impl HeldBack {
         } else {
             format!("the status ({}: {})", synced.reason, synced.message)
         };
-        Some(Self {
+        Some(Self::by(wait, &bound, &writes))
+    }
+
+    fn by(wait: Duration, bound: &Bound, writes: &str) -> Self {
+        let Bound {
+            reason,
+            because,
+            remedy,
+        } = bound;
+        Self {
             wait,
-            bound,
-            writes,
-        })
+            reason,
+            message: format!("held back, because {because}: {writes}; {remedy}"),
+        }
     }
 
     /// Merges two limits on one plan: the first one is told, and the earlier time counts.
@@ -77,15 +108,9 @@ impl HeldBack {
         }
     }
 
-    /// Returns the condition of the parent. It stays equal while the same writes wait; otherwise each pass would write it
-    /// again.
+    /// Returns the condition of the parent.
     pub(crate) fn synced(&self) -> Condition {
-        let Self { bound, writes, .. } = self;
-        let message = format!(
-            "held back, because {}: {writes}; {}",
-            bound.because, bound.remedy
-        );
-        plan::synced(ConditionStatus::False, bound.reason, message)
+        plan::synced(ConditionStatus::False, self.reason, self.message.as_str())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Event, ObjectId};
 use tokio::time::Instant;
 
-use super::{analysis::Generation, budget::WriteLimit, conflicts::Conflicts};
+use super::{analysis::Generation, conflicts::Conflicts, first_writes::ParentLimits};
 
 /// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ struct ParentRecord {
     good_at: Option<Generation>,
     /// The time at which the host saw the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
-    /// The write limit.
-    budget: WriteLimit,
+    /// The write limits.
+    limits: ParentLimits,
     /// The children that another field manager keeps changing.
     conflicts: Conflicts,
     /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
@@ -56,9 +56,9 @@ impl Ledger {
         self.parents.get(parent)?.passed
     }
 
-    /// Returns the write limit of a parent.
-    pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut WriteLimit {
-        &mut self.entry(parent).budget
+    /// Returns the write limits of a parent.
+    pub(super) fn limits(&mut self, parent: &ObjectId) -> &mut ParentLimits {
+        &mut self.entry(parent).limits
     }
 
     /// Returns the children of a parent that another field manager keeps changing.

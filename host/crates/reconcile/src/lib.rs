@@ -16,6 +16,7 @@ mod epoch;
 mod event_queue;
 mod faults;
 mod findings;
+mod first_writes;
 mod given_up;
 mod held_back;
 mod interest;

@@ -140,9 +140,11 @@ impl<'a> Pass<'a, Planned> {
                 .made(namespace, |kind| nested.contains(kind))
                 .objects,
         });
-        let granted = context.take_writes(self.id, plan.operations.len());
+        let rest = HeldBack::of_long_plan(plan);
+        let parent = &self.state.entered.observation.parent;
+        let granted = context.take_operations(parent, &plan.operations);
         let over_rate = HeldBack::of_plan(granted, plan, observed);
-        HeldBack::of_both(over_quota, over_rate)
+        HeldBack::of_both(over_quota, over_rate.or(rest))
     }
 
     /// Returns the kinds of children that are parents and could multiply. Parents of other plugins do so only in a ring, in
@@ -168,9 +170,9 @@ impl<'a> Pass<'a, Planned> {
             .await
             .map_err(Error::Inventory)?;
         let secrets = live_secrets(context, plan).await?;
+        let live = live_with_absences(context, plan).await?;
         let random = shared.random;
         let mut random = move |buffer: &mut [u8]| random(buffer);
-        let live = live_with_absences(context, plan).await?;
         // The account of the present grants, also for a pass that began under earlier ones.
         let account = context.active.current().serving.account.clone();
         let Planned {
@@ -182,9 +184,9 @@ impl<'a> Pass<'a, Planned> {
             account: account.as_deref(),
             resources: &shared.cluster,
             secrets: &secrets,
+            live: &live,
             random: &mut random,
         };
-            live: &live,
         let execution = shared.writer.execute(plan, target, &mut session).await;
         let version = target.resource_version();
         for (operation, result) in &execution.results {
@@ -286,8 +288,6 @@ async fn live_secrets(
     Ok(secrets)
 }
 
-/// Reads an object from the API server.
-pub(super) async fn live(
 /// Reads the children from which an update takes fields away: the cache has the managed fields of the host alone.
 async fn live_with_absences(
     context: &Context,
@@ -307,6 +307,8 @@ async fn live_with_absences(
     Ok(children)
 }
 
+/// Reads an object from the API server.
+pub(super) async fn live(
     context: &Context,
     kind: &Gvk,
     id: &ObjectId,

@@ -1,0 +1,65 @@
+//! Answers with as many children as a plugin may have by default.
+
+use std::time::{Duration, Instant};
+
+use innkeeper_tests::{eventually_for, manifest::condition, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    moody::guest_file,
+    stage::{Stage, is_applied},
+};
+
+const MIRROR: (&str, &str, &str) = ("test.innkeeper.dev/v1", "Mirror", "many");
+/// The default limit of children.
+const CHILDREN: usize = 256;
+/// The longest time for all writes of one answer: seconds on an idle machine, and far less than the minute and a half that
+/// the rate limit of other writes would take.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
+
+fn parent(count: usize) -> Value {
+    let child = |number: usize| {
+        let child = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("many-{number}") },
+            "data": { "number": number.to_string() },
+        });
+        child.to_string()
+    };
+    let (api_version, kind, name) = MIRROR;
+    json!({
+        "apiVersion": api_version, "kind": kind, "metadata": { "name": name },
+        "spec": { "children": (0..count).map(child).collect::<Vec<_>>() },
+    })
+}
+
+/// The writes of one answer are no storm: neither the creates nor the prunes of all children wait for the rate limit.
+#[test]
+fn all_children_of_one_answer_are_made_and_pruned_at_once() {
+    let stage = Stage::api_only(vec![guest_file("mirror")]);
+    let host = stage.host();
+    stage.wait_served(&host, &["mirrors.test.innkeeper.dev"]);
+    let namespace = stage.namespace("many");
+    for count in [CHILDREN, 1] {
+        stage.apply_new(&namespace, &parent(count));
+        let began = Instant::now();
+        eventually_for(Duration::from_mins(3), "all children are as stated", || {
+            let parent = stage.get(&namespace, MIRROR);
+            let synced = condition(&parent, "Synced").unwrap_or_default();
+            assert!(!synced.contains("Throttled"), "{synced}");
+            if is_applied(&parent) {
+                Ok(())
+            } else {
+                Err(synced)
+            }
+        });
+        let took = began.elapsed();
+        assert!(took <= WRITTEN_WITHIN, "{count} children took {took:?}");
+        let kind = Kind::new("v1", "ConfigMap", &namespace);
+        let selector = "innkeeper.dev/plugin=mirror";
+        let mut children = stage.plane.user().list(kind, selector).unwrap();
+        // No garbage collector ends the deletions here.
+        children.retain(|child| child["metadata"]["deletionTimestamp"].is_null());
+        assert_eq!(children.len(), count);
+    }
+    Stage::stop(host);
+}
