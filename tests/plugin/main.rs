@@ -18,6 +18,7 @@ mod etcd;
 mod files;
 mod kubeconfigs;
 mod memory;
+mod numbers;
 mod projects;
 mod registries;
 mod release;

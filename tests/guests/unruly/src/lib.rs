@@ -30,6 +30,8 @@ const MADE_UP: &str = "made-up";
 pub(crate) struct UnrulySpec {
     /// Behaviour of the guest.
     behaviour: Behaviour,
+    /// Numbers for the first ConfigMap of a good answer.
+    numbers: Option<Vec<f64>>,
 }
 
 /// Status of the parent, which no answer has: only the host's conditions are ever stored.
@@ -125,7 +127,11 @@ impl Reconciler for Plugin {
             Behaviour::Allocate => allocate(),
             Behaviour::Flood => flood(host),
             behaviour => {
-                let children = children(behaviour, request, host)
+                let mut children = children(behaviour, request, host);
+                if let (Some(numbers), Some(first)) = (parent.spec.numbers, children.first_mut()) {
+                    first["data"] = json!({ "numbers": json!(numbers).to_string() });
+                }
+                let children = children
                     .into_iter()
                     .enumerate()
                     .map(|(index, child)| Child::new(format!("child-{index}"), &child));
