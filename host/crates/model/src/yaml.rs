@@ -13,12 +13,38 @@ pub enum Error {
     ///
     /// Remedy: Correct the text at this place.
     #[error("failed to read YAML")]
-    Read(#[source] Box<serde_saphyr::Error>),
+    Read(#[source] MalformedYaml),
     /// A value cannot be written.
     ///
     /// Remedy: Report it to the maintainers.
     #[error("failed to write YAML")]
     Write(#[source] serde_saphyr::SerializeError),
+}
+
+/// A text that does not parse, with line and column, in words for its author.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MalformedYaml(String);
+
+impl MalformedYaml {
+    /// The parser tells programmers how to choose another behaviour, which no author of a text can do.
+    fn new(error: &serde_saphyr::Error) -> Self {
+        let text = error.to_string();
+        if let serde_saphyr::Error::DuplicateMappingKey {
+            key: Some(key),
+            location,
+        } = error.without_snippet()
+        {
+            let (line, column) = (location.line(), location.column());
+            return Self(format!(
+                "line {line} column {column}: the key \"{key}\" is stated twice: state it once"
+            ));
+        }
+        if text.contains("Options") {
+            return Self(error.render_with_formatter(&serde_saphyr::UserMessageFormatter));
+        }
+        Self(text)
+    }
 }
 
 /// Reads all documents of a text, without the empty ones.
@@ -31,7 +57,7 @@ pub fn read(text: &str) -> Result<Vec<Value>, Error> {
         with_snippet: false,
     };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|source| Error::Read(Box::new(source)))?;
+        .map_err(|source| Error::Read(MalformedYaml::new(&source)))?;
     Ok(documents
         .into_iter()
         .filter(|document| !document.is_null())
@@ -102,6 +128,30 @@ mod tests {
                 json!({"x": [1, null, "é"]}),
             ]
         );
+    }
+
+    #[test]
+    fn a_key_that_is_stated_twice_is_told_to_the_author() {
+        for (text, expected) in [
+            (
+                "spec:\n  size: 1\n  port: 2\n  size: 3\n",
+                "line 4 column 3: the key \"size\" is stated twice: state it once",
+            ),
+            (
+                "{\"a\": 1, \"a\": 2}",
+                "line 1 column 10: the key \"a\" is stated twice: state it once",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            let chain = crate::error_chain(&error).to_string();
+            assert_eq!(chain, format!("failed to read YAML: {expected}"));
+        }
+        for text in ["? [a]\n: 1\n? [a]\n: 2\n", "a: !!binary /w==\n"] {
+            if let Err(error) = read(text) {
+                let chain = crate::error_chain(&error).to_string();
+                assert!(!chain.contains("Options"), "{chain}");
+            }
+        }
     }
 
     #[test]
