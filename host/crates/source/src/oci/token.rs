@@ -10,11 +10,14 @@ use crate::{
     Credentials, Failure,
     address::shown,
     docker_config::Login,
-    transport::{Call, Transport, authorization, check_private, parse_url},
+    transport::{Call, Transport, authorization, check_private},
 };
 
 /// An upper limit for every known form of a token.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
+
+/// The shown part of an address that is no URL, in characters: enough for a path.
+const ADDRESS_CHARS_SHOWN: usize = 100;
 
 /// The scope of a token.
 pub(super) struct Realm {
@@ -68,7 +71,7 @@ pub(super) fn sign_in(
         .flat_map(|text| parse_challenges(text).unwrap_or_default())
     {
         if challenge.scheme.eq_ignore_ascii_case("bearer") {
-            return bearer(&challenge, realm, login).map(Some);
+            return bearer(repository, &challenge, realm, login).map(Some);
         }
         if let (true, Some(Login::Password(credentials))) =
             (challenge.scheme.eq_ignore_ascii_case("basic"), login)
@@ -80,6 +83,7 @@ pub(super) fn sign_in(
 }
 
 fn bearer(
+    repository: &Url,
     challenge: &ChallengeRef<'_>,
     realm: &Realm,
     login: Option<&Login>,
@@ -87,7 +91,17 @@ fn bearer(
     if let Some(Login::Registry(token)) = login {
         return authorization(&Credentials::Bearer(token.clone())).map(SignIn::Header);
     }
-    let url = parse_url(&parameter(challenge, "realm").unwrap_or_default())?;
+    let address = parameter(challenge, "realm").unwrap_or_default();
+    let url = Url::parse(&address).map_err(|_| {
+        let problem = match &*address {
+            "" => "it asks for a token and names no token server".to_owned(),
+            address => {
+                let start: String = address.chars().take(ADDRESS_CHARS_SHOWN).collect();
+                format!("it names the token server \"{start}\", and a whole URL is needed")
+            }
+        };
+        Failure::protocol(repository, &problem)
+    })?;
     if url.scheme() != "https" && !realm.insecure {
         return Err(Failure::url_refused(
             &shown(url.as_str()),
@@ -148,4 +162,42 @@ fn parameter(challenge: &ChallengeRef<'_>, name: &str) -> Option<String> {
     parameters
         .find(|(key, _)| key.eq_ignore_ascii_case(name))
         .map(|(_, value)| value.to_unescaped())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_server_without_a_whole_url_is_a_fault_of_the_registry() {
+        let repository = Url::parse("https://registry.example/v2/plugins/pond/").unwrap();
+        let realm = Realm {
+            scope: "repository:plugins/pond:pull".to_owned(),
+            insecure: false,
+        };
+        let problem = |challenge: &str| {
+            let challenges = [challenge.to_owned()];
+            let failed = sign_in(&repository, &challenges, &realm, None)
+                .err()
+                .unwrap();
+            failed.to_string()
+        };
+        let registry = "https://registry.example/v2/plugins/pond/ does not answer as registries do";
+        for (challenge, expected) in [
+            (
+                r#"Bearer realm="/token",service="registry""#,
+                r#"it names the token server "/token", and a whole URL is needed"#,
+            ),
+            (
+                r#"Bearer realm="auth.example/token""#,
+                r#"it names the token server "auth.example/token", and a whole URL is needed"#,
+            ),
+            (
+                r#"Bearer service="registry""#,
+                "it asks for a token and names no token server",
+            ),
+        ] {
+            assert_eq!(problem(challenge), format!("{registry}: {expected}"));
+        }
+    }
 }
