@@ -139,10 +139,14 @@ fn flag(arg: &Arg) -> String {
             let short = short
                 .map(|short| format!("`-{short}`, "))
                 .unwrap_or_default();
-            let value = if takes {
-                format!(" {}", values.join(" "))
-            } else {
-                String::new()
+            let is_optional = arg
+                .get_num_args()
+                .is_some_and(|count| count.min_values() == 0);
+            let value = match (takes, is_optional) {
+                (false, _) => String::new(),
+                (true, false) => format!(" {}", values.join(" ")),
+                // As the help shows a value that only an equals sign can give.
+                (true, true) => format!("[={}]", values.join(" ")),
             };
             format!("{short}`--{long}{value}`")
         }
