@@ -80,6 +80,7 @@ mod traces;
 mod tunnel;
 mod tutorial;
 mod unreadable;
+mod undone;
 mod verdicts;
 mod watches;
 mod web;

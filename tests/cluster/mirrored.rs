@@ -1,13 +1,20 @@
 //! Objects of public reports, as children of a plugin that answers with what its parent states.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use innkeeper_tests::{manifest, process::path_from_env};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, is_applied, lines};
 
-const GUEST: &str = "mirror";
+/// The definition of the parents.
+pub(crate) const MIRRORS: &str = "mirrors.test.innkeeper.dev";
+
+/// The file of the plugin.
+pub(crate) fn mirror_guest() -> PathBuf {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    guests.join("mirror.wasm")
+}
 
 /// A name and the children, as text: a parser would change the form of a number.
 type Row = (&'static str, &'static [&'static str]);
@@ -59,14 +66,12 @@ fn target(name: &'static str) -> (&'static str, &'static str, &'static str) {
 /// A child that the API server defaults or writes in another form is unchanged in every later pass.
 #[test]
 fn children_that_the_api_server_stores_in_another_form_are_written_once() {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let stage = Stage::api_only(vec![guests.join(GUEST).with_extension("wasm")]);
+    let stage = Stage::api_only(vec![mirror_guest()]);
     for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
         stage.plane.user().apply(&object).unwrap();
     }
     let host = stage.host();
-    let crds = ["mirrors.test.innkeeper.dev", "gadgets.test.innkeeper.dev"];
-    stage.wait_served(&host, &crds);
+    stage.wait_served(&host, &[MIRRORS, "gadgets.test.innkeeper.dev"]);
     let namespace = stage.namespace("mirrored");
     for (name, children) in STORED_OTHERWISE {
         let (api_version, kind, name) = target(name);

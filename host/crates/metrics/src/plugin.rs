@@ -64,7 +64,7 @@ impl PluginFamilies {
             ),
             conflicts: plugins.family(
                 "conflicts",
-                "Children that another field manager keeps changing, counted when the host starts to restore them less often",
+                "Children, statuses and finalizers that other clients keep changing or deleting, counted when the host starts to write them less often",
             ),
             memory_peak: plugins.family(
                 "memory_peak_bytes",
@@ -160,7 +160,7 @@ impl PluginMetrics {
         self.observe(&self.families.swap_seconds, after);
     }
 
-    /// Counts a child that another field manager keeps changing, and that the host restores less often from now on.
+    /// Counts a write that other clients undo again and again, and that the host repeats less often from now on.
     pub fn contested(&self) {
         self.count(&self.families.conflicts);
     }

@@ -176,10 +176,16 @@ pub mod reason {
     ///
     /// Remedy: Delete objects with the plugin's label that nobody needs, or raise the field of `spec.limits` in the message.
     pub const NAMESPACE_CACHE_FULL: &str = "NamespaceCacheFull";
-    /// Another field manager keeps changing a field that the plugin owns.
+    /// Another field manager keeps changing a field that the plugin owns, or the status or the finalizer of the parent.
     ///
-    /// Remedy: Stop the other field manager in the message from setting the field, or have the plugin leave it out.
+    /// Remedy: Stop the other field manager in the message from setting the field, or have the plugin leave it out. If
+    /// the message names another host, stop one of the two.
     pub const FIELD_CONFLICT: &str = "FieldConflict";
+    /// A child is deleted again each time after the host has created it, so the host creates it less and less often.
+    ///
+    /// Remedy: Stop the client that deletes it: a cleanup policy, another controller, or the
+    /// `ttlSecondsAfterFinished` of a Job, which the plugin has to leave out.
+    pub const CHILD_DELETED_AGAIN: &str = "ChildDeletedAgain";
     /// Objects could be adopted, but the parent or the grants do not allow adoption.
     ///
     /// Remedy: Annotate the parent with `innkeeper.dev/adopt: "true"` and set `adopt: true` in the grant of the kind,

@@ -28,8 +28,8 @@ pub enum Operation {
     },
     /// Applies an existing child; the API server rejects the write if UID or version are no longer as observed.
     Update {
-        /// True if the last applied object was the same, so that another field manager has changed or removed a field
-        /// since.
+        /// True unless an annotation on the child shows that another object was applied last, so that generated values
+        /// stay.
         restores: bool,
         /// The child's key.
         key: String,
@@ -98,11 +98,6 @@ impl Operation {
             | Self::Prune { kind, id, .. } => Some((kind, id)),
             Self::AddFinalizer | Self::RemoveFinalizer => None,
         }
-    }
-
-    /// Returns true if it restores a field that another field manager changed or removed.
-    pub const fn is_restoration(&self) -> bool {
-        matches!(self, Self::Update { restores: true, .. })
     }
 
     /// Returns the observed version of the written child; `None` for a create and for writes to the parent's finalizer.

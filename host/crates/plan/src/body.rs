@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{
     ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_KEY,
-    ANNOTATION_RETAINED_FOR, Child, Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
+    ANNOTATION_RETAINED_FOR, Child, Generated, Gvk, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
 };
 use serde_json::{Map, Value, json};
 
@@ -48,6 +48,12 @@ impl Body {
     /// Returns true if the annotation of the observed object shows that this object was applied last.
     pub(super) fn was_applied_last(&self, object: &Object) -> bool {
         object.annotation(ANNOTATION_APPLIED) == Some(&self.applied)
+    }
+
+    /// Returns true unless the annotation shows that another object was applied last. Another client may have taken it away.
+    pub(super) fn may_be_applied_last(&self, object: &Object) -> bool {
+        let applied = object.annotation(ANNOTATION_APPLIED);
+        applied.is_none_or(|applied| applied == self.applied)
     }
 
     /// Returns the whole object to apply.
@@ -121,6 +127,15 @@ pub fn stated(child: &Child) -> Map<String, Value> {
         put(&mut object, &["metadata"], "namespace", namespace);
     }
     object
+}
+
+/// Returns the time after which the cluster deletes a finished Job, `spec.ttlSecondsAfterFinished`; the host would create
+/// it again.
+pub fn time_to_live<'a>(kind: &Gvk, object: &'a Map<String, Value>) -> Option<&'a Value> {
+    let is_job = (&*kind.group, &*kind.kind) == ("batch", "Job");
+    let spec = object.get("spec").filter(|_| is_job)?;
+    spec.get("ttlSecondsAfterFinished")
+        .filter(|ttl| !ttl.is_null())
 }
 
 /// Returns the object to apply, without the applied annotation.

@@ -208,7 +208,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
         return none(Progress::Unchanged);
     }
     let operation = Operation::Update {
-        restores: body.was_applied_last(object),
+        restores: body.may_be_applied_last(object),
         key: child.key.clone(),
         id: id.clone(),
         kind: child.kind.clone(),

@@ -21,6 +21,13 @@ impl FieldPath {
         owning.map(|entry| &*entry.manager).collect()
     }
 
+    fn is_conditions(&self) -> bool {
+        self.0
+            .iter()
+            .map(String::as_str)
+            .eq(["status", "conditions"])
+    }
+
     /// Returns true if these managed fields include the field.
     fn is_in(&self, fields: &str) -> bool {
         Owned::parse(fields).is_some_and(|owned| owned.has(&self.0))
@@ -38,12 +45,47 @@ impl fmt::Display for FieldPath {
 /// Returns `None` if the difference cannot be seen: the observed object holds hashes or metadata only, or all values
 /// are equal and only their owner differs.
 pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<FieldPath> {
-    if observed.form != Access::Full {
-        return None;
+    differences(body, observed).into_iter().next()
+}
+
+/// Returns a field of the object to apply that differs from the observed object, and its field managers: a field of others
+/// than the host's `own` managers where there is one, without these then.
+///
+/// `observed` must hold the managed fields of all managers.
+pub fn contested_field<'a>(
+    body: &Map<String, Value>,
+    observed: &'a Object,
+    own: &[&str],
+) -> Option<(FieldPath, BTreeSet<&'a str>)> {
+    let others = |field: &FieldPath| {
+        let mut managers = field.managers(observed);
+        managers.retain(|manager| !own.contains(manager));
+        managers
+    };
+    let mut fields = differences(body, observed);
+    // The host's own conditions follow from the conflict, so they differ beside any other field.
+    fields.sort_by_key(FieldPath::is_conditions);
+    let at = fields.iter().position(|field| !others(field).is_empty());
+    let field = fields.into_iter().nth(at.unwrap_or_default())?;
+    let mut managers = others(&field);
+    if managers.is_empty() {
+        managers = field.managers(observed);
     }
-    let observed: Value = serde_json::from_str(&observed.json).ok()?;
-    let mut path = Vec::new();
-    differs(body, &observed, &mut path).then_some(FieldPath(path))
+    Some((field, managers))
+}
+
+/// Returns true if another process has applied the object last, as the same field manager.
+pub fn is_by_other_host(body: &Map<String, Value>, observed: &Object, manager: &str) -> bool {
+    let path = ["metadata", "annotations", ANNOTATION_APPLIED];
+    let own = (body.get(path[0]))
+        .and_then(|metadata| metadata.get(path[1])?.get(path[2]))
+        .and_then(Value::as_str);
+    let applied = observed.annotation(ANNOTATION_APPLIED);
+    applied.is_some()
+        && applied != own
+        && FieldPath(path.map(str::to_owned).to_vec())
+            .managers(observed)
+            .contains(manager)
 }
 
 /// Returns the part of an observed object that an apply of `body` changes or removes: the fields that `body` states, and
@@ -119,22 +161,35 @@ fn items_of(stated: &[Value], items: Vec<Value>, owned: Option<&Owned<'_>>) -> V
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Returns true if there is a difference, with its path in `path`.
-fn differs(stated: &Map<String, Value>, observed: &Value, path: &mut Vec<String>) -> bool {
+fn differences(body: &Map<String, Value>, observed: &Object) -> Vec<FieldPath> {
+    let mut differences = Vec::new();
+    if observed.form == Access::Full
+        && let Ok(observed) = serde_json::from_str(&observed.json)
+    {
+        add_differences(body, &observed, &mut Vec::new(), &mut differences);
+    }
+    differences
+}
+
+fn add_differences(
+    stated: &Map<String, Value>,
+    observed: &Value,
+    path: &mut Vec<String>,
+    differences: &mut Vec<FieldPath>,
+) {
     // The annotation is a hash of the object, so it differs together with any other field.
     let fields = stated.iter().filter(|(key, _)| *key != ANNOTATION_APPLIED);
     for (key, value) in fields {
         path.push(key.clone());
-        let found = match (value, observed.get(key)) {
-            (Value::Object(fields), Some(known @ Value::Object(_))) => differs(fields, known, path),
+        match (value, observed.get(key)) {
+            (Value::Object(fields), Some(known @ Value::Object(_))) => {
+                add_differences(fields, known, path, differences);
+            }
             // A field that is stated as absent.
-            (Value::Null, known) => known.is_some_and(|known| !known.is_null()),
-            (value, known) => known != Some(value),
-        };
-        if found {
-            return true;
+            (Value::Null, None) => {}
+            (value, known) if known != Some(value) => differences.push(FieldPath(path.clone())),
+            _ => {}
         }
         path.pop();
     }
-    false
 }

@@ -165,6 +165,28 @@ fn covered(owned: &Owned<'_>, value: &Value) -> bool {
     }
 }
 
+/// Returns the part of a value that a manager owns.
+pub(super) fn owned_values(owned: &Owned<'_>, value: &Value) -> Value {
+    if owned.is_whole() {
+        return value.clone();
+    }
+    match value {
+        Value::Object(fields) => {
+            let values = fields.iter().filter_map(|(key, value)| {
+                Some((key.clone(), owned_values(owned.field(key)?, value)))
+            });
+            Value::Object(values.collect())
+        }
+        Value::Array(items) => {
+            let places = owned.match_items(items).into_iter().zip(items);
+            let values =
+                places.filter_map(|(place, item)| Some(owned_values(owned.member(place?), item)));
+            values.collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// Returns the keys of a list item from its member name; `None` for other members.
 pub(super) fn item_keys(member: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(member.strip_prefix("k:")?).ok()

@@ -41,18 +41,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-pub use body::{encode_string_data, put, stated};
+pub use body::{encode_string_data, put, stated, time_to_live};
 pub use conclude::{
     Conclusion, Effects, WriteFailure, conclude, fault_condition, outranks_guest, synced,
     unfinalizable,
 };
-pub use difference::{FieldPath, first_difference, owned_part};
+pub use difference::{FieldPath, contested_field, first_difference, is_by_other_host, owned_part};
 pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};
 pub use forecast::{Changes, Forecast, ParentOutcome, Planned, Writes};
 pub use generate::{generate, is_rotated};
 pub use readiness::is_ready;
-pub use status::{Outlook, StatusWrite, gives, has_spoken, report_status, status};
+pub use status::{Outlook, StatusWrite, gives, has_spoken, own_status, report_status, status};
 
 use innkeeper_model::{
     GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,

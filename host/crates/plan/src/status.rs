@@ -5,7 +5,7 @@
 //! the guest's part takes them over.
 
 use innkeeper_model::{
-    Condition, ConditionStatus, Object, PluginName, Report, reason, whole_seconds,
+    Condition, ConditionStatus, Digest, Object, PluginName, Report, reason, whole_seconds,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -129,6 +129,18 @@ pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
         // A manager that wrote another status since owns the field `status`; both still own the key of the condition.
         synced.is_some_and(|synced| synced.field("status").is_some())
     })
+}
+
+/// Returns a digest of the part of a parent's status that the host owns. It changes if another client changes a value or
+/// takes a field over, also under the name of the host's field manager.
+pub fn own_status(plugin: &PluginName, parent: &Object) -> Digest {
+    let RawParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+    let managers = [plugin.status_manager(), plugin.host_manager()];
+    let parts = managers.map(|manager| {
+        let owned = owned(parent, &manager);
+        owned.map(|owned| fields::owned_values(&owned, &status))
+    });
+    Digest::of(json!(parts).to_string().as_bytes())
 }
 
 /// Returns true if the condition `Synced` of a parent already has this reason, for its current generation.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     bound::Bound,
-    conflicts::FieldConflict,
+    contention::Contention,
     held_back::HeldBack,
     next::Next,
     stop::{Stop, is_unclaimed, named},
@@ -75,7 +75,8 @@ pub(crate) struct Applied<'a> {
     pub(crate) report: &'a Report,
     pub(crate) conclusion: plan::Conclusion,
     pub(crate) held_back: Option<HeldBack>,
-    pub(crate) conflict: Option<FieldConflict>,
+    /// The writes that others undo again and again.
+    pub(crate) contention: Option<Contention>,
     /// True if the report is deferred to the next pass, which the watch of the written children triggers.
     pub(crate) is_deferred: bool,
 }
@@ -83,7 +84,7 @@ pub(crate) struct Applied<'a> {
 impl Applied<'_> {
     /// Returns true if no operation failed or has to wait.
     pub(crate) const fn is_complete(&self) -> bool {
-        self.conclusion.retry.is_none() && self.held_back.is_none() && self.conflict.is_none()
+        self.conclusion.retry.is_none() && self.held_back.is_none() && self.contention.is_none()
     }
 }
 
@@ -91,6 +92,8 @@ impl Applied<'_> {
 pub(crate) enum StatusFinding {
     /// The rate limit of the parent holds the status back.
     HeldBack(HeldBack),
+    /// Others overwrite the status again and again, so it waits for this time.
+    Contested(Duration),
     /// The API server rejected the guest's part.
     Rejected(WriteFailure),
     /// The write failed.
@@ -137,7 +140,7 @@ impl<'a> Findings<'a> {
     /// Returns true if operations wait, so that the next pass is not like this one.
     pub(crate) const fn waits(&self) -> bool {
         match &self.end {
-            End::Applied(applied) => applied.held_back.is_some() || applied.conflict.is_some(),
+            End::Applied(applied) => applied.held_back.is_some() || applied.contention.is_some(),
             _ => false,
         }
     }
@@ -336,6 +339,10 @@ impl<'a> Findings<'a> {
                     next: next.again_after(held.wait),
                 }
             }
+            StatusFinding::Contested(wait) => Conclusion::silent(match next {
+                Next::UntilChanged => Next::RequeueAfter(*wait),
+                next => next.within(*wait),
+            }),
             // Another field manager writes the host's conditions, so they can still state the reason.
             StatusFinding::Rejected(failure) => Conclusion {
                 status: host_only(not_synced(
@@ -392,28 +399,36 @@ impl<'a> Conclusion<'a> {
     }
 }
 
-/// Merges the failures of the plan, the rate limit, the field conflicts and the request of the guest.
+/// Merges the failures of the plan, the rate limit, the contested writes and the request of the guest.
 fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
     let Applied {
         report,
         conclusion,
         held_back,
-        conflict,
+        contention,
         is_deferred,
     } = applied;
     let requested = requested(report);
     if *is_deferred {
         return Conclusion::silent(requested.within(REPORT_DEFERRED_MAX));
     }
-    let (synced, next) = match (conclusion.retry, held_back, conflict) {
-        // A failure that only a change can repair must not keep the operations that wait for the rate limit.
-        (Some(Retry::OnChange), Some(held), _) => (
-            conclusion.synced.clone(),
-            after_failure(Retry::OnChange, requested).again_after(held.wait),
-        ),
-        (Some(retry), _, _) => (conclusion.synced.clone(), after_failure(retry, requested)),
+    let waits = [
+        held_back.as_ref().map(|held| held.wait),
+        contention.as_ref().map(|contention| contention.wait),
+    ];
+    let wait = waits.into_iter().flatten().min();
+    let (synced, next) = match (conclusion.retry, held_back, contention) {
+        (Some(retry), _, _) => {
+            let next = after_failure(retry, requested);
+            // A failure that only a change can repair must not keep the operations that wait.
+            let next = match wait {
+                Some(wait) if retry == Retry::OnChange => next.again_after(wait),
+                _ => next,
+            };
+            (conclusion.synced.clone(), next)
+        }
         (None, Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
-        (None, None, Some(conflict)) => (conflict.synced(), requested.within(conflict.wait)),
+        (None, None, Some(contention)) => (contention.synced(), requested.within(contention.wait)),
         (None, None, None) => (conclusion.synced.clone(), requested),
     };
     Conclusion {

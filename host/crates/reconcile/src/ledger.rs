@@ -1,16 +1,21 @@
 //! The facts about each parent that are kept between its passes, across revisions; they only save work.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_model::{Digest, Event, ObjectId};
 use tokio::time::Instant;
 
-use super::{analysis::Generation, conflicts::Conflicts, first_writes::ParentLimits};
+use super::{analysis::Generation, first_writes::ParentLimits, repeats::Repeats};
+
+/// The time between two sweeps of old writes: as long as writes are remembered.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     parents: BTreeMap<ObjectId, ParentRecord>,
+    /// The time at which the writes of all parents were last swept.
+    swept: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -25,8 +30,8 @@ struct ParentRecord {
     changed: Option<Instant>,
     /// The write limits.
     limits: ParentLimits,
-    /// The children that another field manager keeps changing.
-    conflicts: Conflicts,
+    /// The recent writes, with those that others undo.
+    repeats: Repeats,
     /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
     namespace_terminating: bool,
     /// The deferred events: of the last pass if it deferred its report, and of the earlier rounds of the running pass.
@@ -37,6 +42,18 @@ impl Ledger {
     /// Begins a pass; `changed` is the time at which the host saw the change that it is for.
     pub(super) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
         self.entry(parent).changed = changed;
+        self.sweep(Instant::now());
+    }
+
+    /// Forgets old writes of all parents from time to time: most parents have no pass after their first writes.
+    fn sweep(&mut self, now: Instant) {
+        let is_due = |swept: Instant| now.saturating_duration_since(swept) >= SWEEP_INTERVAL;
+        if self.swept.is_none_or(is_due) {
+            self.swept = Some(now);
+            for parent in self.parents.values_mut() {
+                parent.repeats.forget_ended(now);
+            }
+        }
     }
 
     /// Returns the time at which the host saw the change, for the first write of a pass only.
@@ -61,9 +78,9 @@ impl Ledger {
         &mut self.entry(parent).limits
     }
 
-    /// Returns the children of a parent that another field manager keeps changing.
-    pub(super) fn conflicts(&mut self, parent: &ObjectId) -> &mut Conflicts {
-        &mut self.entry(parent).conflicts
+    /// Returns the recent writes of a parent.
+    pub(super) fn repeats(&mut self, parent: &ObjectId) -> &mut Repeats {
+        &mut self.entry(parent).repeats
     }
 
     /// Defers the report of a pass, with its events, to the next pass.
@@ -158,8 +175,6 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use innkeeper_model::{EventType, GroupKind};
 

@@ -8,7 +8,7 @@
 mod analysis;
 mod bound;
 mod budget;
-mod conflicts;
+mod contention;
 mod context;
 pub mod controller;
 mod dry_run;
@@ -30,6 +30,7 @@ mod pass_files;
 mod quota;
 mod reconciler;
 mod recordings;
+mod repeats;
 mod selection;
 mod serving;
 mod shared;

@@ -11,6 +11,7 @@ mod answers;
 mod apply;
 mod call;
 mod check;
+mod contested;
 mod enter;
 mod observe;
 mod plan;

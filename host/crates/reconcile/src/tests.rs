@@ -10,6 +10,7 @@ mod rounds;
 mod selecting;
 mod server;
 mod throttling;
+mod two_hosts;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! A plugin that answers with the children that its parent states, so that a report about an object becomes a manifest.
+//! A plugin that answers with the children and the status that its parent states, so that a report about an object
+//! becomes a manifest.
 //!
 //! It implements the contract without the SDK, which would read and write the children.
 
@@ -19,7 +20,7 @@ use bindings::{
     exports::innkeeper::plugin::reconciler::Guest,
     innkeeper::plugin::types::{
         ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Fault, FaultKind,
-        Manifest, Outcome, ParentKind, Readiness, RemovalPolicy, Report, Request, Scope,
+        Manifest, Outcome, ParentKind, Phase, Readiness, RemovalPolicy, Report, Request, Scope,
     },
 };
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ impl Guest for Plugin {
             crds: vec![crd().to_string()],
             children: CHILDREN.map(child).to_vec(),
             reads: Vec::new(),
-            finalize: false,
+            finalize: true,
             reads_own_status: false,
             config_schema: None,
         }
@@ -88,11 +89,14 @@ impl Guest for Plugin {
             })
             .collect();
         let report = Report {
-            status: None,
+            status: parent["spec"]["status"].as_str().map(str::to_owned),
             conditions: stated_ready(&parent),
             events: Vec::new(),
             requeue_after_ms: None,
         };
+        if request.phase == Phase::Finalize {
+            return Ok(Outcome::Finalized(report));
+        }
         Ok(Outcome::Desired(Desired { children, report }))
     }
 }
@@ -115,6 +119,7 @@ fn crd() -> Value {
         "properties": {
             "children": { "type": "array", "items": { "type": "string" } },
             "ready": { "type": "boolean" },
+            "status": { "type": "string" },
         },
     });
     let condition = json!({

@@ -5,7 +5,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::{bound::Bound, held_back::Permit};
+use crate::{bound::Bound, contention::Undone, held_back::Permit, repeats::Subject};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -277,14 +277,14 @@ fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
     }
 }
 
-/// The facts of an applied plan: retry of a failure, rate limit, field conflict, request of the guest, report left.
+/// The facts of an applied plan: retry of a failure, rate limit, contested writes, request of the guest, report left.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn failures_limits_conflicts_and_requests_merge_in_this_order() {
     let (hour, minute) = (MINUTE * 60, Some(60_000));
     let held = held_back(Duration::from_secs(5));
-    let conflict = || FieldConflict {
-        about: "spec".to_owned(),
+    let contention = || Contention {
+        undone: vec![Undone::unexplained(&Subject::Finalizer)],
         wait: Duration::from_secs(20),
     };
     let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
@@ -367,6 +367,15 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
             after(5),
         ),
         (
+            Some(Retry::OnChange),
+            false,
+            true,
+            None,
+            false,
+            "WriteFailed",
+            after(20),
+        ),
+        (
             Some(Retry::Never),
             true,
             false,
@@ -381,7 +390,7 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
             report: &report,
             conclusion: conclusion(retry),
             held_back: is_held.then(|| held.clone()),
-            conflict: contested.then(conflict),
+            contention: contested.then(contention),
             is_deferred: left,
         }));
         let case = format!("{retry:?} {is_held} {contested} {asked:?}");
@@ -519,7 +528,7 @@ fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
             report: &report,
             conclusion: conclusion(None),
             held_back: None,
-            conflict: None,
+            contention: None,
             is_deferred: false,
         }));
         let mut findings = Findings::of(&plugin, Some(&parent), end);

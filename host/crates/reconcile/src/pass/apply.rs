@@ -18,6 +18,7 @@ use crate::{
     context::Context,
     held_back::HeldBack,
     quota::{Made, Quota},
+    repeats::Write,
 };
 
 /// The reason why the operations of a plan were not tried to the end.
@@ -48,7 +49,7 @@ pub(crate) struct Applied {
 }
 
 impl<'a> Pass<'a, Planned> {
-    /// Writes the operations, except those that a field conflict or the rate limit holds back.
+    /// Writes the operations, except contested ones whose wait is not over, and those that the rate limit holds back.
     pub(super) async fn apply(mut self) -> Pass<'a, Applied> {
         self.log();
         let mut plan = self.state.plan.clone();
@@ -60,62 +61,6 @@ impl<'a> Pass<'a, Planned> {
             result,
             held_back,
         })
-    }
-
-    /// Removes the operations from a plan that would restore a contested child too early, and with them the prunes, which
-    /// run only after everything else is as desired.
-    async fn set_aside(&self, plan: &mut Plan) {
-        let (now, ledger) = (Instant::now(), &self.context.ledger);
-        let contested: Vec<Operation> = {
-            let mut ledger = ledger.lock();
-            let conflicts = ledger.conflicts(self.id);
-            let holds = |operation: &mut Operation| {
-                operation.is_restoration()
-                    && operation
-                        .child()
-                        .is_some_and(|child| conflicts.holds(child, now))
-            };
-            plan.operations.extract_if(.., holds).collect()
-        };
-        if contested.is_empty() {
-            return;
-        }
-        plan.operations
-            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
-        for operation in &contested {
-            if let Some(child) = operation.child()
-                && ledger.lock().conflicts(self.id).is_untold(child)
-            {
-                let about = self.contested_field(operation, child).await;
-                ledger.lock().conflicts(self.id).tell(child, about);
-            }
-        }
-    }
-
-    /// Names the contested field and its other managers: `spec.replicas of apps/Deployment demo/a (by scaler)`.
-    async fn contested_field(&self, operation: &Operation, child: &ObjectId) -> String {
-        let Operation::Update { kind, body, .. } = operation else {
-            return child.to_string();
-        };
-        // The cache keeps only the entries of the host's own managers, so the object is read live.
-        let live = match live(self.context, kind, child).await {
-            Ok(Some(live)) => live,
-            Ok(None) => return child.to_string(),
-            Err(error) => {
-                debug!(error = %error_chain(&error), "failed to find the other managers of a child");
-                return child.to_string();
-            }
-        };
-        let Some(field) = plan::first_difference(body, &live) else {
-            return child.to_string();
-        };
-        let own = &*self.state.entered.manager;
-        let managers = field.managers(&live);
-        let others: Vec<&str> = managers.into_iter().filter(|name| *name != own).collect();
-        match &*others {
-            [] => format!("{field} of {child}"),
-            others => format!("{field} of {child} (by {})", others.join(", ")),
-        }
     }
 
     /// Leaves those operations in a plan that the parent may write now.
@@ -198,7 +143,12 @@ impl<'a> Pass<'a, Planned> {
                 Ok(written) => {
                     let version = written.as_ref().map(|written| written.resource_version);
                     debug!(%operation, ?version, "done");
-                    note_success(context, id, operation, written.as_ref());
+                    note_success(
+                        context,
+                        &entered.observation.parent,
+                        operation,
+                        written.as_ref(),
+                    );
                 }
                 Err(error) => {
                     let child = operation.child().unwrap_or(id);
@@ -222,20 +172,23 @@ impl<'a> Pass<'a, Planned> {
     }
 }
 
-/// Records a write until the cache shows it.
+/// Records a write until the cache shows it, and in the ledger of repeated writes.
 fn note_success(
     context: &Context,
-    parent: &ObjectId,
+    observed: &Object,
     operation: &Operation,
     written: Option<&apply::Written>,
 ) {
+    let parent = &observed.id();
     let id = operation.child().unwrap_or(parent);
     // The API server answers a write that changes nothing with the observed version: then nobody has changed the child.
     let is_changed =
         written.is_none_or(|written| operation.child_version() != Some(written.resource_version));
-    if operation.is_restoration() && is_changed {
+    if let Some(write) = Write::for_operation(operation, observed.generation)
+        && is_changed
+    {
         let mut ledger = context.ledger.lock();
-        if ledger.conflicts(parent).restored(id, Instant::now()) {
+        if ledger.repeats(parent).record(write, Instant::now()) {
             context.metrics.contested();
         }
     }
@@ -243,6 +196,7 @@ fn note_success(
         context.count_write(parent, operation.verb());
         if let Operation::Prune { uid, .. } = operation {
             context.registration.note_delete(parent, id, uid);
+            context.ledger.lock().repeats(parent).forget(id);
         }
         return;
     };

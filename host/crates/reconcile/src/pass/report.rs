@@ -1,6 +1,6 @@
 //! Report: the status and the events of the parent, and the time of the next pass.
 
-use std::{mem, ops::ControlFlow};
+use std::{mem, ops::ControlFlow, time::Duration};
 
 use innkeeper_apply::{self as apply, ErrorKind, Execution, Target};
 use innkeeper_cluster::Cause;
@@ -19,6 +19,7 @@ use super::{
     state::{Pass, Step},
 };
 use crate::{
+    contention::Contention,
     context::Context,
     findings::{self, End, Findings, Status, StatusFinding},
     held_back::HeldBack,
@@ -199,7 +200,7 @@ impl Pass<'_, ()> {
                     report,
                     conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,
-                    conflict: ledger.lock().conflicts(self.id).contested(Instant::now()),
+                    contention: ledger.lock().repeats(self.id).contention(Instant::now()),
                     is_deferred: false,
                 };
                 if wrote || execution.comes_back() {
@@ -270,6 +271,12 @@ pub(super) async fn write(
         let synced = &status.synced;
         let due = plan::status(plugin, parent, report, synced, ready, outlook, now);
         let Some(due) = due else { break };
+        if let Some(wait) = contested_status(context, parent, &due, trace).await {
+            refused = true;
+            findings.add(StatusFinding::Contested(wait));
+            conclusion = findings.conclude();
+            break;
+        }
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
         let granted = context.take_writes(&parent.id(), wanted);
@@ -305,6 +312,31 @@ pub(super) async fn write(
     }
 }
 
+/// Returns the time until a contested status may be written; none if it may be now. An Event names the other side, because
+/// it overwrites the conditions too.
+async fn contested_status(
+    context: &Context,
+    parent: &Object,
+    due: &StatusWrite,
+    trace: &Trace<'_>,
+) -> Option<Duration> {
+    let (id, now) = (parent.id(), Instant::now());
+    let write = context.status_write(parent);
+    let wait = context.ledger.lock().repeats(&id).wait(&write, now)?;
+    if let Some(undone) = context.explain_status(parent, due).await {
+        let undone = vec![undone];
+        let synced = Contention { undone, wait }.synced();
+        warn!(message = synced.message, "the status is overwritten");
+        let event = Event {
+            kind: EventType::Warning,
+            reason: synced.reason,
+            message: synced.message,
+        };
+        record_event(context, parent, &event, true, trace);
+    }
+    Some(wait)
+}
+
 async fn write_status(
     context: &Context,
     target: &mut Target,
@@ -314,9 +346,11 @@ async fn write_status(
     trace: &Trace<'_>,
 ) -> Result<(), StatusFinding> {
     let id = parent.id();
+    let repeated = context.status_write(parent);
     match context.shared.writer.status(target, write).await {
         Ok(written) => {
             context.note_written(&id, &id, "status", &written);
+            context.record_status(repeated, parent, &written);
             let epoch = context.active.current();
             if epoch.serving.plugin.manifest().reads_own_status {
                 context.registration.trigger([id], Cause::ParentStatus);
