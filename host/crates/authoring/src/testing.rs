@@ -31,7 +31,7 @@ use crate::{
     shrink,
 };
 use cases::Case;
-use properties::{Cost, Finding, Property};
+use properties::{Calls, Cost, Finding, Property};
 
 /// The most tries to make a failing parent smaller. Chosen, not measured.
 const SHRINKS_MAX: usize = 400;
@@ -83,8 +83,9 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
     let offline = Offline::new(manifest, given.as_ref(), &from, call)?;
-    let mut cost = Cost::default();
-    let found = properties(&offline, &parents, args.parents, &mut cost)?;
+    let mut calls = Calls::default();
+    let found = properties(&offline, &parents, args.parents, &mut calls)?;
+    let Calls { cost, expiring_job } = calls;
     let over =
         directory.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
     let over = over.transpose()?.flatten();
@@ -99,6 +100,11 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         }
     }));
     streams.print(&show::all(&results, cost, args.output)?)?;
+    if let Some(key) = expiring_job {
+        streams.note(&format!(
+            "warning: the Job of child \"{key}\" has spec.ttlSecondsAfterFinished: the cluster deletes it after its end, and the host runs it again; leave the field out"
+        ));
+    }
     let failed = results.iter().any(|result| result.problem.is_some());
     Ok(if failed { Exit::Finding } else { Exit::Success })
 }
@@ -117,7 +123,7 @@ fn properties(
     plugin: &Offline<'_>,
     cases: &[Document],
     count: u32,
-    cost: &mut Cost,
+    calls: &mut Calls,
 ) -> Result<Vec<Finding>, Failure> {
     let mut found: Vec<Finding> = Vec::new();
     // The first finding of each property.
@@ -125,8 +131,8 @@ fn properties(
         found.iter().all(|it| it.property != finding.property)
     };
     for parent in cases {
-        let finding =
-            properties::finding_of(plugin, parent, cost)?.filter(|finding| is_new(&found, finding));
+        let finding = properties::finding_of(plugin, parent, calls)?
+            .filter(|finding| is_new(&found, finding));
         found.extend(finding);
     }
     for parent in &plugin.manifest.parents {
@@ -136,7 +142,7 @@ fn properties(
         for seed in 0..count {
             // Small parents first.
             let choices = Choices::random(seed.into(), seed % NUMBERS_MAX);
-            if let Some(finding) = kind.check(plugin, &choices, cost)?
+            if let Some(finding) = kind.check(plugin, &choices, calls)?
                 && is_new(&found, &finding)
             {
                 found.push(kind.shrink(plugin, choices, finding)?);
@@ -200,12 +206,12 @@ impl<'a> Generator<'a> {
         &self,
         plugin: &Offline<'_>,
         choices: &Choices,
-        cost: &mut Cost,
+        calls: &mut Calls,
     ) -> Result<Option<Finding>, Failure> {
         let Some(parent) = self.parent(choices) else {
             return Ok(None);
         };
-        properties::finding_of(plugin, &parent, cost)
+        properties::finding_of(plugin, &parent, calls)
     }
 
     /// Makes the parent smaller while it breaks the same property.
@@ -221,7 +227,7 @@ impl<'a> Generator<'a> {
             SHRINKS_MAX,
             |choices| Box::new(choices.smaller().into_iter()),
             |choices| {
-                let found = self.check(plugin, choices, &mut Cost::default())?;
+                let found = self.check(plugin, choices, &mut Calls::default())?;
                 Ok::<_, Failure>(found.filter(|finding| finding.property == property))
             },
         )?;

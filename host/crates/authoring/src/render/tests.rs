@@ -111,7 +111,11 @@ pub(crate) fn pond(answer: Answer) -> Pond {
                 scope: Scope::Namespaced,
             }],
             crds: vec![object(crd)],
-            children: vec![child("v1", "ConfigMap"), child("v1", "Secret")],
+            children: vec![
+                child("v1", "ConfigMap"),
+                child("v1", "Secret"),
+                child("batch/v1", "Job"),
+            ],
             reads: vec![read("Secret", Access::Hash), read("Pod", Access::Metadata)],
             finalize: true,
             reads_own_status: false,

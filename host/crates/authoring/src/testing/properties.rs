@@ -97,6 +97,14 @@ pub(super) struct Cost {
     pub(super) memory_bytes: usize,
 }
 
+/// The facts about all calls of the plugin.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) cost: Cost,
+    /// The key of a Job that the cluster deletes some time after its end, so that the host runs it again.
+    pub(super) expiring_job: Option<String>,
+}
+
 /// The objects of the simulation: the parent and its children.
 #[derive(Clone, PartialEq)]
 struct Cluster {
@@ -118,17 +126,17 @@ impl Cluster {
 pub(super) fn finding_of(
     plugin: &Offline<'_>,
     parent: &Document,
-    cost: &mut Cost,
+    calls: &mut Calls,
 ) -> Result<Option<Finding>, Failure> {
-    match check(plugin, parent, cost) {
+    match check(plugin, parent, calls) {
         Ok(()) => Ok(None),
         Err(Stop::Finding(finding)) => Ok(Some(*finding)),
         Err(Stop::Failure(failure)) => Err(failure),
     }
 }
 
-fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(), Stop> {
-    let mut checker = Checker { plugin, cost };
+fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut Calls) -> Result<(), Stop> {
+    let mut checker = Checker { plugin, calls };
     let refusals = plugin.definitions.refusals(&plugin.manifest.name);
     if let Some(refusal) = refusals.into_iter().next() {
         let start = Cluster::new(parent);
@@ -160,7 +168,7 @@ fn check(plugin: &Offline<'_>, parent: &Document, cost: &mut Cost) -> Result<(),
 
 struct Checker<'a> {
     plugin: &'a Offline<'a>,
-    cost: &'a mut Cost,
+    calls: &'a mut Calls,
 }
 
 impl Checker<'_> {
@@ -169,9 +177,9 @@ impl Checker<'_> {
         let passed = self
             .plugin
             .pass(cluster.parent.clone(), others.collect(), circumstances)?;
-        self.cost.fuel = self.cost.fuel.max(passed.fuel.unwrap_or_default());
-        let memory = passed.memory_peak_bytes;
-        self.cost.memory_bytes = self.cost.memory_bytes.max(memory);
+        let cost = &mut self.calls.cost;
+        cost.fuel = cost.fuel.max(passed.fuel.unwrap_or_default());
+        cost.memory_bytes = cost.memory_bytes.max(passed.memory_peak_bytes);
         let found = |property, problem| Err(finding(property, problem, cluster));
         if let Some(fault) = &passed.said.fault {
             let property = match fault.kind {
@@ -189,6 +197,9 @@ impl Checker<'_> {
             if let Err(problem) = typed::check(&stored(child)) {
                 let problem = format!("child \"{}\": {problem}", child.key);
                 return found(Property::ValidOutput, problem);
+            }
+            if plan::time_to_live(&child.kind, &child.object).is_some() {
+                self.calls.expiring_job = Some(child.key.clone());
             }
         }
         Ok(passed)

@@ -16,15 +16,20 @@ use crate::render::{
 
 /// Returns the properties that do not hold for a guest, each with its problem and the smallest parent.
 fn findings(answer: Answer) -> Vec<(Property, String, Value)> {
+    findings_and_calls(answer).0
+}
+
+fn findings_and_calls(answer: Answer) -> (Vec<(Property, String, Value)>, Calls) {
     let guest = pond(answer);
     let from = Inspected::File("pond.wasm".into());
     let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
     let offline = Offline::new(&guest.manifest, None, &from, call).unwrap();
-    let found = properties(&offline, &[], 200, &mut Cost::default()).unwrap();
-    found
+    let mut calls = Calls::default();
+    let found = properties(&offline, &[], 200, &mut calls).unwrap();
+    let found = found
         .into_iter()
-        .map(|it| (it.property, it.problem, it.parent.object["spec"].clone()))
-        .collect()
+        .map(|it| (it.property, it.problem, it.parent.object["spec"].clone()));
+    (found.collect(), calls)
 }
 
 #[track_caller]
@@ -66,6 +71,39 @@ fn secret_exists(reads: &mut OfflineReads) -> bool {
         name: "key".into(),
     };
     reads.get(&secret).unwrap().is_some()
+}
+
+fn job(spec: Value) -> innkeeper_model::Child {
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "run"}, "spec": spec,
+    });
+    child("run", job)
+}
+
+/// The cluster deletes such a Job after its end, and the host would run it again.
+#[test]
+fn a_job_with_a_time_to_live_is_a_warning() {
+    let answers: [(Answer, Option<&str>); 2] = [
+        (
+            |request, _, _| match request.phase {
+                Phase::Finalize => finalized(),
+                Phase::Reconcile => desired(vec![job(json!({"ttlSecondsAfterFinished": 0}))]),
+            },
+            Some("run"),
+        ),
+        (
+            |request, _, _| match request.phase {
+                Phase::Finalize => finalized(),
+                Phase::Reconcile => desired(vec![job(json!({"backoffLimit": 0}))]),
+            },
+            None,
+        ),
+    ];
+    for (answer, expected) in answers {
+        let (findings, calls) = findings_and_calls(answer);
+        let job_findings: Vec<_> = findings.iter().map(|finding| &finding.1).collect();
+        assert_eq!(calls.expiring_job.as_deref(), expected, "{job_findings:?}");
+    }
 }
 
 #[test]

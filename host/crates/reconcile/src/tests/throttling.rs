@@ -173,7 +173,7 @@ async fn q6_a_namespace_over_its_writes_is_throttled_and_others_are_not() {
         ..Limits::default()
     };
     world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", bounded(having(60), limits));
+    let reconciler = world.reconciler("web", bounded(having(60, "hello"), limits));
     world
         .drive(&reconciler, "throttled", |world| {
             for index in 0..60 {
