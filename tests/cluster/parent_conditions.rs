@@ -87,7 +87,7 @@ fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
     let note = eventually("an Event names the reason and the refusal", || {
         events(&stage, &namespace)
             .into_iter()
-            .find(|(reason, _)| reason == "StatusRejected")
+            .find(|(reason, _)| reason == "StatusDenied")
             .map(|(_, note)| note)
             .ok_or_else(|| host.log().unwrap_or_default())
     });

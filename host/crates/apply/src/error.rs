@@ -4,7 +4,7 @@ use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
 use innkeeper_model::{Object, Retry, causes, error_chain, reason};
-use innkeeper_plan::{WriteFailure, unfinalizable};
+use innkeeper_plan::{WriteFailure, finalizer_refused, unfinalizable};
 use kube::core::Status;
 
 use super::request::Verb;
@@ -76,6 +76,10 @@ pub enum ErrorKind {
     ///
     /// Remedy: Correct the field in the cause; it comes from the parent or the plugin.
     Rejected,
+    /// The answer lacks metadata that the host has written.
+    ///
+    /// Remedy: Exempt the object from the admission policy or webhook that removes it.
+    MetadataLost,
     /// The object exceeds the size limit of the API server.
     ///
     /// Remedy: Make the object smaller.
@@ -178,6 +182,10 @@ impl ErrorKind {
             }
             Self::NamespaceMissing => ("NamespaceMissing", "its namespace does not exist"),
             Self::Rejected => ("Rejected", "the API server rejected it"),
+            Self::MetadataLost => (
+                "MetadataLost",
+                "the API server's answer lacks metadata by which the host finds it again, exempt it from the admission policy or webhook that removes",
+            ),
             Self::TooLarge => ("TooLarge", "it is too large"),
             Self::NotServed => ("NotServed", "the cluster does not serve its kind"),
             Self::Throttled { .. } => ("Throttled", "the API server asks for a pause of"),
@@ -260,9 +268,28 @@ impl Error {
         )
     }
 
+    /// Returns true if the API server has understood the write and refuses it.
+    pub const fn is_refusal(&self) -> bool {
+        self.is_rejection() || matches!(self.kind, ErrorKind::Forbidden)
+    }
+
     /// Returns true if the write keeps a parent from its deletion: its guest wants a child that can never be created.
     pub fn holds(&self, parent: &Object) -> bool {
         parent.is_deleting() && self.kind == ErrorKind::NamespaceTerminating
+    }
+
+    /// Converts to the failure of a write to the parent's finalizer.
+    pub fn finalizer_failure(&self) -> WriteFailure {
+        let failure = self.failure();
+        if !self.is_refusal() {
+            return failure;
+        }
+        WriteFailure {
+            reason: reason::FINALIZER_REFUSED,
+            message: finalizer_refused(&failure.message),
+            // A change of the definition or of a policy triggers no pass.
+            retry: Retry::Backoff,
+        }
     }
 
     /// Converts to the failure that the conclusion of a plan takes.
@@ -280,6 +307,7 @@ impl Error {
             ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => {
                 reason::CHILD_REJECTED
             }
+            ErrorKind::MetadataLost => reason::METADATA_LOST,
             ErrorKind::Throttled { .. } => reason::THROTTLED,
             _ => reason::APPLY_FAILED,
         };

@@ -46,14 +46,14 @@ impl Execution {
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
         for (operation, result) in &self.results {
-            let effect = match result {
-                Ok(written) => Ok(written.as_ref().map(|written| written.json.clone())),
-                Err(error) => Err(error.failure()),
-            };
             if let Some(id) = operation.child() {
+                let effect = match result {
+                    Ok(written) => Ok(written.as_ref().map(|written| written.json.clone())),
+                    Err(error) => Err(error.failure()),
+                };
                 effects.children.insert(id.clone(), effect);
-            } else if let Err(failure) = effect {
-                effects.parent = Some(failure);
+            } else if let Err(error) = result {
+                effects.parent = Some(error.finalizer_failure());
             }
         }
         effects
@@ -206,7 +206,12 @@ impl Writer {
             }
         };
         let request = request.act_as(session.account);
-        self.exchange(request).await.map(Some)
+        let what = request.what.clone();
+        let written = self.exchange(request).await?;
+        match plan::lost_metadata(operation, &written.json) {
+            Some(lost) => Err(ErrorKind::MetadataLost.because(what, lost)),
+            None => Ok(Some(written)),
+        }
     }
 
     /// Takes the plugin's finalizer off the parent; none is returned for a parent that is gone or did not have it.
@@ -268,8 +273,14 @@ impl Writer {
         let version = target.resource_version();
         let address = target.address();
         let request = address.update(&plugin.host_manager(), &body, target.uid(), version);
+        let what = request.what.clone();
         let written = self.exchange(request).await?;
         target.moved(&written);
+        let finalizer = plugin.finalizer();
+        if !target.has_finalizer(&finalizer) {
+            let lost = format!("the finalizer {finalizer}");
+            return Err(ErrorKind::MetadataLost.because(what, lost));
+        }
         Ok(written)
     }
 

@@ -119,6 +119,16 @@ pub mod reason {
     /// Remedy: Correct the status in the plugin, or install the CustomResourceDefinition of the plugin's version: the message
     /// names the field that the installed one refuses.
     pub const STATUS_REJECTED: &str = "StatusRejected";
+    /// The answer of the API server to a write of the host lacks metadata that the host has written: its label, one of its
+    /// annotations, the owner reference or the finalizer. The host cannot find or prune such an object.
+    ///
+    /// Remedy: Exempt the object in the message from the admission policy or webhook that removes the metadata.
+    pub const METADATA_LOST: &str = "MetadataLost";
+    /// The API server refuses to add the host's finalizer to the parent, or to remove it.
+    ///
+    /// Remedy: Correct the parent as the message says, or relax its definition or the policy that refuses the write. One
+    /// edit may correct the parent and set `innkeeper.dev/skip-finalize: "true"`, which skips the cleanup of the plugin.
+    pub const FINALIZER_REFUSED: &str = "FinalizerRefused";
     /// The guest reports that the parent is invalid.
     ///
     /// Remedy: Correct the parent as the message says.

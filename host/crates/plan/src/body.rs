@@ -8,7 +8,9 @@ use innkeeper_model::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, absence, fields, generate, ownership,
+    Context, absence, fields, generate,
+    lost::OWN_PREFIX,
+    ownership,
     text::{drop_nulls, drop_unset_times},
 };
 
@@ -32,7 +34,8 @@ impl Body {
 
     /// Returns true if this object was applied last and no other field manager has changed or taken a field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
-        if !self.was_applied_last(object) {
+        // Managed fields keep the paths of labels and annotations that admission has removed.
+        if !self.was_applied_last(object) || !self.has_own_metadata(object) {
             return false;
         }
         let with_generated;
@@ -43,6 +46,24 @@ impl Body {
             &with_generated
         };
         is_covered(object, manager, stated)
+    }
+
+    /// Returns true if the observed object has all labels and annotations of the host.
+    fn has_own_metadata(&self, object: &Object) -> bool {
+        let metadata = self.canonical.get("metadata");
+        [
+            ("labels", &object.labels),
+            ("annotations", &object.annotations),
+        ]
+        .into_iter()
+        .all(|(field, observed)| {
+            let stated = metadata.and_then(|metadata| metadata.get(field)?.as_object());
+            let mut own = stated
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| key.starts_with(OWN_PREFIX));
+            own.all(|(key, value)| observed.get(&**key).map(|text| &**text) == value.as_str())
+        })
     }
 
     /// Returns true if the annotation of the observed object shows that this object was applied last.

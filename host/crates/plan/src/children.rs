@@ -12,7 +12,9 @@ use innkeeper_model::{
 use innkeeper_policy::check_adoption;
 use serde_json::Value;
 
-use super::{Context, Plan, PlannedChild, Progress, body::Body, order, ownership, readiness};
+use super::{
+    Context, ForeignOwner, Plan, PlannedChild, Progress, body::Body, order, ownership, readiness,
+};
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
@@ -152,7 +154,13 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        let owner = ownership::foreign_owner(object, context.parent);
+        let owner = match ownership::foreign_owner(object, context.parent) {
+            // The keyed hash proves that the host has made it for this parent.
+            ForeignOwner::None if Body::new(context, child, None).was_applied_last(object) => {
+                ForeignOwner::Lost
+            }
+            owner => owner,
+        };
         return none(Progress::NotOwned(owner));
     }
     if !(granted && asked) {

@@ -67,6 +67,13 @@ pub fn unfinalizable(cause: &str) -> String {
     )
 }
 
+/// Names the way out for a parent whose finalizer the API server refuses to add or to remove.
+pub fn finalizer_refused(cause: &str) -> String {
+    format!(
+        "{cause}; correct this object, its definition or the policy, and the host tries again; an edit that also sets {ANNOTATION_SKIP_FINALIZE}: \"true\" skips the cleanup of the plugin"
+    )
+}
+
 /// Returns the condition `Synced` for a guest that answered with a fault.
 pub fn fault_condition(fault: &Fault) -> Condition {
     let reason = match fault.kind {
@@ -109,7 +116,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
         .chain(written)
         .collect();
     failures.sort_by_key(|failure| match failure.reason {
-        reason::CHILD_NOT_OWNED | reason::CHILD_FORBIDDEN => 0,
+        reason::CHILD_NOT_OWNED | reason::CHILD_FORBIDDEN | reason::METADATA_LOST => 0,
         reason::ADOPTION_PENDING => 1,
         reason::CHILD_REJECTED => 2,
         _ => 3,
@@ -121,6 +128,9 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
 fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     let id = &child.id;
     let (reason, message) = match &child.progress {
+        Progress::NotOwned(owner @ ForeignOwner::Lost) => {
+            (reason::METADATA_LOST, not_owned(id, owner))
+        }
         Progress::NotOwned(owner) => (reason::CHILD_NOT_OWNED, not_owned(id, owner)),
         Progress::NotAllowed { rule } => (
             reason::CHILD_FORBIDDEN,
@@ -146,6 +156,9 @@ fn not_owned(id: &ObjectId, owner: &ForeignOwner) -> String {
         ),
         ForeignOwner::Controller(owner) => format!(
             "{id} exists and belongs to {owner}: delete it, give the child another name, or take it from its owner and {adopt}"
+        ),
+        ForeignOwner::Lost => format!(
+            "{id} lost the owner reference that the host has written: exempt it from the admission policy, webhook or client that removes it, and delete it, or {adopt}"
         ),
         ForeignOwner::FormerParent => format!(
             "{id} belongs to a former object of this parent's kind and name, and waits for the garbage collector: the child is created when it is gone"

@@ -20,6 +20,7 @@ mod fields;
 mod fleet;
 mod forecast;
 mod generate;
+mod lost;
 mod order;
 mod ownership;
 mod readiness;
@@ -43,14 +44,15 @@ use std::{
 
 pub use body::{encode_string_data, put, stated, time_to_live};
 pub use conclude::{
-    Conclusion, Effects, WriteFailure, conclude, fault_condition, outranks_guest, synced,
-    unfinalizable,
+    Conclusion, Effects, WriteFailure, conclude, fault_condition, finalizer_refused,
+    outranks_guest, synced, unfinalizable,
 };
 pub use difference::{FieldPath, contested_field, first_difference, is_by_other_host, owned_part};
 pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};
 pub use forecast::{Changes, Forecast, ParentOutcome, Planned, Writes};
 pub use generate::{generate, is_rotated};
+pub use lost::lost_metadata;
 pub use readiness::is_ready;
 pub use status::{Outlook, StatusWrite, gives, has_spoken, own_status, report_status, status};
 
@@ -194,6 +196,8 @@ pub enum ForeignOwner {
     Retained(String),
     /// The object is marked as retained without the host's proof.
     Unproven,
+    /// The host has applied the object for this parent, and its owner reference is gone.
+    Lost,
 }
 
 /// Plans an answer.

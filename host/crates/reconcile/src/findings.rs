@@ -2,11 +2,13 @@
 //!
 //! Pure: only [`Findings::conclude`] makes the condition `Synced` of a pass and the time of the next one.
 
+mod status;
+
 use std::time::Duration;
 
 use innkeeper_model::{
-    ANNOTATION_PAUSED, Condition, ConditionStatus, Event, FaultKind, Object, Phase, PluginName,
-    Report, Retry, reason,
+    ANNOTATION_PAUSED, Condition, ConditionStatus, Event, EventType, FaultKind, Object, Phase,
+    PluginName, Report, Retry, reason,
 };
 use innkeeper_plan::{self as plan, Outlook, WriteFailure};
 use innkeeper_policy::NotSelected;
@@ -19,6 +21,8 @@ use super::{
     next::Next,
     stop::{Stop, is_unclaimed, named},
 };
+
+pub(crate) use status::StatusFinding;
 
 /// The shortest requeue that a guest may ask for. Chosen: too short to notice, and far above the time of a pass.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
@@ -53,12 +57,16 @@ pub(crate) enum End<'a> {
         parked: Duration,
         now: Instant,
     },
-    /// The finalizer was removed, or the write failed.
-    Released(Result<(), Retry>),
+    /// The finalizer was removed, or the write failed; with the report of the guest if it has finalized the parent.
+    Released(Option<&'a Report>, Result<(), WriteFailure>),
     /// The guest leaves the children as they are.
     Kept { phase: Phase, report: &'a Report },
     /// The guest has finalized the parent; the status goes first, because the parent is gone without its finalizer.
-    Finalizing { report: &'a Report },
+    Finalizing {
+        report: &'a Report,
+        /// The present condition about a finalizer that could not be removed in an earlier pass.
+        refused: Option<Condition>,
+    },
     /// The plan was not tried to its end, because the host failed to prepare a write.
     NotApplied { report: &'a Report, error: String },
     /// All failures say that the cluster has changed since the observation.
@@ -86,18 +94,6 @@ impl Applied<'_> {
     pub(crate) const fn is_complete(&self) -> bool {
         self.conclusion.retry.is_none() && self.held_back.is_none() && self.contention.is_none()
     }
-}
-
-/// The result of a status write that failed or had to wait.
-pub(crate) enum StatusFinding {
-    /// The rate limit of the parent holds the status back.
-    HeldBack(HeldBack),
-    /// Others overwrite the status again and again, so it waits for this time.
-    Contested(Duration),
-    /// The API server rejected the guest's part.
-    Rejected(WriteFailure),
-    /// The write failed.
-    Failed(Retry),
 }
 
 /// The conclusion from the findings of a pass.
@@ -149,14 +145,14 @@ impl<'a> Findings<'a> {
     pub(crate) fn events(&self) -> &'a [Event] {
         match &self.end {
             End::Kept { report, .. }
-            | End::Finalizing { report }
+            | End::Finalizing { report, .. }
             | End::NotApplied { report, .. } => &report.events,
             End::Applied(applied) => &applied.report.events,
             End::Stopped {
                 reason: Stop::Fault { fault, .. },
                 ..
             } => fault.report.as_ref().map_or(&[], |report| &report.events),
-            End::Stopped { .. } | End::Released(_) | End::Superseded { .. } => &[],
+            End::Stopped { .. } | End::Released(..) | End::Superseded { .. } => &[],
         }
     }
 
@@ -168,10 +164,20 @@ impl<'a> Findings<'a> {
                 parked,
                 now,
             } => self.stopped(reason, *parked, *now),
-            End::Released(released) => Conclusion::silent(match released {
-                Ok(()) => Next::Settled,
-                Err(retry) => after_failure(*retry, Next::Backoff),
-            }),
+            End::Released(_, Ok(())) => Conclusion::silent(Next::Settled),
+            End::Released(report, Err(failure)) => {
+                let next = after_failure(failure.retry, Next::Backoff);
+                if failure.reason == reason::FINALIZER_REFUSED {
+                    let synced = not_synced(failure.reason, failure.message.as_str());
+                    match report {
+                        // With the field manager of the status that was written before the attempt.
+                        Some(report) => Conclusion::of_report(report, synced, next),
+                        None => Conclusion::of_host(synced, next),
+                    }
+                } else {
+                    Conclusion::silent(next)
+                }
+            }
             End::Kept { phase, report } => {
                 let next = match (phase, requested(report)) {
                     // A parent that keeps its finalizer without a date has another pass.
@@ -180,7 +186,13 @@ impl<'a> Findings<'a> {
                 };
                 Conclusion::of_report(report, applied(), next)
             }
-            End::Finalizing { report } => Conclusion::of_report(report, applied(), Next::Settled),
+            End::Finalizing { report, refused } => {
+                let (synced, next) = match refused {
+                    Some(synced) => (synced.clone(), Next::Backoff),
+                    None => (applied(), Next::Settled),
+                };
+                Conclusion::of_report(report, synced, next)
+            }
             End::NotApplied { report, error } => {
                 let synced = not_synced(reason::APPLY_FAILED, error.as_str());
                 Conclusion::of_report(report, synced, Next::Backoff)
@@ -310,53 +322,21 @@ impl<'a> Findings<'a> {
         }
         conclusion
     }
-
-    fn after_status(&self, before: Conclusion<'a>, finding: &StatusFinding) -> Conclusion<'a> {
-        let Conclusion { status, next } = before;
-        let host_only = |synced: Condition| {
-            status.as_ref().map(|status| Status {
-                report: None,
-                synced,
-                // The `Ready` of the guest is part of its report, which is left out.
-                ready: match (status.report, &status.ready) {
-                    (_, Some(ready)) if plan::outranks_guest(ready) => status.ready.clone(),
-                    (Some(report), _) if report.states_ready() => None,
-                    _ => status.ready.clone(),
-                },
-            })
-        };
-        match finding {
-            StatusFinding::HeldBack(held) => {
-                let is_told = |parent| plan::gives(parent, reason::THROTTLED);
-                let throttled = |status: &Status<'_>| status.synced.reason == reason::THROTTLED;
-                Conclusion {
-                    // Once only: a condition that changes with every pass triggers the next one.
-                    status: match &status {
-                        _ if self.parent.is_some_and(is_told) => None,
-                        Some(status) if throttled(status) => host_only(status.synced.clone()),
-                        _ => host_only(held.synced()),
-                    },
-                    next: next.again_after(held.wait),
-                }
-            }
-            StatusFinding::Contested(wait) => Conclusion::silent(match next {
-                Next::UntilChanged => Next::RequeueAfter(*wait),
-                next => next.within(*wait),
-            }),
-            // Another field manager writes the host's conditions, so they can still state the reason.
-            StatusFinding::Rejected(failure) => Conclusion {
-                status: host_only(not_synced(
-                    reason::STATUS_REJECTED,
-                    failure.message.as_str(),
-                )),
-                next: after_failure(failure.retry, next),
-            },
-            StatusFinding::Failed(retry) => Conclusion::silent(after_failure(*retry, next)),
-        }
-    }
 }
 
 impl<'a> Conclusion<'a> {
+    /// Returns the Event about a parent that nobody may take for one that is cared for, because its conditions are read by
+    /// few after its deletion.
+    pub(crate) fn event(&self) -> Option<Event> {
+        let synced = &self.status.as_ref()?.synced;
+        (synced.reason == reason::FINALIZER_REFUSED && synced.status == ConditionStatus::False)
+            .then(|| Event {
+                kind: EventType::Warning,
+                reason: synced.reason.clone(),
+                message: synced.message.clone(),
+            })
+    }
+
     /// Returns the outlook of the parent. One that only waits, as for a rate limit, is not failed.
     pub(crate) fn outlook(&self) -> Outlook {
         let synced = self.status.as_ref().map(|status| status.synced.status);

@@ -32,6 +32,8 @@ struct ParentRecord {
     limits: ParentLimits,
     /// The recent writes, with those that others undo.
     repeats: Repeats,
+    /// The answer of the API server if it refused a status even without the guest's part, since the last success.
+    status_refused: Option<String>,
     /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
     namespace_terminating: bool,
     /// The deferred events: of the last pass if it deferred its report, and of the earlier rounds of the running pass.
@@ -81,6 +83,17 @@ impl Ledger {
     /// Returns the recent writes of a parent.
     pub(super) fn repeats(&mut self, parent: &ObjectId) -> &mut Repeats {
         &mut self.entry(parent).repeats
+    }
+
+    /// Sets the answer of the API server that refused the host's conditions; none after a success.
+    pub(super) fn set_status_refused(&mut self, parent: &ObjectId, answer: Option<String>) {
+        self.entry(parent).status_refused = answer;
+    }
+
+    /// Returns true if the API server has refused the host's conditions with this answer.
+    pub(super) fn is_status_refused(&self, parent: &ObjectId, answer: &str) -> bool {
+        let entry = self.parents.get(parent);
+        entry.is_some_and(|entry| entry.status_refused.as_deref() == Some(answer))
     }
 
     /// Defers the report of a pass, with its events, to the next pass.

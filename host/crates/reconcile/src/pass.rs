@@ -18,6 +18,7 @@ mod plan;
 mod recall;
 mod report;
 mod state;
+mod status;
 mod stopped;
 
 use std::ops::ControlFlow;

@@ -196,7 +196,7 @@ fn touches_no_object_of_another_owner() {
         json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}])
     };
     for (owner, what, said) in [
-        (json!([]), "no owner", "exists without an owner: delete it"),
+        (json!([]), "no owner", "lost the owner reference"),
         (
             reference("Pond", "shop"),
             "another kind",
@@ -235,7 +235,7 @@ fn touches_no_object_of_another_owner() {
         assert_eq!(pruning.to_string(), "", "{what}");
     }
     let conclusion = conclude(&scene.plan(&server.objects(), &answer), &Effects::default());
-    assert_eq!(conclusion.synced.reason, "ChildNotOwned");
+    assert_eq!(conclusion.synced.reason, "MetadataLost");
     assert_eq!(conclusion.ready.reason, "ChildNotOwned");
     assert!(conclusion.synced.message.contains("ConfigMap demo/a"));
     assert_eq!(conclusion.retry, Some(Retry::Backoff));

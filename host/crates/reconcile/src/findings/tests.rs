@@ -251,11 +251,35 @@ fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
         (kept(Phase::Reconcile, &asked), "Applied", at()),
         (kept(Phase::Finalize, &asked), "Applied", at()),
         (kept(Phase::Finalize, &silent), "Applied", Next::Backoff),
-        (End::Finalizing { report: &asked }, "Applied", Next::Settled),
-        (End::Released(Ok(())), "", Next::Settled),
-        (End::Released(Err(Retry::OnChange)), "", Next::Backoff),
         (
-            End::Released(Err(Retry::At(MINUTE))),
+            End::Finalizing {
+                report: &asked,
+                refused: None,
+            },
+            "Applied",
+            Next::Settled,
+        ),
+        (
+            End::Finalizing {
+                report: &asked,
+                refused: Some(not_synced(reason::FINALIZER_REFUSED, "no")),
+            },
+            "FinalizerRefused",
+            Next::Backoff,
+        ),
+        (
+            End::Released(None, Err(failed(reason::FINALIZER_REFUSED, Retry::Backoff))),
+            "FinalizerRefused",
+            Next::Backoff,
+        ),
+        (End::Released(None, Ok(())), "", Next::Settled),
+        (
+            End::Released(None, Err(failed(reason::APPLY_FAILED, Retry::OnChange))),
+            "",
+            Next::Backoff,
+        ),
+        (
+            End::Released(None, Err(failed(reason::APPLY_FAILED, Retry::At(MINUTE)))),
             "",
             Next::BackoffAtLeast(MINUTE),
         ),
@@ -399,12 +423,16 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
     }
 }
 
-fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
-    let parent = retry.map(|retry| WriteFailure {
-        reason: "WriteFailed",
+fn failed(reason: &'static str, retry: Retry) -> WriteFailure {
+    WriteFailure {
+        reason,
         message: "no".to_owned(),
         retry,
-    });
+    }
+}
+
+fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
+    let parent = retry.map(|retry| failed("WriteFailed", retry));
     let effects = Effects {
         parent,
         ..Effects::default()
@@ -424,13 +452,7 @@ fn held_back(wait: Duration) -> HeldBack {
 #[test]
 fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
     let held = || StatusFinding::HeldBack(held_back(Duration::from_secs(5)));
-    let rejected = |retry| {
-        StatusFinding::Rejected(WriteFailure {
-            reason: "StatusRejected",
-            message: "no".to_owned(),
-            retry,
-        })
-    };
+    let rejected = |retry| StatusFinding::Rejected(failed("StatusRejected", retry));
     let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
     let (first, again) = (parent(None), parent(Some("Throttled")));
     for (parent, findings, expected, next) in [
@@ -454,6 +476,12 @@ fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
             vec![StatusFinding::Failed(Retry::Backoff)],
             "",
             Next::Backoff,
+        ),
+        (
+            &first,
+            vec![StatusFinding::Contested(MINUTE)],
+            "",
+            Next::RequeueAfter(MINUTE),
         ),
         (
             &first,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use innkeeper_cluster::{self as cluster, Observation, Registration, Running};
 use innkeeper_model::{Object, ObjectId};
+use innkeeper_plan::{self as plan, PassEntry};
 use tokio::time::Instant;
 
 use super::state::{Pass, Step, Stopped};
@@ -94,6 +95,13 @@ impl<'a> Pass<'a, ()> {
     /// Ends a pass whose parent may not have been selected yet.
     fn stop_unobserved(self, parent: Option<Object>, stop: Stop) -> Box<Pass<'a, Stopped>> {
         let (context, epoch) = (self.context, &self.epoch);
+        // A release needs nothing but the parent.
+        let manifest = epoch.serving.plugin.manifest();
+        let is_released =
+            |parent: &Object| plan::enter(parent, &context.plugin, manifest) == PassEntry::Release;
+        if parent.as_ref().is_some_and(is_released) {
+            return self.stop(|()| parent, Stop::Released);
+        }
         let host_namespaces = &*context.shared.host_namespaces;
         let parent = parent.filter(|parent| {
             let (plugin, serving) = (&context.plugin, &epoch.serving);

@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use innkeeper_model::{Object, Operation, Retry, error_chain};
+use innkeeper_model::{Object, Operation, error_chain};
+use innkeeper_plan::WriteFailure;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    report,
     state::{Pass, Stopped},
+    status,
 };
 use crate::{
     context::Context,
@@ -48,7 +49,7 @@ impl Pass<'_, Stopped> {
                 if result.is_ok() && matches!(reason, Stop::NotSelected { .. }) {
                     return ControlFlow::Continue(());
                 }
-                End::Released(result)
+                End::Released(None, result)
             }
             _ => End::Stopped {
                 reason: &reason,
@@ -61,7 +62,7 @@ impl Pass<'_, Stopped> {
             return ControlFlow::Break(findings.conclude().next);
         };
         let mut target = context.target(parent);
-        let reported = report::write(context, &mut target, parent, findings, false, trace).await;
+        let reported = status::write(context, &mut target, parent, findings, false, trace).await;
         ControlFlow::Break(reported.next)
     }
 
@@ -87,8 +88,8 @@ impl Pass<'_, Stopped> {
     }
 }
 
-/// Removes the finalizer without the guest; returns the retry of a failure.
-async fn release(context: &Context, parent: &Object) -> Result<(), Retry> {
+/// Removes the finalizer without the guest.
+async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure> {
     let mut target = context.target(parent);
     let id = parent.id();
     let writer = &context.shared.writer;
@@ -107,7 +108,7 @@ async fn release(context: &Context, parent: &Object) -> Result<(), Retry> {
         Err(error) => {
             context.note_failure(&id, &id, Some(target.resource_version()), &error);
             warn!(error = %error_chain(&error), "failed to release the parent");
-            Err(error.retry())
+            Err(error.finalizer_failure())
         }
     }
 }

@@ -45,6 +45,92 @@ async fn l1_a_rejected_status_does_not_keep_a_finalized_parent() {
     assert!(world.server.get("webs", "a", "web").is_none());
 }
 
+/// A status that admission denies in any form does not keep it either.
+#[tokio::test]
+async fn l1_a_denied_status_does_not_keep_a_finalized_parent() {
+    let world = World::start().await;
+    let answer = json!({"message": "policy 'p' denied request: no status for you"});
+    world.server.refuse("PATCH webs/status ", 403, answer);
+    pass_of(&world, guest().answering(finalized()), true).await;
+    assert!(world.server.get("webs", "a", "web").is_none());
+}
+
+/// A10: a finalizer that cannot come off is a condition that stays as it is until the write succeeds.
+#[tokio::test]
+async fn a10_a_refused_finalizer_is_told_with_the_way_out() {
+    let world = World::start().await;
+    let answer = json!({"message": "spec.must: Required value"});
+    world.server.refuse("PATCH webs ", 422, answer);
+    let status_writes = || {
+        let writes = world.server.writes();
+        writes
+            .iter()
+            .filter(|write| write.starts_with("PATCH webs/status "))
+            .count()
+    };
+    for (pass, expected) in [(1, 2), (2, 2)] {
+        let next = pass_of(&world, guest().answering(finalized()), true).await;
+        assert_eq!(next, Next::Backoff);
+        assert_eq!(status_writes(), expected, "pass {pass}");
+        assert_eq!(world.synced("a"), "FinalizerRefused");
+    }
+    let parent = world.server.get("webs", "a", "web").unwrap();
+    let status = parent["status"].to_string();
+    for words in ["spec.must: Required value", "innkeeper.dev/skip-finalize"] {
+        assert!(status.contains(words), "{status}");
+    }
+}
+
+/// A10: a parent that cannot get its finalizer gets no child.
+#[tokio::test]
+async fn a10_a_finalizer_that_cannot_be_added_is_told() {
+    let world = World::start().await;
+    let answer = json!({"message": "spec.must: Required value"});
+    world.server.refuse("PATCH webs a/web", 422, answer);
+    world
+        .server
+        .put("webs", "a", "web", json!({"spec": {"size": 1}}));
+    let guest = saying("hello").describing(Description {
+        finalizes: true,
+        ..Description::default()
+    });
+    let reconciler = world.reconciler("web", serving_of(guest));
+    world
+        .drive(&reconciler, "told", |world| {
+            world.synced("a") == "FinalizerRefused"
+        })
+        .await;
+    assert_eq!(world.child_says("a"), None);
+    let next = reconciler.pass(&parent("a"), Attempt::default()).await;
+    assert_eq!(next, Next::Backoff);
+}
+
+/// A10: the host's conditions alone are tried once after a denial, and not while they get the same answer.
+#[tokio::test]
+async fn a10_a_denied_status_is_tried_once_in_each_pass() {
+    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
+    let answer = json!({"message": "policy 'p' denied request: no status for you"});
+    world.server.refuse("PATCH webs/status ", 403, answer);
+    world.put_parent("a", 2);
+    let status_writes = || {
+        let writes = world.server.writes();
+        writes
+            .iter()
+            .filter(|write| write.starts_with("PATCH webs/status "))
+            .count()
+    };
+    let before = status_writes();
+    world
+        .drive(&reconciler, "denied", |_| status_writes() > before)
+        .await;
+    assert_eq!(status_writes() - before, 2);
+    for pass in 1..=3 {
+        let next = reconciler.pass(&parent("a"), Attempt::default()).await;
+        assert_eq!(next, Next::Backoff);
+        assert_eq!(status_writes() - before, 2 + pass);
+    }
+}
+
 /// A10: a parent that goes with its namespace has no further pass. A parent in deletion is retried, because its guest
 /// must finalize it first, and says how a user ends that.
 #[tokio::test]

@@ -1,0 +1,379 @@
+//! Writes of the host that the API server refuses or changes: the finalizer and the status of a parent, and the metadata
+//! by which the host finds an object again (A10).
+
+use std::{thread, time::Duration};
+
+use innkeeper_tests::{Host, Write, eventually, manifest::condition, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    mirrored::{MIRRORS, mirror_guest},
+    stage::{Stage, finalizers, is_applied},
+    suite::Target,
+};
+
+/// The time in which the repeated attempts of the host are counted.
+const OBSERVED: Duration = Duration::from_secs(10);
+
+const API_VERSION: &str = "test.innkeeper.dev/v1";
+
+const fn parent(name: &'static str) -> Target<'static> {
+    (API_VERSION, "Mirror", name)
+}
+
+/// Returns a parent with a ConfigMap of its name.
+fn mirror(name: &str) -> Value {
+    let child = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "a": "b" },
+    });
+    json!({
+        "apiVersion": API_VERSION, "kind": "Mirror", "metadata": { "name": name },
+        "spec": { "children": [child.to_string()], "status": r#"{"phase":"Fine"}"# },
+    })
+}
+
+/// Waits until a parent has a condition Synced=False with this reason and these words.
+#[track_caller]
+fn wait_refused(stage: &Stage, host: &Host, namespace: &str, name: &'static str, words: &[&str]) {
+    eventually(name, || {
+        let object = stage.get(namespace, parent(name));
+        let synced = condition(&object, "Synced").unwrap_or_default();
+        if synced.starts_with("False/") && words.iter().all(|words| synced.contains(words)) {
+            return Ok(());
+        }
+        Err(format!("{synced}\n{}", host.log().unwrap_or_default()))
+    });
+}
+
+/// Returns the notes of the Events about a parent with this reason.
+fn notes(stage: &Stage, namespace: &str, name: &str, reason: &str) -> Vec<String> {
+    let kind = Kind::new("events.k8s.io/v1", "Event", namespace);
+    let mut events = stage.plane.user().list(kind, "").unwrap();
+    events.retain(|event| event["reason"] == reason && event["regarding"]["name"] == name);
+    let note = |event: &Value| event["note"].as_str().unwrap_or_default().to_owned();
+    events.iter().map(note).collect()
+}
+
+/// Counts the host's requests to a parent that were refused, by their resource.
+fn refused(stage: &Stage, mark: usize, name: &str, resource: &str) -> usize {
+    let writes = stage.plane.audit().requests_since(mark).unwrap();
+    let counts = writes.iter().filter(|write| {
+        write.is_by_host() && write.name == name && write.resource == resource && write.code >= 400
+    });
+    counts.count()
+}
+
+/// Applies an admission policy of a kind for objects of one name, and its binding.
+fn apply_policy(stage: &Stage, kind: &str, name: &str, rule: &Value, spec: &Value) {
+    let api_version = "admissionregistration.k8s.io/v1";
+    let mut policy = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": { "name": name },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [rule] },
+            "matchConditions": [
+                { "name": "name", "expression": format!("object.metadata.name == '{name}'") },
+            ],
+        },
+    });
+    let mut binding = json!({
+        "apiVersion": api_version, "kind": format!("{kind}Binding"), "metadata": { "name": name },
+        "spec": { "policyName": name },
+    });
+    if kind == "ValidatingAdmissionPolicy" {
+        binding["spec"]["validationActions"] = json!(["Deny"]);
+    }
+    for (field, value) in spec.as_object().unwrap() {
+        policy["spec"][field] = value.clone();
+    }
+    for object in [policy, binding] {
+        stage.plane.user().apply(&object).unwrap();
+    }
+}
+
+fn delete_policy(stage: &Stage, kind: &str, name: &str) {
+    for kind in [format!("{kind}Binding"), kind.to_owned()] {
+        let kind = Kind::cluster("admissionregistration.k8s.io/v1", &kind);
+        stage.plane.user().delete(kind, name).unwrap();
+    }
+}
+
+/// The metadata that a policy removes: a name, the resource, the field below `metadata`, its key, and words of the
+/// condition.
+const LOST: [(&str, &str, &str, &str, &str); 5] = [
+    (
+        "label",
+        "configmaps",
+        "labels",
+        "innkeeper.dev/plugin",
+        "the label innkeeper.dev/plugin",
+    ),
+    (
+        "key",
+        "configmaps",
+        "annotations",
+        "innkeeper.dev/key",
+        "the annotation innkeeper.dev/key",
+    ),
+    (
+        "applied",
+        "configmaps",
+        "annotations",
+        "innkeeper.dev/applied",
+        "the annotation innkeeper.dev/applied",
+    ),
+    (
+        "owner",
+        "configmaps",
+        "ownerReferences",
+        "",
+        "the owner reference",
+    ),
+    (
+        "finalizer",
+        "mirrors",
+        "finalizers",
+        "",
+        "the finalizer innkeeper.dev/mirror",
+    ),
+];
+
+/// Applies a policy that removes a field, and waits until it is in force.
+fn remove_by_policy(stage: &Stage, elsewhere: &str, row: (&str, &str, &str, &str, &str)) {
+    let (name, resource, field, key, _) = row;
+    let group = if resource == "mirrors" {
+        "test.innkeeper.dev"
+    } else {
+        ""
+    };
+    let rule = json!({
+        "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+        "resources": [resource],
+    });
+    let mut is_there = format!("has(object.metadata.{field})");
+    let mut path = format!("\"/metadata/{field}\"");
+    if !key.is_empty() {
+        is_there += &format!(" && '{key}' in object.metadata.{field}");
+        path = format!("\"/metadata/{field}/\" + jsonpatch.escapeKey('{key}')");
+    }
+    let expression = format!("[JSONPatch{{op: \"remove\", path: {path}}}]");
+    let spec = json!({
+        "matchConditions": [
+            { "name": "name", "expression": format!("object.metadata.name == '{name}'") },
+            { "name": "field", "expression": is_there },
+        ],
+        "reinvocationPolicy": "Never",
+        "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": expression } }],
+    });
+    apply_policy(stage, "MutatingAdmissionPolicy", name, &rule, &spec);
+    let mut probe = mirror(name);
+    if group.is_empty() {
+        probe = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    }
+    probe["metadata"][field] = match field {
+        "ownerReferences" => json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b",
+        }]),
+        "finalizers" => json!(["example.com/probe"]),
+        _ => json!({ key: "a" }),
+    };
+    eventually("the policy is in force", || {
+        let answer = stage.apply(elsewhere, &probe);
+        let left = &answer["metadata"][field];
+        if left.is_null() || left[key].is_null() && !key.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{left}"))
+    });
+}
+
+/// A policy that takes away what the host needs to find its child is named, and the child is never called as desired.
+#[test]
+fn a10_metadata_that_admission_removes_is_named_until_it_stays() {
+    let stage = Stage::api_only(vec![mirror_guest()]);
+    let host = stage.host();
+    stage.wait_served(&host, &[MIRRORS]);
+    let (namespace, elsewhere) = (stage.namespace("lost"), "default");
+    for row in LOST {
+        remove_by_policy(&stage, elsewhere, row);
+    }
+    let mark = stage.mark();
+    for (name, ..) in LOST {
+        stage.apply(&namespace, &mirror(name));
+    }
+    for (name, _, _, _, words) in LOST {
+        wait_refused(&stage, &host, &namespace, name, &["MetadataLost", words]);
+    }
+    assert!(
+        stage
+            .find(&namespace, ("v1", "ConfigMap", "finalizer"))
+            .is_none()
+    );
+    // Growing waits: at most 1, 2, 4, 8 seconds and their jitter; a create, a read and an update each time.
+    thread::sleep(OBSERVED);
+    for (name, _, _, _, words) in LOST {
+        let writes = stage.plane.audit().requests_since(mark).unwrap();
+        let own = writes
+            .iter()
+            .filter(|write| write.is_by_host() && write.name == name);
+        assert!(
+            own.clone().count() <= 36,
+            "{name}: {:?}",
+            own.collect::<Vec<_>>()
+        );
+        let reason = if name == "owner" {
+            "lost the owner reference"
+        } else {
+            words
+        };
+        wait_refused(&stage, &host, &namespace, name, &["MetadataLost", reason]);
+    }
+    for name in ["label", "finalizer"] {
+        delete_policy(&stage, "MutatingAdmissionPolicy", name);
+    }
+    for name in ["label", "finalizer"] {
+        stage.wait(&host, &namespace, parent(name), is_applied);
+    }
+    // The host sees its child again.
+    stage.delete(&namespace, ("v1", "ConfigMap", "label"));
+    stage.wait(
+        &host,
+        &namespace,
+        ("v1", "ConfigMap", "label"),
+        Value::is_object,
+    );
+    Stage::stop(host);
+}
+
+/// A status that a policy denies is an Event, and the host makes no second attempt that gets the same answer.
+#[test]
+fn a10_a_denied_status_is_told_once_and_retried_rarely() {
+    let stage = Stage::api_only(vec![mirror_guest()]);
+    let host = stage.host();
+    stage.wait_served(&host, &[MIRRORS]);
+    let (namespace, elsewhere) = (stage.namespace("denied"), "default");
+    let rule = json!({
+        "apiGroups": ["test.innkeeper.dev"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["mirrors/status"],
+    });
+    let spec =
+        json!({ "validations": [{ "expression": "false", "message": "no status for you" }] });
+    apply_policy(&stage, "ValidatingAdmissionPolicy", "denied", &rule, &spec);
+    stage.apply_new(elsewhere, &mirror("denied"));
+    eventually("the policy is in force", || {
+        let kind = Kind::new(API_VERSION, "Mirror", elsewhere);
+        let patch = json!({ "status": { "phase": "a" } });
+        match stage.plane.user().merge_status(kind, "denied", &patch) {
+            Ok(_) => Err("it is not denied"),
+            Err(_) => Ok(()),
+        }
+    });
+    let mark = stage.mark();
+    stage.apply(&namespace, &mirror("denied"));
+    eventually("the Event", || {
+        let notes = notes(&stage, &namespace, "denied", "StatusDenied");
+        match &*notes {
+            [note] if note.contains("no status for you") => Ok(()),
+            _ => Err(format!("{notes:?}\n{}", host.log().unwrap())),
+        }
+    });
+    thread::sleep(OBSERVED);
+    let writes = stage.plane.audit().requests_since(mark).unwrap();
+    let is_own = |write: &&Write| {
+        write.is_by_host()
+            && write.namespace == namespace
+            && write.resource == "mirrors.test.innkeeper.dev/status"
+    };
+    // The second attempt of the first pass, and one for each wait of 1, 2, 4 and 8 seconds.
+    let count = writes.iter().filter(is_own).count();
+    assert!((3..=7).contains(&count), "{count}");
+    assert_eq!(notes(&stage, &namespace, "denied", "StatusDenied").len(), 1);
+    // The status does not keep the parent.
+    stage.delete(&namespace, parent("denied"));
+    eventually("the parent is gone", || {
+        stage
+            .find(&namespace, parent("denied"))
+            .map_or(Ok(()), |parent| Err(parent.to_string()))
+    });
+    Stage::stop(host);
+}
+
+/// A stored parent that became invalid keeps its finalizer: the parent says so, with the way out.
+#[test]
+fn a10_a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
+    let mut stage = Stage::api_only(vec![mirror_guest()]);
+    // The host would restore the definition.
+    let arguments = ["--crds", "ignore"];
+    let mut definitions = stage.manifests(&arguments);
+    definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
+    for definition in &definitions {
+        stage.plane.user().apply(definition).unwrap();
+    }
+    stage.options.arguments = arguments.map(str::to_owned).to_vec();
+    let host = stage.host();
+    stage.wait_served(&host, &[MIRRORS]);
+    let namespace = stage.namespace("stuck");
+    for name in ["corrected", "skipped"] {
+        stage.apply_new(&namespace, &mirror(name));
+        stage.wait(&host, &namespace, parent(name), is_applied);
+    }
+    let mut narrowed = definitions[0].clone();
+    let spec =
+        &mut narrowed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["required"] = json!(["must"]);
+    spec["properties"]["must"] = json!({ "type": "string" });
+    stage.plane.user().apply(&narrowed).unwrap();
+    eventually("the definition is narrowed", || {
+        let kind = Kind::new(API_VERSION, "Mirror", &namespace);
+        let note = json!({ "metadata": { "annotations": { "a": "b" } } });
+        match stage.plane.user().merge(kind, "corrected", &note) {
+            Ok(_) => Err("it is not"),
+            Err(_) => Ok(()),
+        }
+    });
+    let mark = stage.mark();
+    for name in ["corrected", "skipped"] {
+        stage.delete(&namespace, parent(name));
+    }
+    for name in ["corrected", "skipped"] {
+        let words = [
+            "FinalizerRefused",
+            "spec.must: Required value",
+            "skip-finalize",
+        ];
+        wait_refused(&stage, &host, &namespace, name, &words);
+    }
+    thread::sleep(OBSERVED);
+    for name in ["corrected", "skipped"] {
+        let count = refused(&stage, mark, name, MIRRORS);
+        assert!((2..=6).contains(&count), "{name}: {count}");
+        let notes = notes(&stage, &namespace, name, "FinalizerRefused");
+        assert!(
+            matches!(&*notes, [note] if note.contains("spec.must")),
+            "{notes:?}"
+        );
+        assert!(!finalizers(&stage.get(&namespace, parent(name))).is_empty());
+    }
+    let status = refused(
+        &stage,
+        mark,
+        "corrected",
+        "mirrors.test.innkeeper.dev/status",
+    );
+    assert_eq!(status, 0);
+    let corrected = json!({ "spec": { "must": "a" } });
+    stage.merge(&namespace, parent("corrected"), &corrected);
+    let skipped = json!({
+        "metadata": { "annotations": { "innkeeper.dev/skip-finalize": "true" } },
+        "spec": { "must": "a" },
+    });
+    stage.merge(&namespace, parent("skipped"), &skipped);
+    for name in ["corrected", "skipped"] {
+        eventually("the parent is gone", || {
+            stage
+                .find(&namespace, parent(name))
+                .map_or(Ok(()), |parent| Err(parent.to_string()))
+        });
+    }
+    Stage::stop(host);
+}
