@@ -100,7 +100,9 @@ impl Finalizers {
             let goal = "release parents without their guest";
             self.refusals.end(plugin, goal, attempt, Instant::now());
         }
-        remaining.extend(self.refusals.last().map(str::to_owned));
+        if !remaining.is_empty() {
+            remaining.extend(self.refusals.last().map(str::to_owned));
+        }
         (free, remaining)
     }
 }

@@ -8,7 +8,7 @@ use super::PluginState;
 use crate::{
     crds,
     lifecycle::{Stage, StageFailure},
-    resource::Declared,
+    resource::{Crds, Declared},
 };
 
 /// The reason while the cluster does not serve a kind of parents.
@@ -62,6 +62,7 @@ impl MissingParents {
         let mut kinds = self.kinds.iter();
         let is_installed =
             |kind: &Gvk| crds::installs(&declared.terms, manifest, &kind.group_kind());
-        self.may_install && (self.is_redefined || kinds.any(is_installed))
+        let must_check = self.is_redefined && declared.terms.crds == Crds::Install;
+        self.may_install && (must_check || kinds.any(is_installed))
     }
 }
