@@ -104,7 +104,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
             ask_for_deletes: control_plane.is_none() && !args.yes,
         },
     };
-    if session.project.is_some() && control_plane.is_none() {
+    if control_plane.is_none() {
         let cluster = existing::unserved(&host).await?;
         show.say(&format!("using the cluster {cluster}"))?;
     }

@@ -271,8 +271,14 @@ fn dev_leaves_a_cluster_alone_that_a_host_serves() {
         .unwrap();
     assert!(created.status.success(), "{created:?}");
     let kubeconfig = stage.plane.kubeconfig();
-    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap(), "ponds"];
-    check(project.path(), &arguments, true, 2, "serves the Plugins of");
+    let memcached = path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .join("memcached.wasm");
+    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    for plugin in [&["ponds"][..], &["--plugin", memcached.to_str().unwrap()]] {
+        let arguments = [&cluster[..], plugin].concat();
+        check(project.path(), &arguments, true, 2, "serves the Plugins of");
+    }
 }
 
 #[test]

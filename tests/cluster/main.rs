@@ -11,6 +11,7 @@ mod admin;
 mod adoption;
 mod backup;
 mod bad_input;
+mod beside;
 mod cache_bounds;
 mod callers;
 mod compiled;

@@ -81,7 +81,9 @@ impl LimitedSite {
 
     fn host(&self, arguments: &[&str]) -> Host {
         let mut options = self.stage.options.clone();
-        options.arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        // The roles of the chart are those of a host with a lease.
+        let arguments = arguments.iter().chain(&ELECTED);
+        options.arguments = arguments.map(|text| (*text).to_owned()).collect();
         Host::start(&self.kubeconfig, &options).unwrap()
     }
 
@@ -204,7 +206,7 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
     // For the CRDs that this host watches, those that it installs for each plugin, the readers of its metrics, and nothing
     // else.
     assert_eq!(site.count("ClusterRole"), 4);
-    let host = site.host(&[&LIMITED[..], &ELECTED].concat());
+    let host = site.host(&LIMITED);
     site.stage.wait_served(&host, &CRDS);
     site.stage.restart_collector();
     site.make_parents(&["a", "b", "c"]);
@@ -241,7 +243,7 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
     site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let mark = site.stage.mark();
-    let host = site.host(&[&LIMITED[..], &ELECTED].concat());
+    let host = site.host(&LIMITED);
     eventually("both plugins serve again", || match host.log().unwrap() {
         log if log.matches("serving plugin").count() == 2 => Ok(()),
         log => Err(log),

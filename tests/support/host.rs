@@ -127,6 +127,14 @@ impl Host {
             }
         }
         command.args(&options.arguments);
+        // A lease would make the next host wait after a test kills one, and end a host that a test cuts off. The tests of the
+        // lease state its flags.
+        let states_lease = |argument: &String| {
+            argument.starts_with("--leader-elect") || argument.starts_with("--lease")
+        };
+        if !options.arguments.iter().any(states_lease) {
+            command.arg("--leader-elect=false");
+        }
         command.envs(
             options
                 .environment

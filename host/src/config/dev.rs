@@ -115,9 +115,7 @@ impl DevArgs {
         namespaces.next().map_or("default", String::as_str)
     }
 
-    /// Returns the settings of the host: plugin files only, without a lease and an admin server.
-    ///
-    /// `dev` is the only host of a local cluster, and a lease in another cluster would delay the next start.
+    /// Returns the settings of the host: with the usual lease, and without an admin server.
     pub fn host(&self) -> RunArgs {
         let mut plugins = self.plugins.clone();
         // The local control plane is for the plugins alone.
@@ -131,7 +129,7 @@ impl DevArgs {
             plugins,
             scope: self.scope.clone(),
             sources,
-            lease: LeaseArgs::off(),
+            lease: LeaseArgs::usual(),
             admin: AdminArgs::default(),
             traces: TraceArgs::default(),
         }

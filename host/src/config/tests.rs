@@ -8,7 +8,7 @@ use std::{
 
 use innkeeper_authoring::Inspected;
 use innkeeper_command::Definitions;
-use innkeeper_server::{ConnectionArgs, ScopeArgs, client_config};
+use innkeeper_server::{ConnectionArgs, LeaseArgs, ScopeArgs, client_config};
 use innkeeper_source::tests::{P256_KEY, P256_PUB};
 
 use super::*;
@@ -273,16 +273,17 @@ fn names_of_the_manifests_are_checked() {
 }
 
 #[test]
-fn l2_hosts_with_a_kubeconfig_take_turns_only_when_told_to() {
+fn l2_hosts_take_turns_unless_told_not_to() {
     let args = |arguments: &[&str]| {
         let fixed = "--plugin a --kubeconfig k --lease-identity a";
         let fixed = fixed.split(' ').collect::<Vec<_>>();
         run(&[&*fixed, arguments].concat())
     };
-    assert!(!args(&[]).elects_leader());
     assert!(!args(&["--leader-elect=false"]).elects_leader());
-    let args = args(&["--leader-elect"]);
+    assert!(args(&["--leader-elect"]).elects_leader());
+    let args = args(&[]);
     assert!(args.elects_leader());
+    assert_eq!(LeaseArgs::usual().times(), args.lease.times());
     assert_eq!(
         (&*args.lease_name(), &*args.lease.identity),
         ("innkeeper", "a")

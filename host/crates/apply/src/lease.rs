@@ -2,7 +2,7 @@
 //!
 //! A claim follows from its writes, so they use a separate writer that needs no claim.
 
-use innkeeper_model::{LABEL_LEASE, LeaseRecord, Resource, ResourceVersion};
+use innkeeper_model::{HostScope, LABEL_LEASE, LeaseRecord, Resource, ResourceVersion};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -23,12 +23,14 @@ impl Writer {
         namespace: &str,
         name: &str,
         record: &LeaseRecord,
+        scope: &HostScope,
     ) -> Result<ResourceVersion, Error> {
         let resource = resource();
         let address = Address::new(&resource, Some(namespace), name);
         let create = || {
             let mut body = address.body();
             body["metadata"]["labels"] = labels();
+            body["metadata"]["annotations"] = json!(scope.annotations());
             body.insert("spec".to_owned(), spec(record));
             self.exchange(address.create(MANAGER, &body))
         };
@@ -49,10 +51,14 @@ impl Writer {
         name: &str,
         replaces: ResourceVersion,
         record: &LeaseRecord,
+        scope: &HostScope,
     ) -> Result<ResourceVersion, Error> {
         let resource = resource();
         let patch = json!({
-            "metadata": {"labels": labels(), "resourceVersion": replaces.to_string()},
+            "metadata": {
+                "labels": labels(), "annotations": scope.annotations(),
+                "resourceVersion": replaces.to_string(),
+            },
             "spec": spec(record),
         });
         let address = Address::new(&resource, Some(namespace), name);

@@ -12,6 +12,7 @@ mod chain;
 mod condition;
 mod digest;
 pub mod foreign;
+mod host_scope;
 mod kind;
 mod lease;
 mod limits;
@@ -35,6 +36,7 @@ pub use blame::{Blame, Retry};
 pub use chain::{causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest, hex};
+pub use host_scope::HostScope;
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order, kind_of_crd};
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{LABEL_LEASE, Lease, LeaseRecord};
@@ -42,9 +44,9 @@ pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope, Requests};
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
-    ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR,
-    ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE, DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE,
-    LABEL_PLUGIN, PluginName,
+    ANNOTATION_KEY, ANNOTATION_NAMESPACES, ANNOTATION_PAUSED, ANNOTATION_PLUGIN_SELECTOR,
+    ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE,
+    DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN, PluginName,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
 pub use operation::Operation;

@@ -51,6 +51,12 @@ pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 /// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
 pub const ANNOTATION_TRACE: &str = "innkeeper.dev/trace-id";
 
+/// Annotation on the Lease of a host: the namespaces, separated by commas, that the host is limited to.
+pub const ANNOTATION_NAMESPACES: &str = "innkeeper.dev/namespaces";
+
+/// Annotation on the Lease of a host: the selector of its Plugins.
+pub const ANNOTATION_PLUGIN_SELECTOR: &str = "innkeeper.dev/plugin-selector";
+
 /// The name of a plugin: a DNS label of at most 40 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

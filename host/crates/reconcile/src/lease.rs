@@ -22,6 +22,7 @@
 //!
 //! use innkeeper_apply::{Claim, Writer};
 //! use innkeeper_cluster::LeaseReader;
+//! use innkeeper_model::HostScope;
 //! use innkeeper_reconcile::lease::{Election, ElectionParts, Times};
 //!
 //! # async fn lead(client: kube::Client, stop: tokio_util::sync::CancellationToken) {
@@ -37,6 +38,7 @@
 //!     namespace: "demo".to_owned(),
 //!     name: "innkeeper".to_owned(),
 //!     identity: "host-1".to_owned(),
+//!     scope: HostScope::default(),
 //!     times,
 //!     now: jiff::Timestamp::now,
 //!     seed: 1,
@@ -60,7 +62,7 @@ use fastrand::Rng;
 use innkeeper_apply::{self as apply, Claim, ErrorKind, Writer, clock::since_boot};
 use innkeeper_cluster::{self as cluster, LeaseReader};
 use innkeeper_metrics::Metrics;
-use innkeeper_model::{Lease, error_chain};
+use innkeeper_model::{HostScope, Lease, error_chain};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -121,6 +123,8 @@ pub struct ElectionParts {
     pub name: String,
     /// The identity of this process, different from that of all others.
     pub identity: String,
+    /// The part of the cluster that this host serves.
+    pub scope: HostScope,
     /// The times of the lease.
     pub times: Times,
     /// The wall clock, for the times in the lease; they inform the user and decide nothing.
@@ -295,14 +299,16 @@ impl Election {
             writer,
             namespace,
             name,
+            scope,
             ..
         } = &self.parts;
-        match write.replaces {
-            Some(version) => {
-                let update = writer.update_lease(namespace, name, version, &write.record);
-                update.await
-            }
-            None => writer.create_lease(namespace, name, &write.record).await,
+        let record = &write.record;
+        if let Some(version) = write.replaces {
+            let update = writer.update_lease(namespace, name, version, record, scope);
+            update.await
+        } else {
+            let create = writer.create_lease(namespace, name, record, scope);
+            create.await
         }
     }
 

@@ -22,6 +22,7 @@
 //! A task that ends early ends the process with its error. A lost lease ends the process as well: after its restart,
 //! the host stands by.
 
+mod beside;
 mod clients;
 mod controllers;
 mod counted;
@@ -79,7 +80,7 @@ const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The danger of a host without a lease: two of them would undo each other's writes for ever, and neither could tell.
-const WITHOUT_LEASE: &str = "writing without a lease: a second host for the same plugins would undo the writes of this one, and neither would notice; run one host only, or give --leader-elect to all of them";
+const WITHOUT_LEASE: &str = "writing without a lease: a second host without one would undo the writes of this host, and neither would notice; run one host only, or omit --leader-elect=false";
 
 /// The failure to create the engine or the guest threads.
 const SANDBOX: &str = "failed to set up the sandbox";
@@ -130,8 +131,7 @@ pub async fn serve(
     if args.admin.debug {
         status.plans.get_or_init(Arc::default);
     }
-    // A control plane that `dev` has started, where it grants what plugins ask for, has no other host.
-    if !args.elects_leader() && !args.plugins.grants_requests {
+    if !args.elects_leader() {
         warn!("{WITHOUT_LEASE}");
     }
     let mut traces = Traces::start(&args, &status.metrics)?;
@@ -203,10 +203,14 @@ async fn start(
     status.cluster.get_or_init(|| cluster.clone());
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone()));
 
+    let lookout = clients.client()?;
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
     let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
     let ((pool, context, loaded), prepared) = tokio::try_join!(load::load_all(&args), async {
         namespaces::wait_for_all(&cluster).await?;
+        if !args.elects_leader() {
+            beside::check(lookout, &args).await?;
+        }
         if claim.is_held() {
             prepare().await.map(Some)
         } else {

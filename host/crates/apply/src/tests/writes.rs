@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Access, Generated, Gvk, LeaseRecord, Object, ObjectId, Operation, PluginName, RemovalPolicy,
-    Resource, ResourceVersion, Resources, Scope, Uid,
+    Access, Generated, Gvk, HostScope, LeaseRecord, Object, ObjectId, Operation, PluginName,
+    RemovalPolicy, Resource, ResourceVersion, Resources, Scope, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
 use serde_json::{Map, Value, json};
@@ -475,9 +475,18 @@ async fn l2_a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was
         renewed: time("2026-01-02T03:04:06.5Z"),
         transitions: 2,
     };
-    let made = writer.create_lease("inn", "keeper", &record).await.unwrap();
+    let scope = HostScope {
+        namespaces: Some(["a", "b"].map(str::to_owned).into()),
+        ..HostScope::default()
+    };
+    let made = writer
+        .create_lease("inn", "keeper", &record, &scope)
+        .await
+        .unwrap();
     assert_eq!(made, ResourceVersion(11));
-    let replaced = writer.update_lease("inn", "keeper", made, &record).await;
+    let replaced = writer
+        .update_lease("inn", "keeper", made, &record, &scope)
+        .await;
     assert_eq!(replaced.unwrap(), ResourceVersion(12));
     let asked = server.asked.lock();
     let spec = json!({
@@ -490,6 +499,7 @@ async fn l2_a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was
         let metadata = &asked.body["metadata"];
         assert_eq!(metadata["resourceVersion"], version);
         assert_eq!(metadata["labels"]["app.kubernetes.io/name"], "innkeeper");
+        assert_eq!(metadata["annotations"]["innkeeper.dev/namespaces"], "a,b");
         assert_eq!(asked.body["spec"], spec);
     }
     assert!(asked[0].content_type.contains("apply-patch"));

@@ -1,19 +1,17 @@
 //! Leader election.
 
-use std::{env, path::Path, time::Duration};
+use std::{env, time::Duration};
 
 use innkeeper_command::{Exit, Failure, values::seconds};
 use innkeeper_model::{Digest, Selector};
 use innkeeper_reconcile::lease::Times;
 
-use super::cluster::POD_NAMESPACE_FILE;
-
 /// Flags of leader election.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Write only while this host holds the lease, so that several hosts can run and one is active
-    /// [default: true in a Pod, false with a kubeconfig].
+    /// Write only while this host holds the lease, so that several hosts can run and one is active. A host without a lease
+    /// does not start beside one that holds a lease for the same namespaces and Plugins [default: true].
     #[arg(
         long,
         value_name = "BOOL",
@@ -48,11 +46,16 @@ pub struct LeaseArgs {
 }
 
 impl LeaseArgs {
-    /// Returns the settings of a host without leader election.
-    pub fn off() -> Self {
+    /// Returns the default settings.
+    pub fn usual() -> Self {
+        let seconds = Duration::from_secs;
         Self {
-            leader_elect: Some(false),
-            ..Self::default()
+            leader_elect: None,
+            lease_name: None,
+            identity: pod_name(),
+            duration: seconds(15),
+            renew_deadline: seconds(10),
+            retry: seconds(2),
         }
     }
 
@@ -73,11 +76,8 @@ impl LeaseArgs {
     }
 
     /// Returns true if the host elects a leader.
-    ///
-    /// A host with a kubeconfig is mostly a single host for a test. Its lease would delay its next start.
-    pub(super) fn is_on(&self, kubeconfig: Option<&Path>) -> bool {
-        let in_pod = || kubeconfig.is_none() && Path::new(POD_NAMESPACE_FILE).exists();
-        self.leader_elect.unwrap_or_else(in_pod)
+    pub(super) fn is_on(&self) -> bool {
+        self.leader_elect.unwrap_or(true)
     }
 
     /// Returns the name of the lease of a host with this scope.

@@ -1,6 +1,7 @@
 //! The command `run`.
 
 use innkeeper_command::{Exit, Failure, examples, exit_codes};
+use innkeeper_model::HostScope;
 
 use super::{AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs, TraceArgs};
 
@@ -70,8 +71,16 @@ impl RunArgs {
 
     /// Returns true if the host writes only while it holds a lease.
     pub fn elects_leader(&self) -> bool {
-        self.lease
-            .is_on(self.cluster.connection.kubeconfig.as_deref())
+        self.lease.is_on()
+    }
+
+    /// The part of the cluster that the host serves.
+    pub fn host_scope(&self) -> HostScope {
+        let namespaces = self.scope.namespaces.as_ref();
+        HostScope {
+            namespaces: namespaces.map(|names| names.iter().cloned().collect()),
+            selector: self.sources.selector.clone().unwrap_or_default(),
+        }
     }
 
     /// The name of the lease.

@@ -85,6 +85,7 @@ impl Clients {
             namespace: namespace.clone(),
             name,
             identity: self.identity.clone().unwrap_or_default(),
+            scope: args.host_scope(),
             times,
             now: Timestamp::now,
             seed: random_u64(),

@@ -1,0 +1,98 @@
+//! A second host for the same parents by mistake: it waits for the lease, or it does not start (L2).
+
+use std::time::Duration;
+
+use innkeeper_tests::{Host, HostOptions, Write};
+use serde_json::json;
+
+use crate::stage::{Stage, is_applied, lines, wait_logged};
+
+const CRD: &str = "memcacheds.cache.example.com";
+
+/// A lease that ends soon after its holder.
+const FAST: [&str; 6] = [
+    "--lease-duration",
+    "4",
+    "--lease-renew-deadline",
+    "3",
+    "--lease-retry",
+    "1",
+];
+
+/// The longest time until a host knows whether another one holds a lease.
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+
+fn host(stage: &Stage, arguments: &[&str]) -> Host {
+    let mut options = stage.options.clone();
+    options
+        .arguments
+        .extend(arguments.iter().map(|it| (*it).to_owned()));
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+fn holder(stage: &Stage, name: &str, namespaces: &[&str]) -> Host {
+    let own = ["--lease-identity", "holder", "--lease-name", name];
+    let host = host(stage, &[&own, &FAST[..], namespaces].concat());
+    stage.wait_served(&host, &[CRD]);
+    host
+}
+
+/// Returns the writes of hosts without an identity, which have no lease.
+fn writes_without_lease(stage: &Stage, mark: usize) -> Vec<String> {
+    let mut writes: Vec<Write> = stage.writes_since(mark);
+    writes.retain(|write| !write.user_agent.contains('('));
+    lines(&writes)
+}
+
+/// Without flags, the second host outside of a Pod waits for the first.
+#[test]
+fn l2_hosts_outside_of_a_pod_take_turns_by_default() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let first = host(&stage, &["--lease-identity", "a"]);
+    stage.wait_served(&first, &[CRD]);
+    let second = host(&stage, &["--lease-identity", "b"]);
+    wait_logged(&second, "the second host waits", "standing by");
+    Stage::stop(first);
+    wait_logged(&second, "the second host takes over", "acquired the lease");
+    Stage::stop(second);
+}
+
+/// A host without a lease writes nothing beside a holder of any name, unless their scopes are apart or the holder is dead.
+#[test]
+fn l2_a_host_without_a_lease_does_not_start_beside_a_holder() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let (one, other) = (stage.namespace("one"), stage.namespace("other"));
+    let mut held = holder(&stage, "of-another-name", &["--namespaces", &one]);
+    for scope in [&[][..], &["--namespaces", &one]] {
+        let mark = stage.mark();
+        let arguments = [&["--leader-elect=false"], scope].concat();
+        let mut second = host(&stage, &arguments);
+        let status = second.process().wait_for(KNOWN_WITHIN).unwrap();
+        let log = second.log().unwrap();
+        assert!(!status.success(), "{scope:?}: {log}");
+        for part in [
+            "holder_",
+            "holds the Lease innkeeper-system/of-another-name",
+        ] {
+            assert!(log.contains(part), "{scope:?}: {log}");
+        }
+        assert_eq!(writes_without_lease(&stage, mark), Vec::<String>::new());
+    }
+    let apart = host(&stage, &["--leader-elect=false", "--namespaces", &other]);
+    let parent = |name: &str| {
+        json!({
+            "apiVersion": "cache.example.com/v1", "kind": "Memcached",
+            "metadata": {"name": name}, "spec": {"size": 1},
+        })
+    };
+    let target = |name| ("cache.example.com/v1", "Memcached", name);
+    stage.apply(&other, &parent("apart"));
+    stage.wait(&apart, &other, target("apart"), is_applied);
+    Stage::stop(apart);
+
+    held.process().kill().unwrap();
+    let after = host(&stage, &["--leader-elect=false"]);
+    stage.apply(&one, &parent("after"));
+    stage.wait(&after, &one, target("after"), is_applied);
+    Stage::stop(after);
+}
