@@ -46,6 +46,7 @@ mod ownership;
 mod pages;
 mod parent_conditions;
 mod plan;
+mod plugin_breaking;
 mod plugin_cache;
 mod plugin_crash_loops;
 mod plugin_crashes;

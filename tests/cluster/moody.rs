@@ -77,6 +77,16 @@ impl MoodyFixture {
         self.site.stage.apply_new("", &plugin);
     }
 
+    /// Applies a spec whose revision fails for the parents, and returns it with the approval.
+    #[track_caller]
+    pub(crate) fn approved(&self, host: &Host, more: &Value) -> Value {
+        self.apply(more);
+        let status = self.wait(host, &["Ready=False/TooManyFaults"]);
+        let mut approved = more.clone();
+        approved["rollout"]["approve"] = status["candidate"]["revision"].clone();
+        approved
+    }
+
     pub(crate) fn put(&self, number: usize, spec: &Value) {
         let parent = json!({
             "apiVersion": API, "kind": "Moody", "metadata": {"name": name(number)}, "spec": spec,

@@ -100,7 +100,10 @@ fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
     assert!(kills > 1, "{kills}");
     let second = fixture.status()["revision"].clone();
 
-    fixture.apply(&one_by_one(mood("trap")));
+    let host = fixture.site.stage.host();
+    let trap = fixture.approved(&host, &one_by_one(mood("trap")));
+    Stage::stop(host);
+    fixture.apply(&trap);
     let is_back = || {
         let plugin = fixture.site.plugin_of(NAME);
         let is = |expected: &&str| {

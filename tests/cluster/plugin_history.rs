@@ -33,7 +33,8 @@ fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     let first = fixture.status()["revision"].clone();
     let uids = fixture.uids();
 
-    fixture.apply(&mood("trap"));
+    let approved = fixture.approved(&host, &mood("trap"));
+    fixture.apply(&approved);
     let status = fixture.wait(&host, &ROLLED_BACK);
     assert_eq!(status["revision"], first);
     assert_eq!(fixture.verdicts(), ["Good", "RolledBack"]);
@@ -80,7 +81,7 @@ fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     fixture.check_reconciles(&host, "restarted");
 
     // A changed Plugin is tried again, even if only a limit differs.
-    let mut again = mood("trap");
+    let mut again = approved;
     again["limits"] = json!({"children": 3});
     fixture.apply(&again);
     let status = fixture.wait(&host, &ROLLED_BACK);
@@ -110,6 +111,7 @@ fn l5_a_rollback_requires_many_faults_and_can_be_disabled() {
 
     let mut trap = mood("trap");
     trap["rollout"] = json!({"autoRollback": false});
+    let mut trap = fixture.approved(&host, &trap);
     fixture.apply(&trap);
     let faulting = ["Serving=True/Serving", "RolledBack=False/TooManyFaults"];
     let status = fixture.wait(&host, &faulting);
@@ -118,7 +120,7 @@ fn l5_a_rollback_requires_many_faults_and_can_be_disabled() {
     let host = fixture.crash(host);
     fixture.wait(&host, &faulting);
     assert_eq!(fixture.verdicts()[0], "Trial");
-    trap["rollout"] = json!({"autoRollback": true});
+    trap["rollout"]["autoRollback"] = true.into();
     fixture.apply(&trap);
     let status = fixture.wait(&host, &ROLLED_BACK);
     assert_eq!(status["revision"], second);

@@ -429,7 +429,7 @@ fn status_dry_run_and_rollback_consider_only_selected_parents() {
     // A fault of the only selected parent is a fault of all parents.
     let mut trap = moody::mood("trap");
     trap["parents"] = selecting["parents"].clone();
-    fixture.apply(&trap);
+    fixture.apply(&fixture.approved(&host, &trap));
     fixture.wait(
         &host,
         &["Serving=True/Serving", "RolledBack=True/TooManyFaults"],

@@ -11,7 +11,9 @@ use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, Gvk, ObjectId, Resources as _, error_chain};
 use innkeeper_plugin_controller::{
     manager,
-    resource::{self, CandidateCounts, CandidateStatus, Plugin, PluginStatus},
+    resource::{
+        self, CandidateCounts, CandidateFault, CandidateStatus, ObjectName, Plugin, PluginStatus,
+    },
 };
 use innkeeper_reconcile::Shared;
 use serde_json::{Map, Value};
@@ -219,9 +221,10 @@ impl Reload {
             None => show.say("plan: unknown, because the revision before could not be loaded")?,
         }
         for one in &candidate.deletes {
-            let kind = GroupKind::new(&*one.group, &*one.kind);
-            let id = ObjectId::new(kind, one.namespace.as_deref(), &one.name);
-            show.say(&format!("  deletes {id}"))?;
+            show.say(&format!("  deletes {}", id(one)))?;
+        }
+        for fault in &candidate.faults {
+            show.say(&format!("  {}", line(fault)))?;
         }
         let is_approved = match self.consent.judge(candidate.counts) {
             Verdict::Approve => true,
@@ -280,6 +283,21 @@ fn plan(counts: CandidateCounts) -> String {
     format!(
         "plan for {parents} parents: {deletes} deletes, {creates} creates, {updates} updates, {faults} faults"
     )
+}
+
+fn id(name: &ObjectName) -> ObjectId {
+    let kind = GroupKind::new(&*name.group, &*name.kind);
+    ObjectId::new(kind, name.namespace.as_deref(), &name.name)
+}
+
+/// Returns one line about a parent for which a candidate fails.
+fn line(fault: &CandidateFault) -> String {
+    let CandidateFault {
+        reason,
+        message,
+        parent,
+    } = fault;
+    format!("fails for {}: {reason}: {message}", id(parent))
 }
 
 /// Installs the definition of the Plugin resource.

@@ -317,6 +317,12 @@ pub(super) const REASONS: &[[&str; 4]] = &[
     ],
     [
         "Serving",
+        "TooManyFaults",
+        "The candidate fails for more than a fifth of the parents of which the active revision had a good pass.",
+        "Declare a corrected revision, or correct the parents in `status.candidate.faults`; the dry run is repeated each minute.",
+    ],
+    [
+        "Serving",
         "AwaitingApproval",
         "The candidate waits for approval, because `spec.rollout.mode` is Gated.",
         "Review its counts in `status.candidate`, and set `spec.rollout.approve` to its revision.",

@@ -15,6 +15,9 @@ const ENTRY_BYTES: usize = 250;
 /// The size of a line of an entry beside its text.
 const LINE_BYTES: usize = 20;
 
+/// The number of faults that a plan names, whatever room it has for entries.
+const FAULTS_NAMED_MAX: usize = 10;
+
 /// The plan of a revision for all parents.
 #[derive(Debug, Default)]
 pub struct FleetPlan {
@@ -26,6 +29,8 @@ pub struct FleetPlan {
     pub against: Option<String>,
     /// The sums over all parents.
     pub forecast: Forecast,
+    /// The first faults that are not known, each with reason and message.
+    pub faults: BTreeMap<ObjectId, (String, String)>,
     parents: BTreeMap<ObjectId, ParentPlan>,
     /// The number of parents that had no room.
     omitted: usize,
@@ -118,6 +123,19 @@ impl FleetPlan {
     /// Adds the plan of a parent. Every parent counts; the entry is kept if it tells something, and while there is room.
     pub fn add(&mut self, parent: ObjectId, plan: ParentPlan) {
         self.forecast.add(&plan.outcome);
+        if let ParentOutcome::Fault {
+            reason,
+            message,
+            known: false,
+        } = &plan.outcome
+        {
+            let fault = (reason.clone(), message.clone());
+            self.faults.insert(parent.clone(), fault);
+            // The parents come in any order, and the first ones are the same in the next plan.
+            if self.faults.len() > FAULTS_NAMED_MAX {
+                self.faults.pop_last();
+            }
+        }
         if !plan.is_shown() {
             return;
         }
@@ -205,6 +223,26 @@ mod tests {
             outcome: ParentOutcome::Planned(planned),
         };
         (id("Web"), plan)
+    }
+
+    #[test]
+    fn the_first_faults_are_named_without_room_for_entries() {
+        let mut plan = FleetPlan::new("web".to_owned(), "r".to_owned(), None, 0);
+        for number in (0..30).rev() {
+            let parent =
+                ObjectId::new(GroupKind::new("", "Web"), Some("demo"), &number.to_string());
+            let outcome = ParentOutcome::Fault {
+                reason: "Invalid".to_owned(),
+                message: number.to_string(),
+                known: number == 0,
+            };
+            let is_asked = false;
+            plan.add(parent, ParentPlan { is_asked, outcome });
+        }
+        let named: Vec<&str> = plan.faults.keys().map(|parent| &*parent.name).collect();
+        let first = ["1", "10", "11", "12", "13", "14", "15", "16", "17", "18"];
+        assert_eq!(named, first);
+        assert_eq!((plan.forecast.faults, plan.forecast.faults_known), (29, 1));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub enum ParentOutcome {
         reason: String,
         /// The failure.
         message: String,
-        /// True if the plugin to compare with fails as well.
+        /// True if it is not the fault of the revision: the revision to compare with fails for the parent as well, or has
+        /// had no good pass of it.
         known: bool,
     },
     /// The host would not call the plugin: the parent is paused, not selected, or deleted.
@@ -103,7 +104,7 @@ pub struct Forecast {
     pub statuses: usize,
     /// The parents with a fault.
     pub faults: usize,
-    /// The parents that fail with the other plugin, too; they count nowhere else.
+    /// The parents with a known fault; they count nowhere else.
     pub faults_known: usize,
     /// The parents without a pass; they count nowhere else.
     pub skipped: usize,

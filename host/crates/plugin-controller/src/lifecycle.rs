@@ -11,13 +11,15 @@ use std::{collections::BTreeSet, fmt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 pub(crate) use self::{
-    analysis::{AnalysisCounts, AnalysisVerdict, RolloutAnalysis},
+    analysis::{AnalysisCounts, AnalysisVerdict, RolloutAnalysis, are_too_many},
     history::{Activation, History, Moment, PastRevision},
     load_marks::{LoadDecision, LoadMarks},
 };
 use innkeeper_model::{Condition, ConditionStatus, Digest, Gvk, Manifest, Retry, error_chain};
 
-use super::resource::{CandidateVerdict, Declared, RolloutMode, RolloutSpec, revision_name};
+use super::resource::{
+    CandidateCounts, CandidateVerdict, Declared, RolloutMode, RolloutSpec, revision_name,
+};
 
 /// A stage on the way to passes, in their order; each has a condition of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,23 +151,27 @@ pub(crate) fn verifies_the_same(one: &Declared, other: &Declared) -> bool {
     one.keys == other.keys && one.identity == other.identity
 }
 
-/// Decides if a revision that would delete this many of the children may replace the active one.
+/// Decides if a revision with this dry run may replace the active one, which has this many children.
 ///
-/// The approval comes first: it is also the remedy for too many deletes.
+/// The approval comes first: it is also the remedy for too many deletes and faults.
 pub(crate) fn verdict(
     rollout: &RolloutSpec,
     revision: &Digest,
-    deletes: usize,
+    counts: CandidateCounts,
     children: usize,
 ) -> CandidateVerdict {
+    let size = |count: i32| usize::try_from(count).unwrap_or_default();
     if rollout.approve.as_deref() == Some(&*revision_name(revision)) {
         CandidateVerdict::Accepted
-    } else if deletes > rollout.prunes_max(children) {
+    } else if size(counts.deletes) > rollout.prunes_max(children) {
         CandidateVerdict::TooManyPrunes
     } else {
         match rollout.mode {
-            RolloutMode::Immediate => CandidateVerdict::Accepted,
             RolloutMode::Gated => CandidateVerdict::AwaitingApproval,
+            RolloutMode::Immediate if are_too_many(size(counts.faults), size(counts.parents)) => {
+                CandidateVerdict::TooManyFaults
+            }
+            RolloutMode::Immediate => CandidateVerdict::Accepted,
         }
     }
 }

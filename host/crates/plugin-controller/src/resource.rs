@@ -41,9 +41,9 @@ pub use source::{
     ConfigMapSource, FileSource, HttpSource, LocalRef, OciSource, PullPolicy, SourceSpec,
 };
 pub use status::{
-    CandidateCounts, CandidateStatus, CandidateVerdict, ChildKindStatus, FaultReason, Faults,
-    HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitUsage, ObjectName, Parents, PluginStatus,
-    number, revision_name, whole_seconds,
+    CandidateCounts, CandidateFault, CandidateStatus, CandidateVerdict, ChildKindStatus,
+    FaultReason, Faults, HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitUsage, ObjectName,
+    Parents, PluginStatus, number, revision_name, whole_seconds,
 };
 pub use terms::Terms;
 

@@ -17,19 +17,19 @@ pub(super) struct ParentFacts {
     pub(super) generation: Generation,
     /// The generation of the last pass that ended well in this process; none without such a pass.
     pub(super) good_at: Option<Generation>,
-    /// True if the last pass was a fault of another revision.
-    pub(super) faulted_before: bool,
+    /// True if the last pass of another revision ended in a fault, or found the parent invalid.
+    pub(super) failed_before: bool,
     /// True if the status reports a successful pass of the generation, perhaps of another process.
     pub(super) is_synced: bool,
 }
 
 impl ParentFacts {
-    /// Returns true if a fault of the first pass says something about the revision: the generation passed before.
+    /// Returns true if a failure of the first pass says something about the revision: the generation passed before.
     ///
     /// `has_history` is true if any pass has ended well in this process. Without, the process has just started within a
     /// rollout: the status already tells of the new revision, whose faults must still lead to the rollback.
     pub(super) fn counts(self, has_history: bool) -> bool {
-        !self.faulted_before
+        !self.failed_before
             && match self.good_at {
                 Some(generation) => generation == self.generation,
                 None => self.is_synced || !has_history,
@@ -82,8 +82,8 @@ impl Analysis {
 
     /// Counts the end of a pass of a generation; only the first one of a parent counts.
     ///
-    /// It ends well if the guest gave a valid answer, or reported that the parent is invalid. It ends with a fault if
-    /// the guest trapped, exceeded its time or memory, gave an answer that was rejected, or reported a fatal fault.
+    /// It ends well if the guest gave a valid answer. It ends with a fault if the guest trapped, exceeded its time or memory,
+    /// gave an answer that was rejected, reported a fatal fault, or found the parent invalid: the revision before did not.
     /// Returns true if the analysis should be evaluated now: it is complete, or it has one more fault.
     pub fn record(
         &mut self,
@@ -249,7 +249,7 @@ mod tests {
             ..facts
         };
         let faulted = |facts| ParentFacts {
-            faulted_before: true,
+            failed_before: true,
             ..facts
         };
         for (state, facts, counts, counts_at_start) in [

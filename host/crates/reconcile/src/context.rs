@@ -166,25 +166,36 @@ impl Context {
     pub(crate) fn analysed_parents(&self, revision: &Digest) -> Vec<(ObjectId, Generation)> {
         let has_history = self.ledger.lock().has_history();
         let counted = |id: ObjectId| {
-            let parent = self.registration.parent(&id)?;
-            let ledger = self.ledger.lock();
-            let good_at = ledger.good_at(&id);
-            let faulted_before = ledger.faulted_before(&id, revision);
-            drop(ledger);
-            // Parsed only where it decides.
-            let is_synced =
-                good_at.is_none() && ParentConditions::of(&parent).synced_status() == Some("True");
-            let generation = parent.generation;
-            let facts = ParentFacts {
-                generation,
-                good_at,
-                faulted_before,
-                is_synced,
-            };
-            facts.counts(has_history).then_some((id, generation))
+            let facts = self.facts(&id, revision)?;
+            facts.counts(has_history).then_some((id, facts.generation))
         };
         let parents = self.registration.parents();
         parents.into_iter().filter_map(counted).collect()
+    }
+
+    /// Returns true if the present generation of a parent has had a good pass, and none has failed since: a failure under
+    /// this revision is the fault of the revision.
+    pub(crate) fn has_passed(&self, parent: &ObjectId, revision: &Digest) -> bool {
+        let facts = self.facts(parent, revision);
+        facts.is_some_and(|facts| facts.counts(true))
+    }
+
+    /// Returns the facts about a parent that decide if a pass of a revision counts; none if the parent is gone.
+    fn facts(&self, id: &ObjectId, revision: &Digest) -> Option<ParentFacts> {
+        let parent = self.registration.parent(id)?;
+        let ledger = self.ledger.lock();
+        let good_at = ledger.good_at(id);
+        let failed_before = ledger.failed_before(id, revision);
+        drop(ledger);
+        // Parsed only where it decides.
+        let is_synced =
+            good_at.is_none() && ParentConditions::of(&parent).synced_status() == Some("True");
+        Some(ParentFacts {
+            generation: parent.generation,
+            good_at,
+            failed_before,
+            is_synced,
+        })
     }
 
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.

@@ -22,9 +22,9 @@ pub(super) struct Ledger {
 struct ParentRecord {
     /// The time of the last pass's end and its result in a word; none before the first one has ended.
     passed: Option<(Instant, &'static str)>,
-    /// The revision of the last answer if that was a fault; none otherwise.
-    faulted_on: Option<Digest>,
-    /// The generation of the last answer that was no fault, of any revision; none without such an answer.
+    /// The revision of the last answer if that was a fault or found the parent invalid; none otherwise.
+    failed_on: Option<Digest>,
+    /// The generation of the last good answer, of any revision; none without such an answer.
     good_at: Option<Generation>,
     /// The time at which the host saw the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
@@ -142,37 +142,37 @@ impl Ledger {
         self.parents.remove(parent);
     }
 
-    /// Records an answer for a generation of a parent: its revision, and if it was a fault.
+    /// Records an answer for a generation of a parent: its revision, and if it was a fault or found the parent invalid.
     pub(super) fn answered(
         &mut self,
         parent: &ObjectId,
         generation: Generation,
         revision: &Digest,
-        faulted: bool,
+        failed: bool,
     ) {
         let entry = self.entry(parent);
-        entry.faulted_on = faulted.then(|| revision.clone());
-        if !faulted {
+        entry.failed_on = failed.then(|| revision.clone());
+        if !failed {
             entry.good_at = Some(generation);
         }
     }
 
-    /// Returns the generation of the last answer that was no fault.
+    /// Returns the generation of the last good answer.
     pub(super) fn good_at(&self, parent: &ObjectId) -> Option<Generation> {
         self.parents.get(parent)?.good_at
     }
 
-    /// Returns true if any answer was no fault.
+    /// Returns true if any answer was good.
     pub(super) fn has_history(&self) -> bool {
         let mut parents = self.parents.values();
         parents.any(|parent| parent.good_at.is_some())
     }
 
-    /// Returns true if the last answer for a parent was a fault of a revision other than this one.
-    pub(super) fn faulted_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
+    /// Returns true if the last answer for a parent was a failure of a revision other than this one.
+    pub(super) fn failed_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
         let entry = self.parents.get(parent);
-        let faulted_on = entry.and_then(|entry| entry.faulted_on.as_ref());
-        faulted_on.is_some_and(|other| other != revision)
+        let failed_on = entry.and_then(|entry| entry.failed_on.as_ref());
+        failed_on.is_some_and(|other| other != revision)
     }
 
     /// Sorts parents by the time of their last pass: first those without one, then the oldest.
@@ -232,13 +232,13 @@ mod tests {
         let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
         let [old, new] = ["old", "new"].map(|text| Digest::of(text.as_bytes()));
         let mut ledger = Ledger::default();
-        assert!(!ledger.faulted_before(&id, &new));
+        assert!(!ledger.failed_before(&id, &new));
         ledger.answered(&id, Some(1), &old, true);
-        assert!(ledger.faulted_before(&id, &new));
-        assert!(!ledger.faulted_before(&id, &old));
+        assert!(ledger.failed_before(&id, &new));
+        assert!(!ledger.failed_before(&id, &old));
         assert_eq!((ledger.good_at(&id), ledger.has_history()), (None, false));
         ledger.answered(&id, Some(2), &old, false);
-        assert!(!ledger.faulted_before(&id, &new));
+        assert!(!ledger.failed_before(&id, &new));
         // A fault leaves the generation that passed.
         ledger.answered(&id, Some(3), &new, true);
         let good_at = ledger.good_at(&id);

@@ -233,6 +233,12 @@ impl Reconciler {
         dry_run::run_all(&self.context, candidate, parents, until)
     }
 
+    /// Returns true if a failure of a candidate for a parent is the candidate's fault: the present generation has passed.
+    pub fn has_passed(&self, parent: &ObjectId, candidate: &Candidate) -> bool {
+        let revision = candidate.serving().plugin.revision();
+        self.context.has_passed(parent, revision)
+    }
+
     /// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
     pub fn selects(&self, parent: &Object) -> Option<bool> {
         let epoch = self.context.active.current();

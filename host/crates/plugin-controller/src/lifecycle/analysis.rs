@@ -15,9 +15,9 @@ const PENDING_MAX: Duration = Duration::from_mins(10);
 pub(crate) struct AnalysisCounts {
     /// The number of passes that have not ended.
     pub(crate) pending: usize,
-    /// The number of passes without a fault of the guest.
+    /// The number of passes without a fault.
     pub(crate) well: usize,
-    /// The number of passes that ended in a fault of the guest.
+    /// The number of passes that ended in a fault of the guest, or found the parent invalid.
     pub(crate) faulted: usize,
 }
 
@@ -42,14 +42,18 @@ pub(crate) enum AnalysisVerdict {
     Faulty,
 }
 
+/// Returns true if a revision that fails for this many of the parents may not stay active.
+pub(crate) const fn are_too_many(faults: usize, parents: usize) -> bool {
+    faults * 100 > parents * FAULTS_PERCENT_MAX
+}
+
 impl AnalysisCounts {
     /// Returns the verdict on a revision that has had passes for this long.
     pub(crate) fn verdict(self, waited: Duration) -> AnalysisVerdict {
         let total = self.pending + self.well + self.faulted;
-        let is_too_much = |faults: usize| faults * 100 > total * FAULTS_PERCENT_MAX;
-        if is_too_much(self.faulted) {
+        if are_too_many(self.faulted, total) {
             AnalysisVerdict::Faulty
-        } else if !is_too_much(self.faulted + self.pending) || waited >= PENDING_MAX {
+        } else if !are_too_many(self.faulted + self.pending, total) || waited >= PENDING_MAX {
             AnalysisVerdict::Good
         } else {
             AnalysisVerdict::Open

@@ -11,11 +11,18 @@ fn digest(text: &str) -> Digest {
 }
 
 #[test]
-fn a_revision_that_deletes_too_much_or_is_gated_waits_for_approval() {
-    let check = |rollout: Value, deletes, children, expected| {
+fn a_revision_that_deletes_or_breaks_too_much_or_is_gated_waits_for_approval() {
+    let judge = |rollout: Value, counts, children, expected| {
         let declared = declared(json!({"rollout": rollout}));
-        let verdict = verdict(&declared.rollout, &digest("a"), deletes, children);
-        assert_eq!(verdict, expected, "{rollout}: {deletes} of {children}");
+        let verdict = verdict(&declared.rollout, &digest("a"), counts, children);
+        assert_eq!(verdict, expected, "{rollout}: {counts:?} of {children}");
+    };
+    let check = |rollout, deletes, children, expected| {
+        let counts = CandidateCounts {
+            deletes,
+            ..CandidateCounts::default()
+        };
+        judge(rollout, counts, children, expected);
     };
     let accepted = CandidateVerdict::Accepted;
     check(json!({}), 10, 0, accepted);
@@ -31,6 +38,26 @@ fn a_revision_that_deletes_too_much_or_is_gated_waits_for_approval() {
     // The approved revision is another one.
     let other = json!({"mode": "Gated", "approve": revision_name(&digest("b"))});
     check(other, 0, 0, CandidateVerdict::AwaitingApproval);
+
+    let immediate = || json!({});
+    let gated = || json!({"mode": "Gated"});
+    let approved = || json!({"approve": revision_name(&digest("a"))});
+    for (rollout, faults, parents, expected) in [
+        (immediate(), 0, 0, accepted),
+        (immediate(), 1, 1, CandidateVerdict::TooManyFaults),
+        // The share that the first passes may have, too.
+        (immediate(), 1, 5, accepted),
+        (immediate(), 2, 9, CandidateVerdict::TooManyFaults),
+        (gated(), 9, 9, CandidateVerdict::AwaitingApproval),
+        (approved(), 9, 9, accepted),
+    ] {
+        let counts = CandidateCounts {
+            faults,
+            parents,
+            ..CandidateCounts::default()
+        };
+        judge(rollout, counts, 0, expected);
+    }
 }
 
 #[test]

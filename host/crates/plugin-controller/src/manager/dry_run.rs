@@ -1,10 +1,10 @@
 //! The dry run of a candidate revision on all live parents, before it replaces the active one.
 
-use std::{collections::BTreeSet, mem, pin::pin, sync::Arc, time::Duration};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use innkeeper_model::{ObjectId, Retry};
-use innkeeper_plan::{FleetPlan, Forecast, ParentPlan, Writes};
+use innkeeper_model::{ObjectId, Retry, reason};
+use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
 use innkeeper_reconcile::{Serving, until_read};
 use tokio::time::Instant;
 use tracing::info;
@@ -13,8 +13,8 @@ use super::{Manager, active::ActiveRevision, plans::CandidatePlans};
 use crate::{
     lifecycle::{History, Stage, StageFailure, verdict},
     resource::{
-        CandidateCounts, CandidateStatus, CandidateVerdict, Declared, ObjectName, number,
-        revision_name,
+        CandidateCounts, CandidateFault, CandidateStatus, CandidateVerdict, Declared, ObjectName,
+        number, revision_name,
     },
 };
 
@@ -28,6 +28,9 @@ const REPEAT_AFTER: Duration = Duration::from_mins(1);
 
 /// The number of deletes that the status names; the schema of the status allows no more.
 const NAMED_MAX: usize = 20;
+
+/// The longest message of a fault in the status, in characters; its schema allows no more.
+const FAULT_CHARS_MAX: usize = 1024;
 
 /// The room for the entries of a plan: those of about 3,000 parents that change.
 const PLAN_BYTES_MAX: usize = 1 << 20;
@@ -53,7 +56,9 @@ impl Manager {
         let counts = counts(&plan.forecast);
         // A plan that is kept names them in its entries, which have a bound.
         let deletes = mem::take(&mut plan.forecast.deletes);
-        let mut status = candidate(declared, serving, Some(counts), &deletes, children);
+        let mut status = candidate(declared, serving, Some(counts), children);
+        status.deletes = deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect();
+        status.faults = plan.faults.iter().map(fault).collect();
         info!(
             plugin = %declared.name,
             revision = status.revision,
@@ -94,11 +99,14 @@ impl Manager {
             let mut results = pin!(results);
             while let Some((parent, result)) = results.next().await {
                 let outcome = result.plan(name, now, None, None);
-                let planned = ParentPlan {
-                    is_asked: false,
-                    outcome: outcome.map_err(|waiting| waits(&waiting))?,
-                };
-                plan.add(parent, planned);
+                let mut outcome = outcome.map_err(|waiting| waits(&waiting))?;
+                if let ParentOutcome::Fault { reason, known, .. } = &mut outcome {
+                    // As in the first passes: a retry says nothing yet.
+                    *known =
+                        reason == reason::RETRYING || !reconciler.has_passed(&parent, &candidate);
+                }
+                let is_asked = false;
+                plan.add(parent, ParentPlan { is_asked, outcome });
             }
         }
         Ok(plan)
@@ -134,7 +142,7 @@ pub(super) fn candidate_without_dry_run(
         return None;
     }
     Some(Candidate {
-        status: candidate(declared, serving, None, &BTreeSet::new(), 0),
+        status: candidate(declared, serving, None, 0),
         _plan: None,
     })
 }
@@ -143,17 +151,30 @@ fn candidate(
     declared: &Declared,
     serving: &Serving,
     counts: Option<CandidateCounts>,
-    deletes: &BTreeSet<ObjectId>,
     children: usize,
 ) -> CandidateStatus {
     let revision = serving.plugin.revision();
     CandidateStatus {
         revision: revision_name(revision),
         digest: serving.plugin.digest().to_string(),
-        verdict: verdict(&declared.rollout, revision, deletes.len(), children),
+        verdict: verdict(
+            &declared.rollout,
+            revision,
+            counts.unwrap_or_default(),
+            children,
+        ),
         counts,
-        deletes: deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect(),
+        deletes: Vec::new(),
+        faults: Vec::new(),
         plan: None,
+    }
+}
+
+fn fault((parent, (reason, message)): (&ObjectId, &(String, String))) -> CandidateFault {
+    CandidateFault {
+        reason: reason.clone(),
+        message: message.chars().take(FAULT_CHARS_MAX).collect(),
+        parent: ObjectName::of(parent),
     }
 }
 
@@ -183,8 +204,11 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
     let revision = &candidate.revision;
     let changes = match candidate.counts {
         Some(counts) => format!(
-            "it would create {}, change {} and delete {} children",
-            counts.creates, counts.updates, counts.deletes
+            "it would create {}, change {} and delete {} children{}",
+            counts.creates,
+            counts.updates,
+            counts.deletes,
+            fails(counts, &candidate.faults)
         ),
         None => {
             "its changes are unknown, because the revision before it is not available".to_owned()
@@ -194,6 +218,10 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
         CandidateVerdict::TooManyPrunes => (
             "TooManyPrunes",
             "would delete more than spec.rollout.maxPrunes allows",
+        ),
+        CandidateVerdict::TooManyFaults => (
+            "TooManyFaults",
+            "would fail for more than a fifth of the parents",
         ),
         CandidateVerdict::AwaitingApproval => (
             "AwaitingApproval",
@@ -209,6 +237,23 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
     Some(StageFailure::new(Stage::Serving, reason, message, retry))
 }
 
+/// Describes the faults, as the rest of a sentence.
+fn fails(counts: CandidateCounts, faults: &[CandidateFault]) -> String {
+    let CandidateCounts {
+        faults: failing,
+        parents,
+        ..
+    } = counts;
+    faults.first().map_or_else(
+        String::new,
+        |CandidateFault {
+             reason, message, ..
+         }| {
+            format!(", and fails for {failing} of {parents} parents: {reason}: {message}")
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,16 +267,36 @@ mod tests {
                 verdict,
                 counts: None,
                 deletes: Vec::new(),
+                faults: Vec::new(),
                 plan: None,
             })
         };
         assert_eq!(refused(CandidateVerdict::Accepted), None);
         for verdict in [
             CandidateVerdict::TooManyPrunes,
+            CandidateVerdict::TooManyFaults,
             CandidateVerdict::AwaitingApproval,
         ] {
             let failure = refused(verdict).unwrap();
             assert_eq!(failure.retry, Retry::At(REPEAT_AFTER), "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_refusal_has_the_first_fault_and_how_many_there_are() {
+        let counts = CandidateCounts {
+            parents: 4,
+            faults: 2,
+            ..CandidateCounts::default()
+        };
+        let fault = |message: &str| CandidateFault {
+            reason: "Invalid".to_owned(),
+            message: message.to_owned(),
+            parent: ObjectName::default(),
+        };
+        assert_eq!(fails(counts, &[]), "");
+        let faults = [fault("spec: missing field `owner`"), fault("other")];
+        let text = ", and fails for 2 of 4 parents: Invalid: spec: missing field `owner`";
+        assert_eq!(fails(counts, &faults), text);
     }
 }

@@ -104,6 +104,10 @@ pub struct CandidateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub deletes: Vec<ObjectName>,
+    /// The first 10 faults of its dry run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub faults: Vec<CandidateFault>,
     /// The path of the whole plan as JSON, on the admin address of the host that serves the Plugin; present if that has
     /// --debug-endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +120,8 @@ pub struct CandidateStatus {
 pub enum CandidateVerdict {
     /// It would delete more than spec.rollout.maxPrunes allows.
     TooManyPrunes,
+    /// It fails for more than a fifth of the parents.
+    TooManyFaults,
     /// It waits for spec.rollout.approve.
     AwaitingApproval,
     /// It may serve.
@@ -126,7 +132,7 @@ pub enum CandidateVerdict {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateCounts {
-    /// Parents that it was run on.
+    /// Parents that it was run on, without those for which it fails and no pass of the active revision succeeded.
     pub parents: i32,
     /// Children that it would create.
     pub creates: i32,
@@ -134,8 +140,20 @@ pub struct CandidateCounts {
     pub updates: i32,
     /// Children that it would delete.
     pub deletes: i32,
-    /// Parents for which it ended in a fault.
+    /// Parents for which it fails or which it finds invalid, although the last pass of the active revision succeeded.
     pub faults: i32,
+}
+
+/// A fault in a candidate's dry run.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct CandidateFault {
+    /// The reason, as in the parent's Synced condition after a pass.
+    pub reason: String,
+    /// The error message.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// The parent.
+    pub parent: ObjectName,
 }
 
 /// Names one object.

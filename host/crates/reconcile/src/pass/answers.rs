@@ -37,9 +37,15 @@ impl Pass<'_, Stopped> {
                 match fault.kind {
                     // The next pass decides.
                     FaultKind::Retry => {}
-                    FaultKind::Invalid => self.record(generation, None),
+                    // The guest works. Whether the parent or the revision is wrong depends on the passes before.
+                    FaultKind::Invalid => {
+                        self.record(
+                            generation,
+                            Some(self.fault(reason::INVALID, &fault.message)),
+                        );
+                    }
                     FaultKind::Fatal => {
-                        self.record(generation, Some((reason::FATAL, &fault.message)));
+                        self.record_fault(generation, reason::FATAL, &fault.message);
                         if let (Phase::Reconcile, Some(parent)) = (phase, &self.state.parent) {
                             self.epoch.given_up.add(parent, condition);
                         }
@@ -48,7 +54,7 @@ impl Pass<'_, Stopped> {
             }
             Stop::Refused { reason, message } => {
                 self.context.metrics.fault(reason);
-                self.record(generation, Some((reason, message)));
+                self.record_fault(generation, reason, message);
             }
             _ => {}
         }
@@ -56,27 +62,33 @@ impl Pass<'_, Stopped> {
 }
 
 impl<S> Pass<'_, S> {
-    /// Counts an answer for a generation of the parent; `fault` has the reason and the message if it was a fault.
-    pub(super) fn record(&self, generation: Option<i64>, fault: Option<(&str, &str)>) {
-        let (context, epoch) = (self.context, &self.epoch);
-        let fault = fault.map(|(reason, message)| RecentFault {
+    fn fault(&self, reason: &str, message: &str) -> RecentFault {
+        RecentFault {
             parent: self.id.clone(),
             reason: reason.to_owned(),
             message: message.to_owned(),
-            time: (context.shared.now)(),
-        });
+            time: (self.context.shared.now)(),
+        }
+    }
+
+    /// Counts a fault of the guest for a generation of the parent.
+    fn record_fault(&self, generation: Option<i64>, reason: &str, message: &str) {
+        let fault = self.fault(reason, message);
+        self.record(generation, Some(fault.clone()));
+        self.epoch.faults.fetch_add(1, Ordering::Relaxed);
+        self.context.recent_faults.add(fault);
+    }
+
+    /// Records an answer for a generation of the parent; `failure` if the parent was not reconciled.
+    pub(super) fn record(&self, generation: Option<i64>, failure: Option<RecentFault>) {
+        let (context, epoch) = (self.context, &self.epoch);
         let revision = epoch.serving.plugin.revision();
         let mut ledger = context.ledger.lock();
-        ledger.answered(self.id, generation, revision, fault.is_some());
+        ledger.answered(self.id, generation, revision, failure.is_some());
         drop(ledger);
         let mut analysis = epoch.analysis.lock();
-        if analysis.record(self.id, generation, fault.as_ref()) {
+        if analysis.record(self.id, generation, failure.as_ref()) {
             context.shared.analyses.notify_one();
-        }
-        drop(analysis);
-        if let Some(fault) = fault {
-            epoch.faults.fetch_add(1, Ordering::Relaxed);
-            context.recent_faults.add(fault);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{FileExt as _, PermissionsExt as _},
 };
 
-use innkeeper_sandbox::artifact;
+use innkeeper_sandbox::{artifact, testing::fault};
 
 use super::{remembering::until_skipped, *};
 
@@ -107,6 +107,33 @@ async fn a_fault_for_an_edit_during_a_rollout_does_not_count() {
         let analysis = reconciler.analysis();
         assert_eq!((analysis.pending(), analysis.faulted()), (0, 0));
     }
+}
+
+/// A revision that breaks a parent is no good revision, however its guest says so; one that finds a parent invalid that was
+/// so before is no worse than the last.
+#[tokio::test]
+async fn a_parent_that_was_good_and_is_found_invalid_counts_as_a_fault() {
+    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+    let invalid = |why: &str| serving_of(guest().answering(fault(1, why)));
+    let has_passed = |why| {
+        let candidate = reconciler.candidate(invalid(why));
+        reconciler.has_passed(&parent("a"), &candidate)
+    };
+    assert!(has_passed("first"));
+    reconciler.swap(invalid("first"), None);
+    assert_eq!(reconciler.analysis().pending(), 1);
+    world
+        .drive(&reconciler, "invalid", |world| {
+            world.synced("a") == "Invalid"
+        })
+        .await;
+    let analysis = reconciler.analysis();
+    assert_eq!((analysis.well(), analysis.faulted()), (0, 1));
+    assert_eq!(analysis.first_fault().unwrap().reason, "Invalid");
+    assert_eq!(reconciler.faults(), 0, "the guest works");
+    assert!(!has_passed("second"));
+    reconciler.swap(invalid("second"), None);
+    assert_eq!(reconciler.analysis().pending(), 0);
 }
 
 /// The only file of compiled code in a cache, open for changes.
