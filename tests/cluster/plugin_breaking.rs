@@ -1,4 +1,4 @@
-//! Revisions that break parents.
+//! Revisions that break parents, and the return from a revision with a wider definition.
 
 use std::cell::Cell;
 
@@ -187,5 +187,49 @@ fn l5_a_revision_whose_first_passes_break_parents_is_rolled_back() {
     assert_eq!(fixture.verdicts()[0], "Trial");
     fixture.apply(&good("one"));
     fixture.wait_text(&host, "one");
+    Stage::stop(host);
+}
+
+/// A field more in the definition does not stop the return to a revision that knew it not.
+#[test]
+fn l5_an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
+    let served = Served::start(2);
+    served.succeed(&json!({"says": "two"}), &json!({}));
+    served
+        .fixture
+        .wait_verdicts(&served.host, &["Good", "Good"]);
+    served.own(0);
+    let mut back = good("one");
+    back["digest"] = served.first["digest"].clone();
+    served.fixture.apply(&back);
+    let status = served.fixture.wait_healthy(&served.host);
+    assert_eq!(status["revision"], served.first["revision"], "{status:#}");
+    served.fixture.wait_text(&served.host, "one");
+    served
+        .fixture
+        .wait_verdicts(&served.host, &["Good", "Good"]);
+
+    let host = served.fixture.crash(served.host);
+    let fixture = served.fixture;
+    fixture.wait_healthy(&host);
+    fixture.check_reconciles(&host, "restarted");
+    // No field of a parent is lost.
+    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
+    let parent = stage.get(namespace, (API, "Moody", &*name(0)));
+    assert_eq!(parent["spec"]["owner"], "ann", "{parent:#}");
+
+    // A component that has never served may not drop the field.
+    fixture.web.put(crate::plugins::marked(&guest("moody")));
+    let url = format!("{}?v=3", fixture.web.url());
+    let mut other = good("three");
+    other["source"] = json!({"http": {"url": url}});
+    fixture.apply(&other);
+    let refused = ["Serving=True/Serving", "Ready=False/CrdRefused"];
+    fixture.wait(&host, &refused);
+    let plugin = fixture.site.plugin_of(NAME);
+    let message = condition(&plugin, "Ready").unwrap();
+    for part in ["v1 spec.owner is dropped", "spec.crds: Ignore"] {
+        assert!(message.contains(part), "{message}");
+    }
     Stage::stop(host);
 }

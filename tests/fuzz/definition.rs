@@ -37,7 +37,7 @@ fn compare(definition: &Map<String, Value>) -> Option<()> {
     let key = HashKey::new([7; 32]);
     let installed = innkeeper_cluster::present(&installed, &kind, Access::Full, &key).ok()?;
     let plugin = PluginName::new("pond").unwrap();
-    let write = crd::plan(&plugin, &key, Some(&installed), definition).ok()?;
+    let write = crd::plan(&plugin, &key, Some(&installed), definition, false).ok()?;
     assert!(write.is_some());
     Some(())
 }

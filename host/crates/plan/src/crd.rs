@@ -47,6 +47,8 @@ impl CrdRefusal {
 /// Plans the apply of a CustomResourceDefinition; returns `None` if the existing one is unchanged since the last apply.
 ///
 /// `existing` is the result of a live read, not of the cache.
+/// With `has_served`, a plugin with this definition has served before. Then an existing definition that only has more
+/// optional fields stays: a later revision has added them, and the earlier one ignores them.
 ///
 /// # Errors
 ///
@@ -57,13 +59,17 @@ pub fn plan(
     hash_key: &HashKey,
     existing: Option<&Object>,
     desired: &Map<String, Value>,
+    has_served: bool,
 ) -> Result<Option<CrdWrite>, CrdRefusal> {
     let name = name(desired)?;
     let mut body = canonical(plugin, name, desired);
     let applied = body::applied(hash_key, &body, &[]);
     let mut new_rules = Vec::new();
     if let Some(existing) = existing {
-        new_rules = check_existing(plugin, name, existing, desired)?;
+        match check_existing(plugin, name, existing, desired, has_served)? {
+            Existing::Replaced { rules } => new_rules = rules,
+            Existing::Stays => return Ok(None),
+        }
         if existing.annotation(ANNOTATION_APPLIED) == Some(&applied)
             && body::is_covered(existing, &plugin.field_manager(), &body)
         {
@@ -202,13 +208,22 @@ fn canonical(plugin: &PluginName, name: &str, desired: &Map<String, Value>) -> M
     ])
 }
 
-/// Checks that the existing definition may be replaced, and returns the validation rules that this adds.
+/// The treatment of an existing definition.
+enum Existing {
+    /// The desired one replaces it, and adds these validation rules.
+    Replaced { rules: Vec<String> },
+    /// It only has more optional fields than the desired one.
+    Stays,
+}
+
+/// Checks that the existing definition may be replaced or stays.
 fn check_existing(
     plugin: &PluginName,
     name: &str,
     existing: &Object,
     desired: &Map<String, Value>,
-) -> Result<Vec<String>, CrdRefusal> {
+    has_served: bool,
+) -> Result<Existing, CrdRefusal> {
     let refused = |why: String| Err(CrdRefusal::of(name, why));
     let json: Value = serde_json::from_str(&existing.json).unwrap_or_default();
     let Differences {
@@ -244,13 +259,14 @@ fn check_existing(
     }
     if let Some(version) = version_gone(&json, desired) {
         return refused(format!(
-            "serves or stores version {version}, which the plugin does not define: add it to the plugin"
+            "serves or stores version {version}, which the plugin does not define: add it to the plugin, or set spec.crds: Ignore in the Plugin to keep the installed definition"
         ));
     }
     match changes() {
-        None => Ok(rules),
+        None => Ok(Existing::Replaced { rules }),
+        Some(_) if has_served && only_adds_fields(&json, desired) => Ok(Existing::Stays),
         Some(changes) => Err(CrdRefusal(format!(
-            "the schema of CustomResourceDefinition {name} would become narrower ({changes}): use a plugin with a compatible schema, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
+            "the schema of CustomResourceDefinition {name} would become narrower ({changes}): use a plugin with a compatible schema, set spec.crds: Ignore in the Plugin to keep the installed definition, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
         ))),
     }
 }
@@ -286,11 +302,25 @@ fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String
     gone.or_else(unserved).map(str::to_owned)
 }
 
+fn schema(version: &Value) -> Option<&Value> {
+    version.pointer("/schema/openAPIV3Schema")
+}
+
+/// Returns true if the existing definition serves all versions of the desired one, and its schemas differ only by more
+/// optional fields.
+fn only_adds_fields(existing: &Value, desired: &Map<String, Value>) -> bool {
+    versions(desired.get("spec"))
+        .filter(|version| is_served(version))
+        .all(|new| {
+            let name = text(Some(new), "/name");
+            let old = served_versions(existing).find(|(version, _)| Some(*version) == name);
+            let schemas = old.and_then(|(_, old)| schema(old)).zip(schema(new));
+            schemas.is_some_and(|(old, new)| schema::only_adds_fields(old, new))
+        })
+}
+
 /// Compares the schemas of the versions that both definitions have; only versions that the existing one serves count.
 fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
-    fn schema(version: &Value) -> Option<&Value> {
-        version.pointer("/schema/openAPIV3Schema")
-    }
     let mut all = Differences::default();
     for (version, old) in served_versions(existing) {
         let new = find_version(desired, version);

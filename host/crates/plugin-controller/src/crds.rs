@@ -55,6 +55,7 @@ impl Definitions {
         plugin: &PluginName,
         serving: &Serving,
         crds: Crds,
+        has_served: bool,
     ) -> Result<(), Error> {
         // Before the check: a change during it is due for the next one.
         let names = names_of(serving).into_iter();
@@ -63,7 +64,7 @@ impl Definitions {
             (name, version)
         });
         let versions = versions.collect();
-        if install(shared, plugin, serving, crds).await? {
+        if install(shared, plugin, serving, crds, has_served).await? {
             self.wait_longer(Instant::now());
         }
         self.versions = versions;
@@ -106,7 +107,7 @@ pub async fn keep_definitions(
             report(missing);
         }
         let installed = definitions
-            .install(shared, plugin, &serving, Crds::Install)
+            .install(shared, plugin, &serving, Crds::Install, false)
             .await;
         let failure = installed.err().map(|error| error_chain(&error).to_string());
         report(failure.clone());
@@ -148,12 +149,14 @@ fn definition_of(parent: &ParentKind) -> String {
 }
 
 /// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until the cluster serves
-/// every kind of parent. Returns true if it has written a definition.
+/// every kind of parent. `has_served` is true if the plugin's bytes have served before. Returns true if it has written a
+/// definition.
 async fn install(
     shared: &Shared,
     plugin: &PluginName,
     serving: &Serving,
     crds: Crds,
+    has_served: bool,
 ) -> Result<bool, Error> {
     let manifest = serving.plugin.manifest();
     // A host without permission to read CRDs, or without the hash key, cannot compare them with the installed ones.
@@ -170,7 +173,7 @@ async fn install(
             kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
         };
         let granted = manifest.crds.iter().filter(is_granted);
-        let applied = granted.map(|crd| apply(shared, plugin, crd, hash_key));
+        let applied = granted.map(|crd| apply(shared, plugin, crd, hash_key, has_served));
         has_written = try_join_all(applied).await?.contains(&true);
         if has_written {
             shared.cluster.refresh_discovery();
@@ -251,12 +254,13 @@ async fn apply(
     plugin: &PluginName,
     desired: &Map<String, Value>,
     hash_key: &HashKey,
+    has_served: bool,
 ) -> Result<bool, Error> {
     let name = name_of(desired).unwrap_or_default().to_owned();
     let existing = read(shared, &name).await?;
-    let write = crd::plan(plugin, hash_key, existing.as_ref(), desired);
+    let write = crd::plan(plugin, hash_key, existing.as_ref(), desired, has_served);
     let Some(write) = write.map_err(|cause| refused(plugin, &name, cause))? else {
-        debug!(%plugin, crd = name, "skipped the CRD: it is up to date");
+        debug!(%plugin, crd = name, "skipped the CRD: it needs no change");
         return Ok(false);
     };
     info!(%plugin, crd = name, "installing the CRD");

@@ -66,7 +66,7 @@ pub async fn serve(
     let serving = loaded.serving(limits);
     let mut definitions = Definitions::default();
     definitions
-        .install(shared, &loaded.name, &serving, Crds::Install)
+        .install(shared, &loaded.name, &serving, Crds::Install, false)
         .await?;
     if loaded.manifest().finalize {
         let parents = serving.parents().map(|parent| parent.kind.clone());

@@ -36,6 +36,13 @@ const RESTRICTIONS: [&str; 10] = [
     "uniqueItems",
 ];
 
+/// Fields that decide how values are merged, not which ones are accepted.
+const MERGES: [&str; 3] = [
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+];
+
 const ANY_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const RULES: &str = "x-kubernetes-validations";
@@ -47,7 +54,34 @@ pub(super) struct Differences {
     pub(super) narrower: Vec<String>,
     /// The rules that the new schema adds, at most 64.
     pub(super) rules: Vec<String>,
+    /// True if the new schema is narrower in another way than by lacking fields, or changes what the API server makes of
+    /// values that both accept.
+    are_beyond_fields: bool,
     path: Vec<String>,
+}
+
+/// Returns true if the old schema accepts and keeps all that the new one does, and differs from it only by more optional
+/// fields.
+///
+/// A required field with a default is optional for users.
+pub(super) fn only_adds_fields(old: &Value, new: &Value) -> bool {
+    let back = Differences::between(new, old);
+    !Differences::between(old, new).are_beyond_fields
+        && back.narrower.is_empty()
+        && back.rules.is_empty()
+}
+
+/// Returns true if a default is that of a new schema, or has members more for fields that the new schema lacks.
+fn has_same_default(old: Option<&Value>, new: Option<&Value>, schema: Option<&Value>) -> bool {
+    let (Some(Value::Object(old)), Some(Value::Object(new))) = (old, new) else {
+        return old == new;
+    };
+    let property = |name: &str| schema?.get("properties")?.get(name);
+    new.keys().all(|name| old.contains_key(name))
+        && old.iter().all(|(name, old)| {
+            let (new, property) = (new.get(name), property(name));
+            new.is_none() && property.is_none() || has_same_default(Some(old), new, property)
+        })
 }
 
 fn place(path: &[String]) -> String {
@@ -73,17 +107,27 @@ impl Differences {
         differences
     }
 
-    fn compare(&mut self, old: &Value, new: &Value) {
-        if let (Value::Object(old), Value::Object(new)) = (old, new) {
+    fn compare(&mut self, old: &Value, new_schema: &Value) {
+        if let (Value::Object(old), Value::Object(new)) = (old, new_schema) {
             self.compare_types(old, new);
             self.compare_bounds(old, new);
             self.compare_lists(old, new);
             self.compare_rules(old, new);
+            self.are_beyond_fields |= MERGES.iter().any(|name| old.get(*name) != new.get(*name));
+            let same_default =
+                has_same_default(old.get("default"), new.get("default"), Some(new_schema));
+            self.are_beyond_fields |= !same_default;
             self.descend(old, new);
         }
     }
 
     fn note(&mut self, change: &str) {
+        self.are_beyond_fields = true;
+        self.note_field(change);
+    }
+
+    /// Notes a change that is only about the field at this place as a whole.
+    fn note_field(&mut self, change: &str) {
         add(&mut self.narrower, || {
             format!("{} {change}", place(&self.path))
         });
@@ -176,23 +220,26 @@ impl Differences {
         let old_properties = old.get("properties").and_then(Value::as_object);
         for (name, old) in old_properties.into_iter().flatten() {
             let new = new_properties.and_then(|properties| properties.get(name));
-            self.step(name, old, new, keeps_any);
+            self.path.push(name.clone());
+            match new {
+                Some(new) => self.compare(old, new),
+                None if keeps_any => {}
+                None => self.note_field("is dropped"),
+            }
+            self.path.pop();
         }
         for (name, place) in [("items", "[]"), ("additionalProperties", "*")] {
-            if let Some(old) = old.get(name) {
-                self.step(place, old, new.get(name), flag(new, ANY_FIELDS));
+            let Some(old) = old.get(name) else {
+                continue;
+            };
+            self.path.push(place.to_owned());
+            match new.get(name) {
+                Some(new) => self.compare(old, new),
+                None if flag(new, ANY_FIELDS) => {}
+                None => self.note("is dropped"),
             }
+            self.path.pop();
         }
-    }
-
-    fn step(&mut self, place: &str, old: &Value, new: Option<&Value>, may_go: bool) {
-        self.path.push(place.to_owned());
-        match new {
-            Some(new) => self.compare(old, new),
-            None if may_go => {}
-            None => self.note("is dropped"),
-        }
-        self.path.pop();
     }
 }
 

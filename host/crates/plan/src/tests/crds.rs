@@ -48,7 +48,7 @@ fn definition(spec: Value) -> Value {
 
 /// Returns the definition as the API server stores it after an apply for a plugin.
 fn stored(plugin: &PluginName, desired: &Value) -> Value {
-    let write = crd::plan(plugin, &key(), None, &fields(desired.clone()))
+    let write = crd::plan(plugin, &key(), None, &fields(desired.clone()), false)
         .unwrap()
         .unwrap();
     let mut object = Value::Object(write.body);
@@ -64,12 +64,16 @@ fn stored(plugin: &PluginName, desired: &Value) -> Value {
 }
 
 fn plan(existing: &Value, desired: &Value) -> Result<Option<crd::CrdWrite>, CrdRefusal> {
-    crd::plan(
-        &plugin(),
-        &key(),
-        Some(&observed(existing)),
-        &fields(desired.clone()),
-    )
+    plan_of(existing, desired, false)
+}
+
+fn plan_of(
+    existing: &Value,
+    desired: &Value,
+    has_served: bool,
+) -> Result<Option<crd::CrdWrite>, CrdRefusal> {
+    let (existing, desired) = (observed(existing), fields(desired.clone()));
+    crd::plan(&plugin(), &key(), Some(&existing), &desired, has_served)
 }
 
 #[track_caller]
@@ -80,7 +84,7 @@ fn check_refused(existing: &Value, desired: &Value, expected: Expect) {
 #[test]
 fn is_created_once_and_then_unchanged_a1() {
     let desired = definition(json!({"type": "object"}));
-    let write = crd::plan(&plugin(), &key(), None, &fields(desired.clone()))
+    let write = crd::plan(&plugin(), &key(), None, &fields(desired.clone()), false)
         .unwrap()
         .unwrap();
     assert_eq!(write.replaces, None);
@@ -106,6 +110,7 @@ fn rejects_unnamed() {
         &key(),
         None,
         &fields(json!({"kind": "CustomResourceDefinition"})),
+        false,
     );
     expect!["this is not an apiextensions.k8s.io/v1 CustomResourceDefinition with a metadata.name"]
         .assert_eq(&refused.unwrap_err().to_string());
@@ -179,7 +184,7 @@ fn rejects_version_gone() {
         &existing,
         &desired,
         expect![
-            "CustomResourceDefinition webs.example.dev serves or stores version v1alpha1, which the plugin does not define: add it to the plugin"
+            "CustomResourceDefinition webs.example.dev serves or stores version v1alpha1, which the plugin does not define: add it to the plugin, or set spec.crds: Ignore in the Plugin to keep the installed definition"
         ],
     );
     let mut existing = stored(&plugin(), &desired);
@@ -193,7 +198,7 @@ fn rejects_version_gone() {
         &existing,
         &desired,
         expect![
-            "CustomResourceDefinition webs.example.dev serves or stores version v1beta1, which the plugin does not define: add it to the plugin"
+            "CustomResourceDefinition webs.example.dev serves or stores version v1beta1, which the plugin does not define: add it to the plugin, or set spec.crds: Ignore in the Plugin to keep the installed definition"
         ],
     );
 }
@@ -349,7 +354,7 @@ fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
         &existing,
         &property(&names[2..]),
         expect![
-            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
+            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, set spec.crds: Ignore in the Plugin to keep the installed definition, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
         ],
     );
     let Err(all) = plan(&existing, &property(&[])) else {
@@ -366,6 +371,204 @@ fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
             "CustomResourceDefinition webs.example.dev exists and was not installed by innkeeper, and the plugin's is narrower (v1 spec.f00 is dropped): to hand it to this plugin, run kubectl label --overwrite crd webs.example.dev innkeeper.dev/plugin=web"
         ],
     );
+}
+
+/// The definition of a later revision stays for an earlier one if the later one only added optional fields.
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn an_earlier_revision_keeps_a_definition_that_only_adds_optional_fields() {
+    let early = json!({
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1},
+            "mode": {"type": "string", "enum": ["a", "b"]},
+            "list": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["x"],
+                "items": {"type": "object", "required": ["x"], "properties": {"x": {"type": "string"}}},
+            },
+            "cache": {
+                "type": "object", "default": {"size": 1}, "properties": {"size": {"type": "integer"}},
+            },
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    });
+    let text = || json!({"type": "string"});
+    let cache = |default: Value| {
+        let properties = json!({"size": {"type": "integer"}, "ttl": {"type": "integer"}});
+        json!({"type": "object", "default": default, "properties": properties})
+    };
+    /// The name of a change, the fields that it sets, and true if the definition with it stays.
+    type Row<'a> = (&'a str, &'a [(&'a str, Value)], bool);
+
+    let rows: [Row<'_>; 18] = [
+        ("a field", &[("/properties/more", text())], true),
+        (
+            "a field with a default",
+            &[(
+                "/properties/more",
+                json!({"type": "string", "default": "x"}),
+            )],
+            true,
+        ),
+        (
+            "a field of an item",
+            &[("/properties/list/items/properties/more", text())],
+            true,
+        ),
+        (
+            "a field with a default, which is that of its object, too",
+            &[("/properties/cache", cache(json!({"size": 1, "ttl": 5})))],
+            true,
+        ),
+        (
+            "an object with rules and required fields of its own",
+            &[(
+                "/properties/more",
+                json!({
+                    "type": "object", "required": ["x"], "properties": {"x": {"type": "string"}},
+                    "x-kubernetes-validations": [{"rule": "self.x != ''"}],
+                }),
+            )],
+            true,
+        ),
+        (
+            "a required field with a default",
+            &[
+                (
+                    "/properties/more",
+                    json!({"type": "string", "default": "x"}),
+                ),
+                ("/required", json!(["size", "more"])),
+            ],
+            true,
+        ),
+        (
+            "other words",
+            &[("/properties/more", text()), ("/description", json!("new"))],
+            true,
+        ),
+        (
+            "a required field",
+            &[
+                ("/properties/more", text()),
+                ("/required", json!(["size", "more"])),
+            ],
+            false,
+        ),
+        (
+            "a field that became required",
+            &[
+                ("/properties/more", text()),
+                ("/required", json!(["size", "mode"])),
+            ],
+            false,
+        ),
+        (
+            "a required field of an item",
+            &[
+                ("/properties/list/items/properties/more", text()),
+                ("/properties/list/items/required", json!(["x", "more"])),
+            ],
+            false,
+        ),
+        (
+            "a value more of an enum",
+            &[("/properties/mode/enum", json!(["a", "b", "c"]))],
+            false,
+        ),
+        (
+            "a narrower enum",
+            &[
+                ("/properties/more", text()),
+                ("/properties/mode/enum", json!(["a"])),
+            ],
+            false,
+        ),
+        (
+            "a narrower bound",
+            &[
+                ("/properties/more", text()),
+                ("/properties/size/minimum", json!(2)),
+            ],
+            false,
+        ),
+        (
+            "a wider type",
+            &[
+                ("/properties/more", text()),
+                ("/properties/size/type", json!("number")),
+            ],
+            false,
+        ),
+        (
+            "another default",
+            &[("/properties/cache", cache(json!({"size": 2, "ttl": 5})))],
+            false,
+        ),
+        (
+            "a rule",
+            &[
+                ("/properties/more", text()),
+                (
+                    "/x-kubernetes-validations",
+                    json!([{"rule": "self.size > 1"}]),
+                ),
+            ],
+            false,
+        ),
+        (
+            "other keys of a list",
+            &[
+                ("/properties/list/items/properties/more", text()),
+                (
+                    "/properties/list/x-kubernetes-list-map-keys",
+                    json!(["x", "more"]),
+                ),
+            ],
+            false,
+        ),
+        (
+            "values of a map that have fields",
+            &[(
+                "/properties/map",
+                json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+            )],
+            false,
+        ),
+    ];
+    let desired = definition(early.clone());
+    for (name, edits, stays) in rows {
+        let mut late = early.clone();
+        for (pointer, value) in edits {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            late.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        let existing = stored(&plugin(), &definition(late));
+        let planned = plan_of(&existing, &desired, true).map_err(|refusal| refusal.to_string());
+        assert_eq!(planned == Ok(None), stays, "{name}: {planned:?}");
+        // A plugin that never served would drop the values of the fields.
+        assert!(plan(&existing, &desired) != Ok(None), "{name}");
+    }
+}
+
+#[test]
+fn a_definition_with_another_version_does_not_stay() {
+    let early = definition(json!({"type": "object"}));
+    let late = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    let with_more = |definition: &Value| {
+        let mut longer = definition.clone();
+        let mut version = definition["spec"]["versions"][0].clone();
+        version["name"] = json!("v2");
+        version["storage"] = json!(false);
+        let versions = longer["spec"]["versions"].as_array_mut().unwrap();
+        versions.push(version);
+        longer
+    };
+    for (existing, desired) in [(with_more(&late), early.clone()), (late, with_more(&early))] {
+        let refused = plan_of(&stored(&plugin(), &existing), &desired, true);
+        assert!(refused.is_err(), "{refused:?}");
+    }
 }
 
 #[test]

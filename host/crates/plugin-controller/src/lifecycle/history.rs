@@ -109,6 +109,12 @@ impl History {
         latest.is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
     }
 
+    /// Returns true if a revision with these bytes has been active.
+    pub(crate) fn has_component(&self, digest: &Digest) -> bool {
+        let digest = digest.to_string();
+        self.0.iter().any(|entry| entry.digest == digest)
+    }
+
     /// Notes the activation of a revision.
     ///
     /// A declared revision is on trial, unless it was the last active one: that keeps its verdict, so that a restart
@@ -366,6 +372,8 @@ mod tests {
         };
         history.begin(&past_of("a"), &Activation::Declared, at(10));
         check(&history, "a", "a");
+        let has = |name| history.has_component(&past_of(name).digest);
+        assert!(has("a") && !has("b"));
         history.pass();
         history.begin(&past_of("b"), &Activation::Declared, at(20));
         check(&history, "a b", "a b");

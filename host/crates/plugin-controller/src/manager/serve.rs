@@ -220,9 +220,11 @@ impl Manager {
         } else {
             terms.crds
         };
+        let has_served = state.history.has_component(serving.plugin.digest());
+        let shared = &self.context.shared;
         let installed = state
             .definitions
-            .install(&self.context.shared, name, serving, crds)
+            .install(shared, name, serving, crds, has_served)
             .await;
         installed.map_err(|error| not_served(&error))?;
         let candidate = match &state.active {
