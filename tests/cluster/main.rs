@@ -34,6 +34,7 @@ mod hogs;
 mod hostile_descriptions;
 mod install;
 mod large_answers;
+mod kubeconfigs;
 mod lease;
 mod memcached;
 mod mirrored;

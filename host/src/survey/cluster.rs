@@ -52,16 +52,12 @@ pub(crate) async fn client(
     connection: &ConnectionArgs,
     patience: Duration,
 ) -> Result<(String, kube::Client), Failure> {
-    let mut config = client_config(connection)
+    let mut client = client_config(connection)
         .await
         .or_fail(Exit::Usage, "failed to find the cluster")?;
-    config.connect_timeout = Some(patience);
-    // Report a failure at once instead of retrying.
-    config.default_retry = false;
-    let address = config.cluster_url.to_string();
-    let client = kube::Client::try_from(config)
-        .or_fail(Exit::Failure, "failed to create a client of the API server")?;
-    Ok((address, client))
+    client.config.connect_timeout = Some(patience);
+    let address = client.config.cluster_url.to_string();
+    Ok((address, client.builder()?.build()))
 }
 
 /// Returns the survey of the cluster.

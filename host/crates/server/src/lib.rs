@@ -5,10 +5,12 @@
 
 pub mod admin;
 mod args;
+mod connection;
 pub mod run;
 
 pub use args::{
     AdminAddress, AdminArgs, AdminClientArgs, CertificateFiles, ClusterArgs, ConnectionArgs,
-    LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs, client_config, plugin_files,
+    LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs, plugin_files,
     usual_namespace,
 };
+pub use connection::{ApiService, ClientConfig, client_config};

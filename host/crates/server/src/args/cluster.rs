@@ -1,19 +1,12 @@
-//! The connection to the API server.
+//! The flags that select an API server, and the place of the host in its cluster.
 
 use std::{fs, path::PathBuf};
 
-use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, OrFail as _, values::dns_label};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use innkeeper_command::{HOST_NAMESPACE, values::dns_label};
 
 /// The file with the namespace of a Pod.
 pub(super) const POD_NAMESPACE_FILE: &str =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-
-/// The remedy for an unusable kubeconfig.
-const REMEDY: &str = "repair it, or give another by --kubeconfig or KUBECONFIG";
-
-/// The failure if there is no kubeconfig, and the host does not run in a cluster.
-const NO_CLUSTER: &str = "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run in a Pod with a service account";
 
 /// Flags that select an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -74,104 +67,4 @@ fn account_namespace() -> Option<String> {
 /// Returns the namespace of the host: the Pod's own, or the usual one outside of a cluster.
 pub fn usual_namespace() -> String {
     account_namespace().unwrap_or_else(|| HOST_NAMESPACE.to_owned())
-}
-
-/// Returns the cluster of the requested context, or without a request of the current one.
-/// Fails if the kubeconfig does not have that context.
-fn cluster_of<'a>(
-    found: &'a Kubeconfig,
-    context: Option<&str>,
-    from: &str,
-) -> Result<Option<&'a kube::config::Cluster>, Failure> {
-    let current = found.current_context.as_deref();
-    let asked = context.or_else(|| current.filter(|name| !name.is_empty()));
-    let mut contexts = found.contexts.iter();
-    let Some(context) = contexts.find(|it| asked == Some(it.name.as_str())) else {
-        let lacking = asked.map_or_else(
-            || "no current context".to_owned(),
-            |asked| format!("no context \"{asked}\""),
-        );
-        let known: Vec<&str> = found.contexts.iter().map(|it| it.name.as_str()).collect();
-        let remedy = if known.is_empty() {
-            "and another --kubeconfig, because it has no contexts".to_owned()
-        } else {
-            known.join(" or --context ")
-        };
-        let message = format!("the kubeconfig {from} has {lacking}: give --context {remedy}");
-        return Err(Failure::new(Exit::Usage, message));
-    };
-    let name = context.context.as_ref().map(|context| &context.cluster);
-    let mut clusters = found.clusters.iter();
-    let named = clusters.find(|it| Some(&it.name) == name);
-    Ok(named.and_then(|it| it.cluster.as_ref()))
-}
-
-/// Returns the file with the authority of the API server; none if the kubeconfig contains the authority itself.
-fn authority_file(cluster: &kube::config::Cluster) -> Option<PathBuf> {
-    let file = cluster
-        .certificate_authority
-        .as_ref()
-        .filter(|_| cluster.certificate_authority_data.is_none())?;
-    Some(PathBuf::from(file))
-}
-
-/// Returns the client configuration of the API server.
-///
-/// The first existing source counts: the flag, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
-/// Fails if that source is invalid, or if none exists.
-pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, Failure> {
-    let ConnectionArgs {
-        kubeconfig,
-        context,
-    } = connection;
-    let (from, read) = match kubeconfig {
-        Some(path) => (
-            format!("{} (--kubeconfig)", path.display()),
-            Kubeconfig::read_from(path),
-        ),
-        None => match Kubeconfig::from_env() {
-            Ok(Some(found)) => ("that KUBECONFIG names".to_owned(), Ok(found)),
-            Err(source) => ("that KUBECONFIG names".to_owned(), Err(source)),
-            Ok(None) => ("~/.kube/config".to_owned(), Kubeconfig::read()),
-        },
-    };
-    let cluster = match &read {
-        Ok(found) => cluster_of(found, context.as_deref(), &from)?,
-        Err(_) => None,
-    };
-    let through_proxy = cluster.is_some_and(|cluster| cluster.proxy_url.is_some());
-    let authority = cluster.and_then(authority_file);
-    let options = KubeConfigOptions {
-        context: context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    let config = match read {
-        Ok(found) => kube::Config::from_custom_kubeconfig(found, &options).await,
-        // Only ~/.kube/config may be missing: a file that the user named must exist.
-        Err(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)
-            if kubeconfig.is_none() && from.starts_with('~') && context.is_none() =>
-        {
-            return kube::Config::incluster().or_fail(Exit::Usage, NO_CLUSTER);
-        }
-        // The parser's message is omitted: it quotes the text, which has credentials.
-        Err(KubeconfigError::Parse(source)) => {
-            let at = source.location().map_or_else(
-                || "some place".to_owned(),
-                |at| format!("line {}, column {}", at.line(), at.column()),
-            );
-            let message = format!("failed to parse the kubeconfig {from} at {at}: {REMEDY}");
-            return Err(Failure::new(Exit::Usage, message));
-        }
-        Err(source) => Err(source),
-    };
-    let unusable = format!("failed to use the kubeconfig {from}: {REMEDY}");
-    let mut config = config.or_fail(Exit::Usage, unusable)?;
-    // The client applies HTTPS_PROXY as well, and compares NO_PROXY with the proxy instead of the API server. These
-    // variables are for sources only; the kubeconfig has its own field for a proxy.
-    if !through_proxy {
-        config.proxy_url = None;
-    }
-    // As in a Pod: a replaced file is read again without a restart.
-    config.root_cert_file = authority;
-    Ok(config)
 }

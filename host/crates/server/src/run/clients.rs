@@ -9,16 +9,18 @@ use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_metrics::Metrics;
 use innkeeper_reconcile::lease::{Election, ElectionParts};
 use jiff::Timestamp;
-use kube::client::ClientBuilder;
 use tower::layer::layer_fn;
 use tracing::info;
 
 use super::{counted::CountedClient, random::random_u64};
-use crate::args::{ConnectionArgs, RunArgs, client_config};
+use crate::{
+    args::{ConnectionArgs, RunArgs},
+    connection::{ClientConfig, client_config},
+};
 
 /// The clients, created from one configuration.
 pub(super) struct Clients {
-    config: kube::Config,
+    config: ClientConfig,
     /// The unique holder identity of this process; none without a lease.
     identity: Option<String>,
     metrics: Arc<Metrics>,
@@ -39,18 +41,17 @@ impl Clients {
         identity: Option<String>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, Failure> {
-        let mut config = client_config(connection)
+        let mut client = client_config(connection)
             .await
             .or_fail(Exit::Usage, "failed to find the cluster")?;
+        let config = &mut client.config;
         config.connect_timeout = Some(Duration::from_secs(10));
-        // The reconcile loop retries. Retries of the client would repeat writes without the loop's knowledge.
-        config.default_retry = false;
         config
             .headers
             .push((USER_AGENT, agent(identity.as_deref())));
         info!(server = %config.cluster_url, "using the cluster");
         Ok(Self {
-            config,
+            config: client,
             identity,
             metrics,
         })
@@ -62,9 +63,7 @@ impl Clients {
             inner,
             metrics: Arc::clone(&self.metrics),
         });
-        ClientBuilder::try_from(self.config.clone())
-            .map(|client| client.with_layer(&counted).build())
-            .or_fail(Exit::Failure, "failed to create a client of the API server")
+        Ok(self.config.builder()?.with_layer(&counted).build())
     }
 
     /// Returns the claim to write and the election that renews it with a lease in the host's namespace.

@@ -1,0 +1,99 @@
+//! The connection to the API server: the kubeconfig as `kubectl` reads it, credentials that change, and proxies.
+
+mod credentials;
+mod exec;
+mod kubeconfig;
+mod proxy;
+
+use std::sync::Arc;
+
+use http::{Request, Response, Uri};
+use hyper::{
+    body::Incoming,
+    rt::{Read, Write},
+};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connection, HttpConnector},
+    },
+    rt::TokioExecutor,
+};
+use innkeeper_command::{Exit, Failure, OrFail as _};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxService};
+
+use self::{
+    credentials::{Authorized, ChangingToken},
+    proxy::Proxy,
+};
+pub use kubeconfig::client_config;
+
+/// The failure to create a client.
+const FAILED: &str = "failed to create a client of the API server";
+
+/// The configuration of the clients of an API server.
+pub struct ClientConfig {
+    /// The address, certificates, static credentials and time limits.
+    pub config: kube::Config,
+    /// Tokens that change.
+    credentials: Option<Arc<ChangingToken>>,
+    /// The proxy; the variables of the environment are for sources only.
+    proxy: Option<Proxy>,
+}
+
+/// The service of a client.
+pub type ApiService = Authorized<BoxService<Request<Body>, Response<Incoming>, BoxError>>;
+
+impl ClientConfig {
+    /// Returns a builder of a client with connections of its own.
+    pub fn builder(&self) -> Result<ClientBuilder<ApiService>, Failure> {
+        let service = self.service().or_fail(Exit::Failure, FAILED)?;
+        let authorized = Authorized::new(service, self.credentials.clone());
+        let namespace = &*self.config.default_namespace;
+        Ok(ClientBuilder::new(authorized, namespace))
+    }
+
+    fn service(&self) -> kube::Result<BoxService<Request<Body>, Response<Incoming>, BoxError>> {
+        let config = &self.config;
+        let mut direct = HttpConnector::new();
+        direct.enforce_http(false);
+        match &self.proxy {
+            None => service(config, direct),
+            Some(Proxy::Socks(proxy)) => service(config, proxy.connector(direct)),
+            Some(Proxy::Http(proxy)) => service(config, proxy.connector(direct)),
+            Some(Proxy::Https(proxy)) => {
+                let secure = config.rustls_https_connector_with_connector(direct)?;
+                service(config, proxy.connector(secure))
+            }
+        }
+    }
+}
+
+/// Returns the service of a client over these connections. It retries nothing: a retry would repeat writes without the
+/// knowledge of the reconcile loop.
+fn service<C>(
+    config: &kube::Config,
+    connector: C,
+) -> kube::Result<BoxService<Request<Body>, Response<Incoming>, BoxError>>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: std::error::Error + Send + Sync + 'static,
+{
+    let secure = config.rustls_https_connector_with_connector(connector)?;
+    let mut connector = TimeoutConnector::new(secure);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(service.boxed())
+}
