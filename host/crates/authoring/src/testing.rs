@@ -31,7 +31,7 @@ use crate::{
     shrink,
 };
 use cases::Case;
-use properties::{Calls, Cost, Finding, Property};
+use properties::{CallFacts, Cost, Finding, Property};
 
 /// The most tries to make a failing parent smaller. Chosen, not measured.
 const SHRINKS_MAX: usize = 400;
@@ -83,9 +83,9 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
     let offline = Offline::new(manifest, given.as_ref(), &from, call)?;
-    let mut calls = Calls::default();
+    let mut calls = CallFacts::default();
     let found = properties(&offline, &parents, args.parents, &mut calls)?;
-    let Calls { cost, expiring_job } = calls;
+    let CallFacts { cost, expiring_job } = calls;
     let over =
         directory.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
     let over = over.transpose()?.flatten();
@@ -123,7 +123,7 @@ fn properties(
     plugin: &Offline<'_>,
     cases: &[Document],
     count: u32,
-    calls: &mut Calls,
+    calls: &mut CallFacts,
 ) -> Result<Vec<Finding>, Failure> {
     let mut found: Vec<Finding> = Vec::new();
     // The first finding of each property.
@@ -206,7 +206,7 @@ impl<'a> Generator<'a> {
         &self,
         plugin: &Offline<'_>,
         choices: &Choices,
-        calls: &mut Calls,
+        calls: &mut CallFacts,
     ) -> Result<Option<Finding>, Failure> {
         let Some(parent) = self.parent(choices) else {
             return Ok(None);
@@ -227,7 +227,7 @@ impl<'a> Generator<'a> {
             SHRINKS_MAX,
             |choices| Box::new(choices.smaller().into_iter()),
             |choices| {
-                let found = self.check(plugin, choices, &mut Calls::default())?;
+                let found = self.check(plugin, choices, &mut CallFacts::default())?;
                 Ok::<_, Failure>(found.filter(|finding| finding.property == property))
             },
         )?;

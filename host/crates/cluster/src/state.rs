@@ -15,6 +15,7 @@ mod namespaces;
 mod related;
 mod running;
 mod slots;
+mod waiting;
 mod watching;
 
 use std::{
@@ -45,7 +46,7 @@ use self::{
 };
 use super::{
     discovery::ServedKinds,
-    interest::{ChildInterest, Interest, Waiting, Why},
+    interest::{ChildInterest, Interest, Why},
     present::object_of,
     reader::{Reader, SubscriberId},
     store::ObjectKey,
@@ -60,10 +61,6 @@ use super::{
 /// and a kind whose list does not come must not hold up parents that do not need it for long. Parents that need it wait on
 /// their own.
 const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
-
-/// The time after the first failure for which passes wait for an optional kind of which the plugin may have children: an API
-/// server that starts refuses lists for some seconds.
-const OPTIONAL_KIND_WAIT: Duration = Duration::from_secs(5);
 
 /// The purpose for which a registration uses a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,21 +120,6 @@ impl HeldWatches {
         let mut children = self.children.iter().map(|(child, _)| child);
         children.find(|child| child.kind == *kind)
     }
-}
-
-/// Returns true if passes go on without a kind that cannot be read: it is optional, and waiting does not help, or has not
-/// helped so far.
-fn is_left_out(
-    child: &ChildInterest,
-    slot: &WatchSlot,
-    why: &Why,
-    namespace: Option<&str>,
-) -> bool {
-    let has_waited = || {
-        slot.failing_since(namespace)
-            .is_some_and(|since| !child.recorded || since.elapsed() >= OPTIONAL_KIND_WAIT)
-    };
-    !child.required && (why.is_lasting() || matches!(why, Why::Failing { .. }) && has_waited())
 }
 
 /// The known state of the cluster and its registrations.
@@ -378,70 +360,6 @@ impl CacheState {
         }
         children.sort_by(|left, right| child_order(&left.id(), &right.id()));
         Ok(children)
-    }
-
-    /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
-    ///
-    /// An optional kind that the cluster does not serve, or that the host cannot read, is left out.
-    pub(super) fn waiting(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<Waiting> {
-        let mut waiting = Vec::new();
-        let Some(Subscriber { interest, held, .. }) = self.subscribers.get(&subscriber_id) else {
-            return waiting;
-        };
-        let children = held
-            .children
-            .iter()
-            .map(|(child, slot)| (slot, &child.kind, Some(child)));
-        let all = [(&held.parent, &interest.parent, None)];
-        for (slot, kind, child) in all.into_iter().chain(children) {
-            let Some((slot, wait)) = self.wait_for(*slot, kind, namespace) else {
-                continue;
-            };
-            if !child.is_some_and(|child| is_left_out(child, slot, &wait.why, namespace)) {
-                waiting.push(wait);
-            }
-        }
-        waiting
-    }
-
-    /// Returns the served kinds of children that passes go on without.
-    pub(super) fn unreadable(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<Waiting> {
-        let subscriber = self.subscribers.get(&subscriber_id);
-        let children = subscriber.map(|subscriber| subscriber.held.children.iter());
-        children
-            .into_iter()
-            .flatten()
-            .filter_map(|(child, slot)| {
-                let (slot, wait) = self.wait_for(*slot, &child.kind, namespace)?;
-                let is_unreadable =
-                    wait.why != Why::NotServed && is_left_out(child, slot, &wait.why, namespace);
-                is_unreadable.then_some(wait)
-            })
-            .collect()
-    }
-
-    /// Returns a watch and the reason that it cannot be used; none if it can.
-    fn wait_for(
-        &self,
-        slot: SlotId,
-        kind: &Gvk,
-        namespace: Option<&str>,
-    ) -> Option<(&WatchSlot, Waiting)> {
-        let slot = self.slots.get(&slot)?;
-        let wait = Waiting {
-            kind: kind.clone(),
-            why: self.why(slot, namespace)?,
-            since: slot.since(namespace)?,
-        };
-        Some((slot, wait))
     }
 
     fn number(&mut self) -> u64 {

@@ -34,13 +34,13 @@ const REINSTALL_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration:
 /// The definitions of a plugin as its last successful check saw them: one that another changes or deletes after that is
 /// due for the next check.
 #[derive(Default)]
-pub(super) struct Definitions {
+pub(super) struct CheckedDefinitions {
     versions: BTreeMap<String, Option<ResourceVersion>>,
     /// The earliest time of the next check, with the waits after further installations; none before the first one.
     reinstall: Option<(Instant, Backoff)>,
 }
 
-impl Definitions {
+impl CheckedDefinitions {
     /// Returns true if a definition has changed since the last check, and the wait after the last installation is over.
     pub(super) fn is_check_due(&self, cluster: &Cluster) -> bool {
         let is_waiting = matches!(&self.reinstall, Some((at, _)) if Instant::now() < *at);
@@ -88,7 +88,7 @@ pub async fn keep_definitions(
     report: impl Fn(Option<String>),
 ) -> Infallible {
     let (plugin, serving) = (&loaded.name, loaded.serving(limits));
-    let mut definitions = Definitions::default();
+    let mut definitions = CheckedDefinitions::default();
     let mut problem: Option<String> = None;
     let mut failures = Backoff::new(CHECK_PERIOD, SERVED_WITHIN);
     loop {

@@ -7,7 +7,7 @@ use innkeeper_model::{GroupKind, Gvk, Limits, PluginName, error_chain};
 use innkeeper_reconcile::{RecentFault, Reconciler, Serving, Shared};
 use tracing::{info, warn};
 
-use super::{Error, Loaded, crds::Definitions, resource::Crds};
+use super::{Error, Loaded, crds::CheckedDefinitions, resource::Crds};
 
 /// An active plugin.
 pub struct Served {
@@ -64,7 +64,7 @@ pub async fn serve(
     limits: &Arc<Limits>,
 ) -> Result<Served, Error> {
     let serving = loaded.serving(limits);
-    let mut definitions = Definitions::default();
+    let mut definitions = CheckedDefinitions::default();
     definitions
         .install(shared, &loaded.name, &serving, Crds::Install, false)
         .await?;

@@ -25,9 +25,9 @@ pub(super) struct Refusals {
 
 /// The refused writes of one attempt.
 #[derive(Default)]
-pub(super) struct Attempt(Mutex<Vec<(ObjectId, apply::Error)>>);
+pub(super) struct RefusalsOfRound(Mutex<Vec<(ObjectId, apply::Error)>>);
 
-impl Attempt {
+impl RefusalsOfRound {
     /// Returns true if a missing right refused a write: then every further one would be refused as well.
     pub(super) fn is_forbidden(&self) -> bool {
         let refused = self.0.lock();
@@ -56,7 +56,13 @@ impl Refusals {
     }
 
     /// Ends an attempt: warns of its refusals, and begins or ends the wait.
-    pub(super) fn end(&mut self, plugin: &PluginName, goal: &str, attempt: Attempt, now: Instant) {
+    pub(super) fn end(
+        &mut self,
+        plugin: &PluginName,
+        goal: &str,
+        attempt: RefusalsOfRound,
+        now: Instant,
+    ) {
         let refused = attempt.0.into_inner();
         let Some((parent, error)) = refused.first() else {
             *self = Self::default();
@@ -86,7 +92,7 @@ mod tests {
         let mut refusals = Refusals::default();
         let (mut now, mut waits) = (Instant::now(), Vec::new());
         for _ in 0..12 {
-            let attempt = Attempt::default();
+            let attempt = RefusalsOfRound::default();
             let error = apply::Error {
                 what: "write".to_owned(),
                 kind: ErrorKind::Forbidden,
@@ -102,7 +108,7 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
         assert!(refusals.last().is_some());
-        refusals.end(&plugin, "write", Attempt::default(), now);
+        refusals.end(&plugin, "write", RefusalsOfRound::default(), now);
         assert_eq!((refusals.due(now), refusals.last()), (None, None));
     }
 }

@@ -27,8 +27,8 @@ impl Contention {
             reason::FIELD_CONFLICT
         };
         let writes: Vec<&str> = self.undone.iter().map(|undone| &*undone.what).collect();
-        let remedies: BTreeSet<Cause> = self.undone.iter().map(|undone| undone.cause).collect();
-        let remedies: Vec<&str> = remedies.into_iter().map(Cause::remedy).collect();
+        let remedies: BTreeSet<UndoCause> = self.undone.iter().map(|undone| undone.cause).collect();
+        let remedies: Vec<&str> = remedies.into_iter().map(UndoCause::remedy).collect();
         let message = format!(
             "others undo writes of the host, so it repeats them less and less often: {}; {}",
             writes.join(", "),
@@ -43,12 +43,12 @@ impl Contention {
 pub(crate) struct Undone {
     /// The object, the change and the other side, in words.
     pub(crate) what: String,
-    cause: Cause,
+    cause: UndoCause,
 }
 
 /// The way in which a write is undone, in the order of the remedies in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Cause {
+enum UndoCause {
     Changed,
     StatusChanged,
     Deleted,
@@ -56,7 +56,7 @@ enum Cause {
     OtherHost,
 }
 
-impl Cause {
+impl UndoCause {
     const fn is_deletion(self) -> bool {
         matches!(self, Self::Deleted | Self::Expired)
     }
@@ -78,9 +78,9 @@ impl Undone {
     /// Describes a write whose cause is not known yet.
     pub(super) fn unexplained(subject: &Subject) -> Self {
         let (what, cause) = match subject {
-            Subject::Finalizer => ("metadata.finalizers".to_owned(), Cause::Changed),
-            Subject::Status => ("status".to_owned(), Cause::StatusChanged),
-            Subject::Child(id) | Subject::Owner(id) => (id.to_string(), Cause::Changed),
+            Subject::Finalizer => ("metadata.finalizers".to_owned(), UndoCause::Changed),
+            Subject::Status => ("status".to_owned(), UndoCause::StatusChanged),
+            Subject::Child(id) | Subject::Owner(id) => (id.to_string(), UndoCause::Changed),
         };
         Self { what, cause }
     }
@@ -94,11 +94,11 @@ impl Undone {
         match ttl {
             Some(ttl) => Self {
                 what: format!("{child} is deleted again (spec.ttlSecondsAfterFinished is {ttl})"),
-                cause: Cause::Expired,
+                cause: UndoCause::Expired,
             },
             None => Self {
                 what: format!("{child} is deleted again"),
-                cause: Cause::Deleted,
+                cause: UndoCause::Deleted,
             },
         }
     }
@@ -112,8 +112,8 @@ impl Undone {
     ) -> Self {
         let id = live.id();
         let cause = match subject {
-            Subject::Status => Cause::StatusChanged,
-            Subject::Finalizer | Subject::Child(_) | Subject::Owner(_) => Cause::Changed,
+            Subject::Status => UndoCause::StatusChanged,
+            Subject::Finalizer | Subject::Child(_) | Subject::Owner(_) => UndoCause::Changed,
         };
         let what = match plan::contested_field(body, live, own) {
             None => id.to_string(),
@@ -140,7 +140,7 @@ impl Undone {
             what: format!(
                 "{object} (by another host of Innkeeper with the field manager {manager})"
             ),
-            cause: Cause::OtherHost,
+            cause: UndoCause::OtherHost,
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) enum Subject {
 
 /// A write, as the ledger compares it with the last one about the same subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Write {
+pub(crate) struct TrackedWrite {
     subject: Subject,
     /// Equal for equal writes; none if `is_undone` alone decides.
     content: Option<Box<str>>,
@@ -56,7 +56,7 @@ pub(crate) struct Write {
     is_undone: bool,
 }
 
-impl Write {
+impl TrackedWrite {
     /// Returns the write of an operation; none for operations that remove something of the host's own.
     pub(super) fn for_operation(operation: &Operation, generation: Option<i64>) -> Option<Self> {
         let (subject, content, is_undone) = match operation {
@@ -119,7 +119,7 @@ struct Contest {
 }
 
 impl Record {
-    fn new(write: Write, now: Instant) -> Self {
+    fn new(write: TrackedWrite, now: Instant) -> Self {
         Self {
             subject: write.subject,
             content: write.content.unwrap_or_default(),
@@ -135,7 +135,7 @@ impl Record {
     /// Returns true if a write repeats this one.
     ///
     /// A new content for a new generation of the parent is an edit of the user, also where the last write is undone.
-    fn is_repeated_by(&self, write: &Write) -> bool {
+    fn is_repeated_by(&self, write: &TrackedWrite) -> bool {
         write.content.as_ref() == Some(&self.content)
             || (write.is_undone && self.generation == write.generation)
     }
@@ -161,10 +161,14 @@ impl Record {
 impl Repeats {
     /// Returns the write of a status of the observed parent. It repeats the last one if the host's part of the status, with
     /// this digest, is not as that one left it.
-    pub(super) fn status_write(&self, parent: &Object, digest: impl FnOnce() -> String) -> Write {
+    pub(super) fn status_write(
+        &self,
+        parent: &Object,
+        digest: impl FnOnce() -> String,
+    ) -> TrackedWrite {
         let last = (self.get(&Subject::Status))
             .filter(|last| !last.content.is_empty() && last.version < parent.resource_version);
-        Write {
+        TrackedWrite {
             subject: Subject::Status,
             content: None,
             generation: parent.generation,
@@ -173,7 +177,7 @@ impl Repeats {
     }
 
     /// Records a successful write; returns true if the write becomes a contested one by it.
-    pub(super) fn record(&mut self, write: Write, now: Instant) -> bool {
+    pub(super) fn record(&mut self, write: TrackedWrite, now: Instant) -> bool {
         self.forget_ended(now);
         let at = match self.place(&write.subject) {
             Ok(at) => at,
@@ -213,7 +217,7 @@ impl Repeats {
     }
 
     /// Returns the time until a write may follow; none if it may now.
-    pub(super) fn wait(&self, write: &Write, now: Instant) -> Option<Duration> {
+    pub(super) fn wait(&self, write: &TrackedWrite, now: Instant) -> Option<Duration> {
         let record = self.get(&write.subject)?;
         let due = record.due().filter(|_| record.is_repeated_by(write))?;
         Some(due.saturating_duration_since(now)).filter(|wait| !wait.is_zero())

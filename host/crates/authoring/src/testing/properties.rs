@@ -99,7 +99,7 @@ pub(super) struct Cost {
 
 /// The facts about all calls of the plugin.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct CallFacts {
     pub(super) cost: Cost,
     /// The key of a Job that the cluster deletes some time after its end, so that the host runs it again.
     pub(super) expiring_job: Option<String>,
@@ -112,21 +112,11 @@ struct Cluster {
     children: BTreeMap<ObjectId, Document>,
 }
 
-impl Cluster {
-    /// A parent without children.
-    fn new(parent: &Document) -> Self {
-        Self {
-            parent: parent.clone(),
-            children: BTreeMap::new(),
-        }
-    }
-}
-
 /// Checks all properties for one parent; returns the first one that does not hold.
 pub(super) fn finding_of(
     plugin: &Offline<'_>,
     parent: &Document,
-    calls: &mut Calls,
+    calls: &mut CallFacts,
 ) -> Result<Option<Finding>, Failure> {
     match check(plugin, parent, calls) {
         Ok(()) => Ok(None),
@@ -135,11 +125,14 @@ pub(super) fn finding_of(
     }
 }
 
-fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut Calls) -> Result<(), Stop> {
+fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut CallFacts) -> Result<(), Stop> {
     let mut checker = Checker { plugin, calls };
+    let start = Cluster {
+        parent: parent.clone(),
+        children: BTreeMap::new(),
+    };
     let refusals = plugin.definitions.refusals(&plugin.manifest.name);
     if let Some(refusal) = refusals.into_iter().next() {
-        let start = Cluster::new(parent);
         return Err(finding(Property::ValidOutput, refusal, &start));
     }
     let alone = World::default();
@@ -151,9 +144,8 @@ fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut Calls) -> Result<(
             ..alone
         },
     ] {
-        let start = Cluster::new(parent);
         checker.random(&start, world)?;
-        let (settled, said) = checker.settle(start, world)?;
+        let (settled, said) = checker.settle(start.clone(), world)?;
         checker.random(&settled, world)?;
         checker.order(&settled, &said, world)?;
         checker.foreign_edits(&settled, &said, world)?;
@@ -168,7 +160,7 @@ fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut Calls) -> Result<(
 
 struct Checker<'a> {
     plugin: &'a Offline<'a>,
-    calls: &'a mut Calls,
+    calls: &'a mut CallFacts,
 }
 
 impl Checker<'_> {

@@ -19,12 +19,12 @@ fn findings(answer: Answer) -> Vec<(Property, String, Value)> {
     findings_and_calls(answer).0
 }
 
-fn findings_and_calls(answer: Answer) -> (Vec<(Property, String, Value)>, Calls) {
+fn findings_and_calls(answer: Answer) -> (Vec<(Property, String, Value)>, CallFacts) {
     let guest = pond(answer);
     let from = Inspected::File("pond.wasm".into());
     let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
     let offline = Offline::new(&guest.manifest, None, &from, call).unwrap();
-    let mut calls = Calls::default();
+    let mut calls = CallFacts::default();
     let found = properties(&offline, &[], 200, &mut calls).unwrap();
     let found = found
         .into_iter()

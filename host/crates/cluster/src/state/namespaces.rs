@@ -9,7 +9,8 @@ use innkeeper_model::{Access, Resource, Scope};
 use tokio::time::Instant;
 
 use super::{
-    CacheState, Role, SlotId, SubscriberId, WatchSlot, is_left_out, namespace_watch::NamespaceWatch,
+    CacheState, Role, SlotId, SubscriberId, WatchSlot, namespace_watch::NamespaceWatch,
+    waiting::is_left_out,
 };
 use crate::{
     interest::Why,

@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::{
     Manager, PluginState, kind,
-    unserved::{ToldParents, Verdict},
+    unserved::{ToldParents, UnservedConditions},
 };
 
 /// The interval between two looks at the parents of deleted Plugins; without any, a look costs nothing.
@@ -78,7 +78,7 @@ impl Manager {
     }
 }
 
-fn verdict(plugin: &PluginName, parent: &Object) -> Verdict {
+fn verdict(plugin: &PluginName, parent: &Object) -> UnservedConditions {
     let unknown = ConditionStatus::Unknown;
     let remedy = if parent.is_deleting() {
         let finalizers: Vec<&str> = parent.finalizers.iter().map(|name| &**name).collect();
@@ -90,7 +90,7 @@ fn verdict(plugin: &PluginName, parent: &Object) -> Verdict {
         "The object is reconciled again once the Plugin is there again".to_owned()
     };
     let message = format!("Plugin {plugin} was deleted. The children stay as they are. {remedy}");
-    Verdict {
+    UnservedConditions {
         synced: synced(unknown, reason::PLUGIN_GONE, message),
         ready: Some(Condition {
             kind: reason::READY.to_owned(),

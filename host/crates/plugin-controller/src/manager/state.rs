@@ -20,7 +20,7 @@ use super::{
     unserved::Unserved,
 };
 use crate::{
-    crds::Definitions,
+    crds::CheckedDefinitions,
     finalizers::Finalizers,
     lifecycle::{
         AnalysisCounts, AnalysisVerdict, History, NextStep, PastRevision, RolloutAnalysis, Stage,
@@ -76,7 +76,7 @@ pub(super) struct PluginState {
     /// The kinds of parents of the active revision that the cluster no longer serves.
     pub(super) missing: MissingParents,
     /// The definitions as the last activation left them.
-    pub(super) definitions: Definitions,
+    pub(super) definitions: CheckedDefinitions,
     /// The parents while the plugin does not serve.
     pub(super) unserved: Unserved,
     /// A refused revision with the result of its dry run.

@@ -21,7 +21,7 @@ use tracing::info;
 use super::{Manager, REFRESH_PERIOD};
 use crate::{
     finalizers::{CONCURRENT_WRITES, parents_of},
-    refusals::{Attempt, Refusals},
+    refusals::{Refusals, RefusalsOfRound},
     resource::Declared,
 };
 
@@ -64,7 +64,7 @@ impl ToldParents {
 }
 
 /// The conditions of a parent without passes; without `ready`, the last one stays.
-pub(super) struct Verdict {
+pub(super) struct UnservedConditions {
     pub(super) synced: Condition,
     pub(super) ready: Option<Condition>,
 }
@@ -110,7 +110,7 @@ impl Manager {
                 .holder(kind)
                 .is_none_or(|by| *by == declared.name)
         });
-        let verdict = |_: &Object| Verdict {
+        let verdict = |_: &Object| UnservedConditions {
             synced: synced.clone(),
             ready: None,
         };
@@ -132,14 +132,14 @@ impl Manager {
         name: &PluginName,
         told: &mut ToldParents,
         kinds: &BTreeSet<GroupKind>,
-        told_by: impl Fn(&Object) -> Verdict,
+        told_by: impl Fn(&Object) -> UnservedConditions,
     ) -> bool {
         let shared = &self.context.shared;
         told.watched.retain(|kind, _| kinds.contains(kind));
         if told.due().is_some() {
             return false;
         }
-        let attempt = Attempt::default();
+        let attempt = RefusalsOfRound::default();
         let written = AtomicUsize::new(0);
         let (mut left, mut all_told) = (WRITES_MAX, true);
         for kind in kinds {
@@ -205,7 +205,7 @@ impl Manager {
 fn write(
     plugin: &PluginName,
     parent: &Object,
-    Verdict { synced, ready }: Verdict,
+    UnservedConditions { synced, ready }: UnservedConditions,
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let has_own_reason = [reason::PAUSED, reason::NOT_SELECTED]

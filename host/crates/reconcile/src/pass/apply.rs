@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     held_back::HeldBack,
     quota::{Made, Quota},
-    repeats::Write,
+    repeats::TrackedWrite,
 };
 
 /// The reason why the operations of a plan were not tried to the end.
@@ -184,7 +184,7 @@ fn note_success(
     // The API server answers a write that changes nothing with the observed version: then nobody has changed the child.
     let is_changed =
         written.is_none_or(|written| operation.child_version() != Some(written.resource_version));
-    if let Some(write) = Write::for_operation(operation, observed.generation)
+    if let Some(write) = TrackedWrite::for_operation(operation, observed.generation)
         && is_changed
     {
         let mut ledger = context.ledger.lock();

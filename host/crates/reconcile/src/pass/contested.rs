@@ -12,7 +12,7 @@ use super::{apply::live, plan::Planned, state::Pass};
 use crate::{
     contention::Undone,
     context::Context,
-    repeats::{Subject, Write},
+    repeats::{Subject, TrackedWrite},
 };
 
 impl Pass<'_, Planned> {
@@ -25,7 +25,7 @@ impl Pass<'_, Planned> {
             let mut ledger = self.context.ledger.lock();
             let repeats = ledger.repeats(self.id);
             let must_wait = |operation: &mut Operation| {
-                Write::for_operation(operation, generation)
+                TrackedWrite::for_operation(operation, generation)
                     .is_some_and(|write| repeats.wait(&write, now).is_some())
             };
             plan.operations.extract_if(.., must_wait).collect()
@@ -38,7 +38,7 @@ impl Pass<'_, Planned> {
                 .retain(|operation| !matches!(operation, Operation::Prune { .. }));
         }
         for operation in &contested {
-            let Some(write) = Write::for_operation(operation, generation) else {
+            let Some(write) = TrackedWrite::for_operation(operation, generation) else {
                 continue;
             };
             let subject = write.subject();
@@ -91,14 +91,14 @@ impl Pass<'_, Planned> {
 
 impl Context {
     /// Returns the write of a status, as the ledger compares it.
-    pub(super) fn status_write(&self, parent: &Object) -> Write {
+    pub(super) fn status_write(&self, parent: &Object) -> TrackedWrite {
         let digest = || plan::own_status(&self.plugin, parent).to_hex();
         let mut ledger = self.ledger.lock();
         ledger.repeats(&parent.id()).status_write(parent, digest)
     }
 
     /// Records a status that was written, after the cache has got the answer of the API server.
-    pub(super) fn record_status(&self, write: Write, parent: &Object, answer: &Written) {
+    pub(super) fn record_status(&self, write: TrackedWrite, parent: &Object, answer: &Written) {
         let is_answer = |parent: &Object| parent.resource_version == answer.resource_version;
         let cached = self.registration.parent(&parent.id()).filter(is_answer);
         let left = cached.or_else(|| {

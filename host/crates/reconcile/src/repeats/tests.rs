@@ -62,8 +62,8 @@ fn parent() -> Object {
     innkeeper_cluster::present(parent.as_object().unwrap(), &kind, Access::Full, &key).unwrap()
 }
 
-fn write(operation: &Operation, generation: i64) -> Write {
-    Write::for_operation(operation, Some(generation)).unwrap()
+fn write(operation: &Operation, generation: i64) -> TrackedWrite {
+    TrackedWrite::for_operation(operation, Some(generation)).unwrap()
 }
 
 fn record(repeats: &mut Repeats, operation: &Operation, now: Instant) -> bool {
