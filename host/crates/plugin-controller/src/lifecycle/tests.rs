@@ -52,8 +52,8 @@ fn a_revision_that_deletes_or_breaks_too_much_or_is_gated_waits_for_approval() {
         (approved(), 9, 9, accepted),
     ] {
         let counts = CandidateCounts {
-            faults,
             parents,
+            faults,
             ..CandidateCounts::default()
         };
         judge(rollout, counts, 0, expected);
