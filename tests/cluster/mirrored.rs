@@ -10,10 +10,12 @@ use crate::stage::{Stage, is_applied, lines};
 /// The definition of the parents.
 pub(crate) const MIRRORS: &str = "mirrors.test.innkeeper.dev";
 
+const GUEST: &str = "mirror";
+
 /// The file of the plugin.
 pub(crate) fn mirror_guest() -> PathBuf {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    guests.join("mirror.wasm")
+    guests.join(GUEST).with_extension("wasm")
 }
 
 /// A name and the children, as text: a parser would change the form of a number.

@@ -21,8 +21,8 @@ const PURE: [&str; 5] = ["metrics", "model", "plan", "policy", "schema"];
 /// The longest allowed file, without its tests.
 const LINES_MAX: usize = 500;
 
-/// The largest crate of the host, without its tests: about 8,000 lines, so that its purpose fits into one sentence.
-const CRATE_LINES_MAX: usize = 8100;
+/// The largest crate of the host, without its tests: about 9,000 lines, so that its purpose fits into one sentence.
+const CRATE_LINES_MAX: usize = 9000;
 
 /// The most names of types that stand for two or more types of the host: a reader has to look for their modules.
 const SHARED_NAMES_MAX: usize = 30;

@@ -11,7 +11,7 @@ use innkeeper_reconcile::Shared;
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::refusals::{Attempt, Refusals};
+use crate::refusals::{Refusals, RefusalsOfRound};
 
 /// The number of concurrent writes to parents without passes. Chosen, not measured: a deleted Plugin may have thousands of
 /// parents, and active plugins write to the same API server.
@@ -75,7 +75,7 @@ impl Finalizers {
             .refusals
             .due(Instant::now())
             .is_none()
-            .then(Attempt::default);
+            .then(RefusalsOfRound::default);
         for kind in kinds {
             // Every version of a kind has the same objects, and the recorded version may not be served any more.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
@@ -113,7 +113,7 @@ async fn release(
     registration: &Registration,
     plugin: &PluginName,
     scope: ReleaseScope,
-    attempt: Option<&Attempt>,
+    attempt: Option<&RefusalsOfRound>,
 ) -> Result<usize, Why> {
     let waiting = registration.waiting().into_iter().next();
     match waiting.map(|waiting| waiting.why) {
@@ -147,7 +147,7 @@ async fn release_one(
     registration: &Registration,
     plugin: &PluginName,
     parent: &Object,
-    attempt: &Attempt,
+    attempt: &RefusalsOfRound,
 ) {
     let id = parent.id();
     // The write of the last attempt is not in the cache yet: another one would be sent for nothing.

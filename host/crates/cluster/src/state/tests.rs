@@ -11,7 +11,7 @@ use innkeeper_model::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{related::Made, *};
+use super::{related::Made, waiting::OPTIONAL_KIND_WAIT, *};
 use crate::{
     discovery::tests::kinds,
     interest::Why,
