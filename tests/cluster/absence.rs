@@ -39,6 +39,21 @@ fn deployment(strategy: Value) -> Value {
     spec
 }
 
+fn service() -> Row {
+    Row {
+        name: "service",
+        api_version: "v1",
+        kind: "Service",
+        before: json!({ "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } }),
+        after: json!({ "spec": {
+                "type": "ClusterIP", "ports": [{ "port": 80 }],
+                "allocateLoadBalancerNodePorts": null, "externalTrafficPolicy": null,
+            } }),
+        part: "/spec/allocateLoadBalancerNodePorts",
+        expected: Value::Null,
+    }
+}
+
 fn rows() -> Vec<Row> {
     let recreate = json!({ "type": "Recreate", "rollingUpdate": null });
     let of_deployment = |name, before, after| Row {
@@ -100,18 +115,7 @@ fn rows() -> Vec<Row> {
             part: "/data",
             expected: json!({ "b": "2" }),
         },
-        Row {
-            name: "service",
-            api_version: "v1",
-            kind: "Service",
-            before: json!({ "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } }),
-            after: json!({ "spec": {
-                "type": "ClusterIP", "ports": [{ "port": 80 }],
-                "allocateLoadBalancerNodePorts": null, "externalTrafficPolicy": null,
-            } }),
-            part: "/spec/allocateLoadBalancerNodePorts",
-            expected: Value::Null,
-        },
+        service(),
     ]
 }
 

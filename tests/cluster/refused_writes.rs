@@ -55,10 +55,14 @@ fn notes(stage: &Stage, namespace: &str, name: &str, reason: &str) -> Vec<String
 }
 
 /// Counts the host's requests to a parent that were refused, by their resource.
-fn refused(stage: &Stage, mark: usize, name: &str, resource: &str) -> usize {
-    let writes = stage.plane.audit().requests_since(mark).unwrap();
+fn refused(stage: &Stage, mark: usize, (namespace, name): (&str, &str), resource: &str) -> usize {
+    let writes = stage.plane.audit().since(mark).unwrap();
     let counts = writes.iter().filter(|write| {
-        write.is_by_host() && write.name == name && write.resource == resource && write.code >= 400
+        write.is_by_host()
+            && write.namespace == namespace
+            && write.name == name
+            && write.resource == resource
+            && write.code >= 400
     });
     counts.count()
 }
@@ -153,7 +157,7 @@ fn remove_by_policy(stage: &Stage, elsewhere: &str, row: (&str, &str, &str, &str
     let mut is_there = format!("has(object.metadata.{field})");
     let mut path = format!("\"/metadata/{field}\"");
     if !key.is_empty() {
-        is_there += &format!(" && '{key}' in object.metadata.{field}");
+        is_there = format!("{is_there} && '{key}' in object.metadata.{field}");
         path = format!("\"/metadata/{field}/\" + jsonpatch.escapeKey('{key}')");
     }
     let expression = format!("[JSONPatch{{op: \"remove\", path: {path}}}]");
@@ -298,77 +302,69 @@ fn a10_a_denied_status_is_told_once_and_retried_rarely() {
     Stage::stop(host);
 }
 
-/// A stored parent that became invalid keeps its finalizer: the parent says so, with the way out.
+/// A parent whose finalizer cannot come off says so, with the way out.
 #[test]
 fn a10_a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
-    let mut stage = Stage::api_only(vec![mirror_guest()]);
-    // The host would restore the definition.
-    let arguments = ["--crds", "ignore"];
-    let mut definitions = stage.manifests(&arguments);
-    definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
-    for definition in &definitions {
-        stage.plane.user().apply(definition).unwrap();
-    }
-    stage.options.arguments = arguments.map(str::to_owned).to_vec();
+    let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
-    let namespace = stage.namespace("stuck");
-    for name in ["corrected", "skipped"] {
+    let (namespace, elsewhere) = (stage.namespace("stuck"), "default");
+    let rule = json!({
+        "apiGroups": ["test.innkeeper.dev"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["mirrors"],
+    });
+    let is_released =
+        "has(object.metadata.annotations) && 'released' in object.metadata.annotations";
+    let expression = format!("has(object.metadata.finalizers) || {is_released}");
+    let names = ["corrected", "skipped"];
+    for name in names {
+        let validations = json!([{ "expression": expression, "message": "not released yet" }]);
+        let spec = json!({ "validations": validations });
+        apply_policy(&stage, "ValidatingAdmissionPolicy", name, &rule, &spec);
         stage.apply_new(&namespace, &mirror(name));
         stage.wait(&host, &namespace, parent(name), is_applied);
+        let mut probe = mirror(name);
+        probe["metadata"]["finalizers"] = json!(["example.com/probe"]);
+        probe["metadata"]["annotations"] = json!({ "innkeeper.dev/paused": "true" });
+        stage.apply_new(elsewhere, &probe);
+        eventually("the policy is in force", || {
+            let kind = Kind::new(API_VERSION, "Mirror", elsewhere);
+            let patch = json!({ "metadata": { "finalizers": null } });
+            match stage.plane.user().merge(kind, name, &patch) {
+                Ok(_) => {
+                    stage.apply(elsewhere, &probe);
+                    Err("it is not denied")
+                }
+                Err(_) => Ok(()),
+            }
+        });
     }
-    let mut narrowed = definitions[0].clone();
-    let spec =
-        &mut narrowed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    spec["required"] = json!(["must"]);
-    spec["properties"]["must"] = json!({ "type": "string" });
-    stage.plane.user().apply(&narrowed).unwrap();
-    eventually("the definition is narrowed", || {
-        let kind = Kind::new(API_VERSION, "Mirror", &namespace);
-        let note = json!({ "metadata": { "annotations": { "a": "b" } } });
-        match stage.plane.user().merge(kind, "corrected", &note) {
-            Ok(_) => Err("it is not"),
-            Err(_) => Ok(()),
-        }
-    });
     let mark = stage.mark();
-    for name in ["corrected", "skipped"] {
+    for name in names {
         stage.delete(&namespace, parent(name));
     }
-    for name in ["corrected", "skipped"] {
-        let words = [
-            "FinalizerRefused",
-            "spec.must: Required value",
-            "skip-finalize",
-        ];
+    for name in names {
+        let words = ["FinalizerRefused", "not released yet", "skip-finalize"];
         wait_refused(&stage, &host, &namespace, name, &words);
     }
     thread::sleep(OBSERVED);
-    for name in ["corrected", "skipped"] {
-        let count = refused(&stage, mark, name, MIRRORS);
-        assert!((2..=6).contains(&count), "{name}: {count}");
+    for name in names {
+        let count = refused(&stage, mark, (&namespace, name), MIRRORS);
+        assert!((2..=7).contains(&count), "{name}: {count}");
         let notes = notes(&stage, &namespace, name, "FinalizerRefused");
         assert!(
-            matches!(&*notes, [note] if note.contains("spec.must")),
+            matches!(&*notes, [note] if note.contains("not released yet")),
             "{notes:?}"
         );
         assert!(!finalizers(&stage.get(&namespace, parent(name))).is_empty());
     }
-    let status = refused(
-        &stage,
-        mark,
-        "corrected",
-        "mirrors.test.innkeeper.dev/status",
-    );
-    assert_eq!(status, 0);
-    let corrected = json!({ "spec": { "must": "a" } });
-    stage.merge(&namespace, parent("corrected"), &corrected);
-    let skipped = json!({
-        "metadata": { "annotations": { "innkeeper.dev/skip-finalize": "true" } },
-        "spec": { "must": "a" },
-    });
-    stage.merge(&namespace, parent("skipped"), &skipped);
-    for name in ["corrected", "skipped"] {
+    let released = json!({ "released": "true" });
+    let skipped = json!({ "released": "true", "innkeeper.dev/skip-finalize": "true" });
+    for (name, annotations) in [("corrected", released), ("skipped", skipped)] {
+        let edit = json!({ "metadata": { "annotations": annotations } });
+        stage.merge(&namespace, parent(name), &edit);
+    }
+    for name in names {
         eventually("the parent is gone", || {
             stage
                 .find(&namespace, parent(name))

@@ -16,7 +16,7 @@ fn floats() -> Vec<f64> {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        f64::from_bits((state >> 12) | 0x3ff0_0000_0000_0000) * 1000.0 - 1000.0
+        f64::from_bits((state >> 12) | 0x3ff0_0000_0000_0000).mul_add(1000.0, -1000.0)
     };
     (0..FLOATS).map(|_| next()).collect()
 }

@@ -268,8 +268,8 @@ fn tells_that_only_a_parent_in_deletion_is_finalized() {
     assert!(outcome_problems(&manifest, &request, &finalized).is_empty());
 }
 
-#[test]
-fn tells_a_status_that_the_definition_refuses() {
+/// A plugin whose parents have a status with many constraints.
+fn constrained() -> Manifest {
     let status = json!({
         "type": "object",
         "required": ["url", "conditions"],
@@ -298,10 +298,15 @@ fn tells_a_status_that_the_definition_refuses() {
             }],
         },
     });
-    let manifest = Manifest {
+    Manifest {
         crds: vec![crd],
         ..Manifest::new("ponds", "1")
-    };
+    }
+}
+
+#[test]
+fn tells_a_status_that_the_definition_refuses() {
+    let manifest = constrained();
     let parent = |api_version: &str| json!({"apiVersion": api_version, "kind": "Pond", "metadata": {"name": "a"}});
     let request = TestRequest::new(&parent("example.com/v1")).build();
     let rows = [

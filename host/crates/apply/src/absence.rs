@@ -7,18 +7,38 @@ use innkeeper_model::{Object, ResourceVersion, Uid};
 use innkeeper_plan::absence::{self, Owners};
 use serde_json::{Map, Value};
 
-use super::{Error, ErrorKind, Writer, Written, request::Address};
+use super::{Error, ErrorKind, Session, Writer, Written, request::Address};
 
 /// An update of a child that states fields as absent.
 pub(super) struct Absences<'a> {
-    pub(super) address: Address<'a>,
-    pub(super) manager: &'a str,
-    pub(super) account: Option<&'a str>,
-    pub(super) body: &'a Map<String, Value>,
-    pub(super) uid: &'a Uid,
-    pub(super) version: ResourceVersion,
+    address: Address<'a>,
+    manager: &'a str,
+    account: Option<&'a str>,
+    body: &'a Map<String, Value>,
+    uid: &'a Uid,
+    version: ResourceVersion,
     /// The child as it is, with the managed fields of all managers.
-    pub(super) live: &'a Object,
+    live: &'a Object,
+}
+
+impl<'a> Absences<'a> {
+    pub(super) const fn new(
+        address: Address<'a>,
+        session: &'a Session<'_>,
+        body: &'a Map<String, Value>,
+        (uid, version): (&'a Uid, ResourceVersion),
+        live: &'a Object,
+    ) -> Self {
+        Self {
+            address,
+            manager: session.manager,
+            account: session.account,
+            body,
+            uid,
+            version,
+            live,
+        }
+    }
 }
 
 impl Writer {
@@ -32,7 +52,7 @@ impl Writer {
         // Otherwise the plan is outdated: the apply below is refused, and the next pass plans anew.
         if version == live.resource_version {
             let present = absence::present(&live.json, &stated);
-            let owners = Owners::of_object(live);
+            let owners = Owners::from_object(live);
             let handed = self.take_over(update, owners, &present, false).await?;
             version = handed.map_or(version, |handed| handed.resource_version);
         }
@@ -55,7 +75,7 @@ impl Writer {
     ) -> Result<Written, Error> {
         // An apply leaves maps and lists as they are.
         let composite = absence::composite(&written.json, refilled);
-        let owners = Owners::of_json(&written.json);
+        let owners = Owners::from_json(&written.json);
         let known = match self.take_over(update, owners, &composite, true).await {
             Ok(Some(nulled)) => nulled,
             Err(error) if error.kind != ErrorKind::Rejected => return Err(error),

@@ -169,19 +169,12 @@ impl Writer {
                 let known = session.secrets.get(id);
                 let body = with_generated(body, generate, known, session);
                 let address = address(&served, id);
+                let version = *resource_version;
                 if let Some(live) = session.live.get(id) {
-                    let update = Absences {
-                        address,
-                        manager: session.manager,
-                        account: session.account,
-                        body: &body,
-                        uid,
-                        version: *resource_version,
-                        live,
-                    };
+                    let update = Absences::new(address, session, &body, (uid, version), live);
                     return self.update_with_absences(&update).await.map(Some);
                 }
-                address.update(session.manager, &body, uid, *resource_version)
+                address.update(session.manager, &body, uid, version)
             }
             Operation::Transfer {
                 id, kind, patch, ..

@@ -165,7 +165,7 @@ mod tests {
         manifest
     }
 
-    fn status(change: impl FnOnce(&mut Value)) -> Value {
+    fn status(change: fn(&mut Value)) -> Value {
         let mut status = json!({
             "type": "object",
             "properties": {
@@ -183,38 +183,36 @@ mod tests {
         status
     }
 
-    #[test]
-    fn a_definition_that_refuses_the_conditions_of_the_host_is_named_with_the_field() {
-        let refusal = |status: &Value, rules: Value| {
-            let manifest = manifest(status, &rules);
-            let refusals = ParentDefinitions::new(&manifest).refusals(&manifest.name);
-            refusals.into_iter().next().unwrap_or_default()
-        };
-        let item = "/properties/conditions/items";
-        let rows: [(&str, &dyn Fn(&mut Value), &str); 9] = [
-            ("nothing", &|_| (), ""),
+    const ITEM: &str = "/properties/conditions/items";
+
+    /// A change of a status that accepts the conditions, and the field that then refuses them.
+    type Change = (&'static str, fn(&mut Value), &'static str);
+
+    fn changes() -> [Change; 9] {
+        [
+            ("nothing", |_| (), ""),
             (
                 "required",
-                &|it| it["required"] = json!(["url"]),
+                |status| status["required"] = json!(["url"]),
                 "status.url: is required",
             ),
             (
                 "minProperties",
-                &|it| it["minProperties"] = json!(2),
+                |status| status["minProperties"] = json!(2),
                 "status: ",
             ),
             (
                 "a rule",
-                &|it| {
-                    it["x-kubernetes-validations"] =
+                |status| {
+                    status["x-kubernetes-validations"] =
                         json!([{"rule": "self.url != ''", "message": "a pond has an address"}]);
                 },
                 "status: ",
             ),
             (
                 "a default",
-                &|it| {
-                    it["properties"]["left"] = json!({
+                |status| {
+                    status["properties"]["left"] = json!({
                         "type": "object", "default": {}, "required": ["birds"],
                         "properties": {"birds": {"type": "integer"}},
                     });
@@ -223,30 +221,30 @@ mod tests {
             ),
             (
                 "types",
-                &|it| {
-                    let item = it.pointer_mut(item).unwrap();
+                |status| {
+                    let item = status.pointer_mut(ITEM).unwrap();
                     item["properties"]["type"]["enum"] = json!(["Ready"]);
                 },
                 "status.conditions[0].type: ",
             ),
             (
                 "messages",
-                &|it| {
-                    let item = it.pointer_mut(item).unwrap();
+                |status| {
+                    let item = status.pointer_mut(ITEM).unwrap();
                     item["properties"]["message"]["maxLength"] = json!(100);
                 },
                 "].message: ",
             ),
             (
                 "few conditions",
-                &|it| it["properties"]["conditions"]["maxItems"] = json!(1),
+                |status| status["properties"]["conditions"]["maxItems"] = json!(1),
                 "status.conditions: ",
             ),
             (
                 "no conditions",
-                &|it| {
+                |status| {
                     drop(
-                        it["properties"]
+                        status["properties"]
                             .as_object_mut()
                             .unwrap()
                             .remove("conditions"),
@@ -254,8 +252,17 @@ mod tests {
                 },
                 "status.conditions: the definition has no such field",
             ),
-        ];
-        for (name, change, expected) in rows {
+        ]
+    }
+
+    #[test]
+    fn a_definition_that_refuses_the_conditions_of_the_host_is_named_with_the_field() {
+        let refusal = |status: &Value, rules: Value| {
+            let manifest = manifest(status, &rules);
+            let refusals = ParentDefinitions::new(&manifest).refusals(&manifest.name);
+            refusals.into_iter().next().unwrap_or_default()
+        };
+        for (name, change, expected) in changes() {
             let text = refusal(&status(change), json!([]));
             assert_eq!(text.is_empty(), expected.is_empty(), "{name}: {text}");
             assert!(text.contains(expected), "{name}: {text}");

@@ -84,7 +84,7 @@ pub struct Owners {
 
 impl Owners {
     /// Returns the managers of an object that holds the managed fields of all of them; none if they cannot be read.
-    pub fn of_object(object: &Object) -> Option<Self> {
+    pub fn from_object(object: &Object) -> Option<Self> {
         let managed = object.managed.iter().map(|entry| {
             let fields = serde_json::from_str(&entry.fields).ok()?;
             Some((entry.clone(), fields))
@@ -97,7 +97,7 @@ impl Owners {
     }
 
     /// Returns the managers from the JSON of a whole object, as the API server answers a write.
-    pub fn of_json(json: &str) -> Option<Self> {
+    pub fn from_json(json: &str) -> Option<Self> {
         let object: Value = serde_json::from_str(json).ok()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let metadata = &object["metadata"];
@@ -283,7 +283,7 @@ mod tests {
                 true,
                 json!({"f:spec": {"f:y": {}, "f:a": {"f:b": {"f:c": {}}}}}),
             ),
-            ("own", false, other.clone()),
+            ("own", false, other),
             (
                 "editor",
                 false,
@@ -292,7 +292,7 @@ mod tests {
             // Covers everything below; the field is not a part of its own.
             ("whole", true, json!({"f:spec": {"f:a": {}}})),
         ]);
-        let owners = Owners::of_object(&live).unwrap();
+        let owners = Owners::from_object(&live).unwrap();
         let paths = [path("spec.a.b")];
         let patch = owners.take_over("own", &paths, true).unwrap();
         let fields = |place| format!("/metadata/managedFields/{place}/fieldsV1");

@@ -65,20 +65,20 @@ fn applied(body: &Map<String, Value>) -> Binding {
 fn patched(patch: &Value) -> Binding {
     let mut sent = Binding::default();
     for step in patch.as_array().into_iter().flatten() {
-        let (Some("add" | "replace"), Some(path)) = (step["op"].as_str(), step["path"].as_str())
+        let (Some("add" | "replace"), Some(pointer)) = (step["op"].as_str(), step["path"].as_str())
         else {
             continue;
         };
         let value = &step["value"];
         let key = |prefix| {
-            let key: &str = path.strip_prefix(prefix)?;
+            let key: &str = pointer.strip_prefix(prefix)?;
             Some(key.replace("~1", "/"))
         };
         if let Some(key) = key("/metadata/labels/") {
             sent.labels.insert(key, value.clone());
         } else if let Some(key) = key("/metadata/annotations/") {
             sent.annotations.insert(key, value.clone());
-        } else if path.starts_with("/metadata/ownerReferences") {
+        } else if pointer.starts_with("/metadata/ownerReferences") {
             match value {
                 Value::Array(owners) => sent.owner_references.extend(owners.iter().cloned()),
                 owner => sent.owner_references.push(owner.clone()),
@@ -164,8 +164,8 @@ mod tests {
             let mut answer = body.clone();
             let object = answer.pointer_mut(pointer).unwrap();
             object.as_object_mut().unwrap().remove(field);
-            let found = lost_metadata(&create(&body), &answer.to_string());
-            assert_eq!(found.unwrap_or_default(), lost, "{pointer} {field}");
+            let named = lost_metadata(&create(&body), &answer.to_string());
+            assert_eq!(named.unwrap_or_default(), lost, "{pointer} {field}");
         }
     }
 
@@ -192,8 +192,8 @@ mod tests {
             (json!({"op": "remove", "path": mark}), json!({}), ""),
         ] {
             let answer = json!({"metadata": answer}).to_string();
-            let found = lost_metadata(&transfer(json!([step])), &answer);
-            assert_eq!(found.unwrap_or_default(), lost, "{step}");
+            let named = lost_metadata(&transfer(json!([step])), &answer);
+            assert_eq!(named.unwrap_or_default(), lost, "{step}");
         }
     }
 }

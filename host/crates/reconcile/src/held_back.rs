@@ -52,12 +52,11 @@ impl HeldBack {
         }
         let rest = plan.operations.split_off(OPERATIONS_MAX);
         let left = rest.len();
-        let message = match rest.first() {
-            Some(Operation::Prune { .. }) => format!("{left} children are left to be deleted"),
-            _ => {
-                let children = plan.children.len();
-                format!("{children} children are being written, {left} left")
-            }
+        let message = if matches!(rest.first(), Some(Operation::Prune { .. })) {
+            format!("{left} children are left to be deleted")
+        } else {
+            let children = plan.children.len();
+            format!("{children} children are being written, {left} left")
         };
         Some(Self {
             wait: Duration::ZERO,

@@ -73,7 +73,7 @@ pub(super) async fn write(
         );
     }
     let (conclusion, tries) = write_due(context, target, parent, &mut findings, trace).await;
-    if !tries.failed {
+    if tries.failure == Failure::None {
         let fresh = fresh || tries.written;
         record_events(context, parent, findings.events(), fresh, trace);
     }
@@ -87,7 +87,7 @@ pub(super) async fn write(
     Reported {
         next: conclusion.next,
         wrote,
-        refused: tries.refused,
+        refused: tries.failure == Failure::Refused,
     }
 }
 
@@ -98,10 +98,17 @@ struct Tries {
     written: bool,
     /// A try had to wait or failed.
     incomplete: bool,
-    /// The last try failed.
-    failed: bool,
+    failure: Failure,
+}
+
+/// The failure of the last try.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Failure {
+    #[default]
+    None,
+    Failed,
     /// The API server refused the host's conditions.
-    refused: bool,
+    Refused,
 }
 
 /// Writes the status that is due. Each finding changes the conclusion: the status is left as it is, or has only the
@@ -124,9 +131,9 @@ async fn write_due<'a>(
         let Some(due) = due else { break };
         // A status is charged once, also if its first write is refused.
         let charge = !tries.incomplete;
-        let held = hold_status(context, parent, (&due, synced), charge, trace).await;
-        let finding = match held {
-            Some(held) => held,
+        let hold = hold_status(context, parent, (&due, synced), charge, trace).await;
+        let finding = match hold {
+            Some(finding) => finding,
             None => match write_status(context, target, parent, &due, status, trace).await {
                 Ok(()) => {
                     tries.written = true;
@@ -136,9 +143,12 @@ async fn write_due<'a>(
             },
         };
         tries.incomplete = true;
-        tries.refused = matches!(finding, StatusFinding::Refused);
-        tries.failed = tries.refused || matches!(finding, StatusFinding::Failed(_));
-        let ends = tries.failed || matches!(finding, StatusFinding::Contested(_));
+        tries.failure = match finding {
+            StatusFinding::Refused => Failure::Refused,
+            StatusFinding::Failed(_) => Failure::Failed,
+            _ => Failure::None,
+        };
+        let ends = tries.failure != Failure::None || matches!(finding, StatusFinding::Contested(_));
         findings.add(finding);
         conclusion = findings.conclude();
         if ends {

@@ -128,7 +128,7 @@ fn a3_a_write_counts_if_the_last_one_of_this_process_was_undone() {
         let becomes: Vec<bool> = writes
             .iter()
             .cycle()
-            .take(2 * REPEATS_MAX as usize)
+            .take(2 * usize::try_from(REPEATS_MAX).unwrap())
             .map(|(operation, generation)| repeats.record(write(operation, *generation), now))
             .collect();
         assert_eq!(becomes.contains(&true), is_repeat, "{name}");
