@@ -13,6 +13,7 @@ pub mod absence;
 mod body;
 mod children;
 mod conclude;
+mod contention;
 pub mod crd;
 mod difference;
 mod enter;
@@ -24,6 +25,7 @@ mod lost;
 mod order;
 mod ownership;
 mod readiness;
+mod repeats;
 mod show;
 mod status;
 #[cfg(any(test, feature = "testing"))]
@@ -47,6 +49,7 @@ pub use conclude::{
     Conclusion, Effects, WriteFailure, conclude, fault_condition, finalizer_refused,
     outranks_guest, synced, unfinalizable,
 };
+pub use contention::{Contention, Undone};
 pub use difference::{FieldPath, contested_field, first_difference, is_by_other_host, owned_part};
 pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};
@@ -54,6 +57,7 @@ pub use forecast::{Changes, Forecast, ParentOutcome, Planned, Writes};
 pub use generate::{generate, is_rotated};
 pub use lost::lost_metadata;
 pub use readiness::is_ready;
+pub use repeats::{RepeatableWrite, Repeats, Subject};
 pub use status::{Outlook, StatusWrite, gives, has_spoken, own_status, report_status, status};
 
 use innkeeper_model::{

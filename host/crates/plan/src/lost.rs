@@ -23,7 +23,7 @@ struct Binding {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct AppliedObject {
+struct AnsweredObject {
     metadata: Binding,
 }
 
@@ -36,7 +36,7 @@ pub fn lost_metadata(operation: &Operation, answer: &str) -> Option<String> {
             return None;
         }
     };
-    let AppliedObject { metadata: left } = serde_json::from_str(answer).ok()?;
+    let AnsweredObject { metadata: left } = serde_json::from_str(answer).ok()?;
     let mut lost = Vec::new();
     for (what, sent, left) in [
         ("label", &sent.labels, &left.labels),

@@ -10,13 +10,12 @@ use innkeeper_model::{
     ANNOTATION_PAUSED, Condition, ConditionStatus, Event, EventType, FaultKind, Object, Phase,
     PluginName, Report, Retry, reason,
 };
-use innkeeper_plan::{self as plan, Outlook, WriteFailure};
+use innkeeper_plan::{self as plan, Contention, Outlook, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
 use super::{
     bound::Bound,
-    contention::Contention,
     held_back::HeldBack,
     next::Next,
     stop::{Stop, is_unclaimed, named},

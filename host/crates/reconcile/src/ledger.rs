@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_model::{Digest, Event, ObjectId};
+use innkeeper_plan::Repeats;
 use tokio::time::Instant;
 
-use super::{analysis::Generation, first_writes::ParentLimits, repeats::Repeats};
+use super::{analysis::Generation, first_writes::ParentLimits};
 
 /// The time between two sweeps of old writes: as long as writes are remembered.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
@@ -53,7 +54,7 @@ impl Ledger {
         if self.swept.is_none_or(is_due) {
             self.swept = Some(now);
             for parent in self.parents.values_mut() {
-                parent.repeats.forget_ended(now);
+                parent.repeats.forget_ended(now.into_std());
             }
         }
     }

@@ -8,7 +8,6 @@
 mod analysis;
 mod bound;
 mod budget;
-mod contention;
 mod context;
 pub mod controller;
 mod dry_run;
@@ -30,7 +29,6 @@ mod pass_files;
 mod quota;
 mod reconciler;
 mod recordings;
-mod repeats;
 mod selection;
 mod serving;
 mod shared;

@@ -1,11 +1,11 @@
 use innkeeper_cluster::{CacheSize, NamespaceFull};
 use innkeeper_model::{Fault, Gvk};
-use innkeeper_plan::{Effects, Plan};
+use innkeeper_plan::{Effects, Plan, Subject, Undone};
 use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::{bound::Bound, contention::Undone, held_back::Permit, repeats::Subject};
+use crate::{bound::Bound, held_back::Permit};
 
 const MINUTE: Duration = Duration::from_mins(1);
 

@@ -8,7 +8,7 @@ use innkeeper_model::{
     ANNOTATION_GENERATED, Generated, GroupKind, Gvk, Manifest, Object, ObjectId, Operation,
     Outcome, Resources as _, error_chain,
 };
-use innkeeper_plan::{self as plan, Plan, absence};
+use innkeeper_plan::{self as plan, Plan, RepeatableWrite, absence};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -18,7 +18,6 @@ use crate::{
     context::Context,
     held_back::HeldBack,
     quota::{Made, Quota},
-    repeats::TrackedWrite,
 };
 
 /// The reason why the operations of a plan were not tried to the end.
@@ -184,11 +183,14 @@ fn note_success(
     // The API server answers a write that changes nothing with the observed version: then nobody has changed the child.
     let is_changed =
         written.is_none_or(|written| operation.child_version() != Some(written.resource_version));
-    if let Some(write) = TrackedWrite::for_operation(operation, observed.generation)
+    if let Some(write) = RepeatableWrite::for_operation(operation, observed.generation)
         && is_changed
     {
         let mut ledger = context.ledger.lock();
-        if ledger.repeats(parent).record(write, Instant::now()) {
+        if ledger
+            .repeats(parent)
+            .record(write, Instant::now().into_std())
+        {
             context.metrics.contested();
         }
     }

@@ -3,29 +3,25 @@
 
 use innkeeper_apply::Written;
 use innkeeper_model::{Access, Gvk, Object, ObjectId, Operation, error_chain};
-use innkeeper_plan::{self as plan, Plan, StatusWrite};
+use innkeeper_plan::{self as plan, Plan, RepeatableWrite, StatusWrite, Subject, Undone};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::{apply::live, plan::Planned, state::Pass};
-use crate::{
-    contention::Undone,
-    context::Context,
-    repeats::{Subject, TrackedWrite},
-};
+use crate::context::Context;
 
 impl Pass<'_, Planned> {
     /// Removes the operations from a plan that would repeat a contested write too early, and with them the prunes, which
     /// run only after everything else is as desired.
     pub(super) async fn set_aside(&self, plan: &mut Plan) {
-        let now = Instant::now();
+        let now = Instant::now().into_std();
         let generation = self.state.entered.observation.parent.generation;
         let contested: Vec<Operation> = {
             let mut ledger = self.context.ledger.lock();
             let repeats = ledger.repeats(self.id);
             let must_wait = |operation: &mut Operation| {
-                TrackedWrite::for_operation(operation, generation)
+                RepeatableWrite::for_operation(operation, generation)
                     .is_some_and(|write| repeats.wait(&write, now).is_some())
             };
             plan.operations.extract_if(.., must_wait).collect()
@@ -38,7 +34,7 @@ impl Pass<'_, Planned> {
                 .retain(|operation| !matches!(operation, Operation::Prune { .. }));
         }
         for operation in &contested {
-            let Some(write) = TrackedWrite::for_operation(operation, generation) else {
+            let Some(write) = RepeatableWrite::for_operation(operation, generation) else {
                 continue;
             };
             let subject = write.subject();
@@ -91,14 +87,14 @@ impl Pass<'_, Planned> {
 
 impl Context {
     /// Returns the write of a status, as the ledger compares it.
-    pub(super) fn status_write(&self, parent: &Object) -> TrackedWrite {
+    pub(super) fn status_write(&self, parent: &Object) -> RepeatableWrite {
         let digest = || plan::own_status(&self.plugin, parent).to_hex();
         let mut ledger = self.ledger.lock();
         ledger.repeats(&parent.id()).status_write(parent, digest)
     }
 
     /// Records a status that was written, after the cache has got the answer of the API server.
-    pub(super) fn record_status(&self, write: TrackedWrite, parent: &Object, answer: &Written) {
+    pub(super) fn record_status(&self, write: RepeatableWrite, parent: &Object, answer: &Written) {
         let is_answer = |parent: &Object| parent.resource_version == answer.resource_version;
         let cached = self.registration.parent(&parent.id()).filter(is_answer);
         let left = cached.or_else(|| {
@@ -109,7 +105,7 @@ impl Context {
         });
         let mut ledger = self.ledger.lock();
         let repeats = ledger.repeats(&parent.id());
-        if repeats.record(write, Instant::now()) {
+        if repeats.record(write, Instant::now().into_std()) {
             self.metrics.contested();
         }
         if let Some(left) = left {

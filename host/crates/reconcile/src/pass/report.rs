@@ -203,7 +203,10 @@ impl Pass<'_, ()> {
                     report,
                     conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,
-                    contention: ledger.lock().repeats(self.id).contention(Instant::now()),
+                    contention: ledger
+                        .lock()
+                        .repeats(self.id)
+                        .contention(Instant::now().into_std()),
                     is_deferred: false,
                 };
                 if wrote || execution.comes_back() {

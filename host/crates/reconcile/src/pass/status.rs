@@ -7,12 +7,11 @@ use innkeeper_cluster::Cause;
 use innkeeper_model::{
     ANNOTATION_TRACE, Condition, ConditionStatus, Event, EventType, Object, error_chain,
 };
-use innkeeper_plan::{self as plan, StatusWrite};
+use innkeeper_plan::{self as plan, Contention, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
-    contention::Contention,
     context::Context,
     findings::{Conclusion, Findings, Status, StatusFinding},
     held_back::HeldBack,
@@ -73,7 +72,7 @@ pub(super) async fn write(
         );
     }
     let (conclusion, tries) = write_due(context, target, parent, &mut findings, trace).await;
-    if tries.failure == Failure::None {
+    if tries.failure == StatusFailure::None {
         let fresh = fresh || tries.written;
         record_events(context, parent, findings.events(), fresh, trace);
     }
@@ -87,7 +86,7 @@ pub(super) async fn write(
     Reported {
         next: conclusion.next,
         wrote,
-        refused: tries.failure == Failure::Refused,
+        refused: tries.failure == StatusFailure::Refused,
     }
 }
 
@@ -98,12 +97,12 @@ struct Tries {
     written: bool,
     /// A try had to wait or failed.
     incomplete: bool,
-    failure: Failure,
+    failure: StatusFailure,
 }
 
 /// The failure of the last try.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Failure {
+enum StatusFailure {
     #[default]
     None,
     Failed,
@@ -144,11 +143,12 @@ async fn write_due<'a>(
         };
         tries.incomplete = true;
         tries.failure = match finding {
-            StatusFinding::Refused => Failure::Refused,
-            StatusFinding::Failed(_) => Failure::Failed,
-            _ => Failure::None,
+            StatusFinding::Refused => StatusFailure::Refused,
+            StatusFinding::Failed(_) => StatusFailure::Failed,
+            _ => StatusFailure::None,
         };
-        let ends = tries.failure != Failure::None || matches!(finding, StatusFinding::Contested(_));
+        let ends =
+            tries.failure != StatusFailure::None || matches!(finding, StatusFinding::Contested(_));
         findings.add(finding);
         conclusion = findings.conclude();
         if ends {
@@ -181,7 +181,7 @@ async fn contested_status(
     due: &StatusWrite,
     trace: &Trace<'_>,
 ) -> Option<Duration> {
-    let (id, now) = (parent.id(), Instant::now());
+    let (id, now) = (parent.id(), Instant::now().into_std());
     let write = context.status_write(parent);
     let wait = context.ledger.lock().repeats(&id).wait(&write, now)?;
     if let Some(undone) = context.explain_status(parent, due).await {

@@ -3,23 +3,22 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_model::{Condition, ConditionStatus, Object, ObjectId, Operation, reason};
-use innkeeper_plan as plan;
 use serde_json::{Map, Value};
 
-use super::repeats::Subject;
+use super::{contested_field, repeats::Subject, synced, time_to_live};
 
 /// The contested writes for one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Contention {
+pub struct Contention {
     /// The undone writes; not empty.
-    pub(crate) undone: Vec<Undone>,
+    pub undone: Vec<Undone>,
     /// The time until the next repetition.
-    pub(crate) wait: Duration,
+    pub wait: Duration,
 }
 
 impl Contention {
     /// Returns the condition of the parent. It stays equal from one repetition to the next.
-    pub(crate) fn synced(&self) -> Condition {
+    pub fn synced(&self) -> Condition {
         let is_deletion = |undone: &Undone| undone.cause.is_deletion();
         let reason = if self.undone.iter().all(is_deletion) {
             reason::CHILD_DELETED_AGAIN
@@ -27,28 +26,28 @@ impl Contention {
             reason::FIELD_CONFLICT
         };
         let writes: Vec<&str> = self.undone.iter().map(|undone| &*undone.what).collect();
-        let remedies: BTreeSet<UndoCause> = self.undone.iter().map(|undone| undone.cause).collect();
-        let remedies: Vec<&str> = remedies.into_iter().map(UndoCause::remedy).collect();
+        let remedies: BTreeSet<UndoneBy> = self.undone.iter().map(|undone| undone.cause).collect();
+        let remedies: Vec<&str> = remedies.into_iter().map(UndoneBy::remedy).collect();
         let message = format!(
             "others undo writes of the host, so it repeats them less and less often: {}; {}",
             writes.join(", "),
             remedies.join(", ")
         );
-        plan::synced(ConditionStatus::False, reason, message)
+        synced(ConditionStatus::False, reason, message)
     }
 }
 
 /// A write that others undo again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Undone {
+pub struct Undone {
     /// The object, the change and the other side, in words.
-    pub(crate) what: String,
-    cause: UndoCause,
+    pub what: String,
+    cause: UndoneBy,
 }
 
 /// The way in which a write is undone, in the order of the remedies in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum UndoCause {
+enum UndoneBy {
     Changed,
     StatusChanged,
     Deleted,
@@ -56,7 +55,7 @@ enum UndoCause {
     OtherHost,
 }
 
-impl UndoCause {
+impl UndoneBy {
     const fn is_deletion(self) -> bool {
         matches!(self, Self::Deleted | Self::Expired)
     }
@@ -76,35 +75,35 @@ impl UndoCause {
 
 impl Undone {
     /// Describes a write whose cause is not known yet.
-    pub(super) fn unexplained(subject: &Subject) -> Self {
+    pub fn unexplained(subject: &Subject) -> Self {
         let (what, cause) = match subject {
-            Subject::Finalizer => ("metadata.finalizers".to_owned(), UndoCause::Changed),
-            Subject::Status => ("status".to_owned(), UndoCause::StatusChanged),
-            Subject::Child(id) | Subject::Owner(id) => (id.to_string(), UndoCause::Changed),
+            Subject::Finalizer => ("metadata.finalizers".to_owned(), UndoneBy::Changed),
+            Subject::Status => ("status".to_owned(), UndoneBy::StatusChanged),
+            Subject::Child(id) | Subject::Owner(id) => (id.to_string(), UndoneBy::Changed),
         };
         Self { what, cause }
     }
 
     /// Describes a child that does not exist any more.
-    pub(crate) fn deleted(child: &ObjectId, operation: &Operation) -> Self {
+    pub fn deleted(child: &ObjectId, operation: &Operation) -> Self {
         let ttl = match operation {
-            Operation::Create { kind, body, .. } => plan::time_to_live(kind, body),
+            Operation::Create { kind, body, .. } => time_to_live(kind, body),
             _ => None,
         };
         match ttl {
             Some(ttl) => Self {
                 what: format!("{child} is deleted again (spec.ttlSecondsAfterFinished is {ttl})"),
-                cause: UndoCause::Expired,
+                cause: UndoneBy::Expired,
             },
             None => Self {
                 what: format!("{child} is deleted again"),
-                cause: UndoCause::Deleted,
+                cause: UndoneBy::Deleted,
             },
         }
     }
 
     /// Describes the difference between a write and the live object; `own` are the field managers of the host.
-    pub(crate) fn changed(
+    pub fn changed(
         subject: &Subject,
         body: &Map<String, Value>,
         live: &Object,
@@ -112,10 +111,10 @@ impl Undone {
     ) -> Self {
         let id = live.id();
         let cause = match subject {
-            Subject::Status => UndoCause::StatusChanged,
-            Subject::Finalizer | Subject::Child(_) | Subject::Owner(_) => UndoCause::Changed,
+            Subject::Status => UndoneBy::StatusChanged,
+            Subject::Finalizer | Subject::Child(_) | Subject::Owner(_) => UndoneBy::Changed,
         };
-        let what = match plan::contested_field(body, live, own) {
+        let what = match contested_field(body, live, own) {
             None => id.to_string(),
             // The API server keeps no manager for a field that is removed.
             Some((field, managers)) if managers.is_empty() => {
@@ -135,12 +134,12 @@ impl Undone {
     }
 
     /// Describes an object that another host writes under the name of the same field manager.
-    pub(crate) fn other_host(object: &str, manager: &str) -> Self {
+    pub fn other_host(object: &str, manager: &str) -> Self {
         Self {
             what: format!(
                 "{object} (by another host of Innkeeper with the field manager {manager})"
             ),
-            cause: UndoCause::OtherHost,
+            cause: UndoneBy::OtherHost,
         }
     }
 }

@@ -6,10 +6,9 @@
 //! side may remove.
 //! Without this ledger, two clients that insist on different states of an object would write as fast as they can, for ever.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use innkeeper_model::{ANNOTATION_APPLIED, Backoff, Object, ObjectId, Operation, ResourceVersion};
-use tokio::time::Instant;
 
 use super::contention::{Contention, Undone};
 
@@ -33,7 +32,7 @@ const WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// The part of the cluster that a write is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// The host's finalizer on the parent.
     Finalizer,
     /// The status of the parent.
@@ -46,7 +45,7 @@ pub(crate) enum Subject {
 
 /// A write, as the ledger compares it with the last one about the same subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TrackedWrite {
+pub struct RepeatableWrite {
     subject: Subject,
     /// Equal for equal writes; none if `is_undone` alone decides.
     content: Option<Box<str>>,
@@ -56,9 +55,9 @@ pub(crate) struct TrackedWrite {
     is_undone: bool,
 }
 
-impl TrackedWrite {
+impl RepeatableWrite {
     /// Returns the write of an operation; none for operations that remove something of the host's own.
-    pub(super) fn for_operation(operation: &Operation, generation: Option<i64>) -> Option<Self> {
+    pub fn for_operation(operation: &Operation, generation: Option<i64>) -> Option<Self> {
         let (subject, content, is_undone) = match operation {
             Operation::AddFinalizer => (Subject::Finalizer, "", true),
             Operation::Create { id, body, .. } | Operation::Update { id, body, .. } => {
@@ -80,7 +79,8 @@ impl TrackedWrite {
         })
     }
 
-    pub(crate) const fn subject(&self) -> &Subject {
+    /// Returns the part of the cluster that it is about.
+    pub const fn subject(&self) -> &Subject {
         &self.subject
     }
 }
@@ -89,7 +89,7 @@ impl TrackedWrite {
 ///
 /// Sorted by subject, because most parents have few: a map would take ten times the memory.
 #[derive(Debug, Default)]
-pub(super) struct Repeats(Vec<Record>);
+pub struct Repeats(Vec<Record>);
 
 /// The last write about a subject, and its repetitions.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ struct Contest {
 }
 
 impl Record {
-    fn new(write: TrackedWrite, now: Instant) -> Self {
+    fn new(write: RepeatableWrite, now: Instant) -> Self {
         Self {
             subject: write.subject,
             content: write.content.unwrap_or_default(),
@@ -135,7 +135,7 @@ impl Record {
     /// Returns true if a write repeats this one.
     ///
     /// A new content for a new generation of the parent is an edit of the user, also where the last write is undone.
-    fn is_repeated_by(&self, write: &TrackedWrite) -> bool {
+    fn is_repeated_by(&self, write: &RepeatableWrite) -> bool {
         write.content.as_ref() == Some(&self.content)
             || (write.is_undone && self.generation == write.generation)
     }
@@ -161,14 +161,14 @@ impl Record {
 impl Repeats {
     /// Returns the write of a status of the observed parent. It repeats the last one if the host's part of the status, with
     /// this digest, is not as that one left it.
-    pub(super) fn status_write(
+    pub fn status_write(
         &self,
         parent: &Object,
         digest: impl FnOnce() -> String,
-    ) -> TrackedWrite {
+    ) -> RepeatableWrite {
         let last = (self.get(&Subject::Status))
             .filter(|last| !last.content.is_empty() && last.version < parent.resource_version);
-        TrackedWrite {
+        RepeatableWrite {
             subject: Subject::Status,
             content: None,
             generation: parent.generation,
@@ -177,7 +177,7 @@ impl Repeats {
     }
 
     /// Records a successful write; returns true if the write becomes a contested one by it.
-    pub(super) fn record(&mut self, write: TrackedWrite, now: Instant) -> bool {
+    pub fn record(&mut self, write: RepeatableWrite, now: Instant) -> bool {
         self.forget_ended(now);
         let at = match self.place(&write.subject) {
             Ok(at) => at,
@@ -217,14 +217,14 @@ impl Repeats {
     }
 
     /// Returns the time until a write may follow; none if it may now.
-    pub(super) fn wait(&self, write: &TrackedWrite, now: Instant) -> Option<Duration> {
+    pub fn wait(&self, write: &RepeatableWrite, now: Instant) -> Option<Duration> {
         let record = self.get(&write.subject)?;
         let due = record.due().filter(|_| record.is_repeated_by(write))?;
         Some(due.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// Sets the digest of the host's part of the status, as the last write left it in this version.
-    pub(super) fn set_status(&mut self, digest: &str, version: ResourceVersion) {
+    pub fn set_status(&mut self, digest: &str, version: ResourceVersion) {
         if let Ok(at) = self.place(&Subject::Status) {
             self.0[at].content = digest.into();
             self.0[at].version = version;
@@ -232,13 +232,13 @@ impl Repeats {
     }
 
     /// Returns true if the cause of a contest has not been found yet.
-    pub(super) fn is_unexplained(&self, subject: &Subject) -> bool {
+    pub fn is_unexplained(&self, subject: &Subject) -> bool {
         let contest = self.get(subject).and_then(|record| record.contest.as_ref());
         contest.is_some_and(|contest| contest.undone.is_none())
     }
 
     /// Sets the cause of a contest.
-    pub(super) fn explain(&mut self, subject: &Subject, undone: Undone) {
+    pub fn explain(&mut self, subject: &Subject, undone: Undone) {
         if let Ok(at) = self.place(subject)
             && let Some(contest) = &mut self.0[at].contest
         {
@@ -247,12 +247,12 @@ impl Repeats {
     }
 
     /// Forgets a child that the host itself has deleted.
-    pub(super) fn forget(&mut self, child: &ObjectId) {
+    pub fn forget(&mut self, child: &ObjectId) {
         self.0.retain(|record| !matches!(&record.subject, Subject::Child(id) | Subject::Owner(id) if id == child));
     }
 
     /// Returns the contested writes, with the time until this list changes; none without one.
-    pub(super) fn contention(&mut self, now: Instant) -> Option<Contention> {
+    pub fn contention(&mut self, now: Instant) -> Option<Contention> {
         self.forget_ended(now);
         let mut undone = Vec::new();
         let mut next: Option<Instant> = None;
@@ -273,7 +273,7 @@ impl Repeats {
     }
 
     /// Forgets what no later write can repeat.
-    pub(super) fn forget_ended(&mut self, now: Instant) {
+    pub fn forget_ended(&mut self, now: Instant) {
         self.0.retain(|record| now < record.end());
         if self.0.is_empty() {
             self.0 = Vec::new();

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use innkeeper_model::{Access, GroupKind, Gvk, HashKey, RemovalPolicy, Uid, reason};
+use innkeeper_model::{GroupKind, Gvk, RemovalPolicy, Uid, reason};
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -53,17 +53,13 @@ fn transfer(to: RemovalPolicy) -> Operation {
 }
 
 fn parent() -> Object {
-    let parent = json!({
-        "apiVersion": "example.com/v1", "kind": "Web",
-        "metadata": {"name": "a", "namespace": "demo", "uid": "u", "resourceVersion": "1", "generation": 1},
-    });
-    let kind = Gvk::new("example.com", "v1", "Web");
-    let key = HashKey::new([0; 32]);
-    innkeeper_cluster::present(parent.as_object().unwrap(), &kind, Access::Full, &key).unwrap()
+    let mut parent = crate::tests::build::parent("p1").object();
+    parent.resource_version = ResourceVersion(1);
+    parent
 }
 
-fn write(operation: &Operation, generation: i64) -> TrackedWrite {
-    TrackedWrite::for_operation(operation, Some(generation)).unwrap()
+fn write(operation: &Operation, generation: i64) -> RepeatableWrite {
+    RepeatableWrite::for_operation(operation, Some(generation)).unwrap()
 }
 
 fn record(repeats: &mut Repeats, operation: &Operation, now: Instant) -> bool {
@@ -91,7 +87,8 @@ fn contested(now: Instant) -> Repeats {
 fn a3_a_write_counts_if_the_last_one_of_this_process_was_undone() {
     let own = || transfer(RemovalPolicy::Delete);
     let retain = || transfer(RemovalPolicy::Retain);
-    let counts: [(&str, Vec<(Operation, i64)>, bool); 9] = [
+    type Row = (&'static str, Vec<(Operation, i64)>, bool);
+    let counts: [Row; 9] = [
         ("created again", vec![(create("a", "1"), 1); 2], true),
         (
             "created again with another content",
