@@ -139,7 +139,7 @@ fn check_refused(directory: &Path, more: &[&str], exit: i32, problem: &str) {
 fn refuses_a_configuration_schema() {
     let code = fs::read_to_string(root().join("tests/guests/mirror/src/lib.rs")).unwrap();
     let schema = r##"Some(r#"{"properties":{"size":{"$ref":"./size"}}}"#.to_owned())"##;
-    let wit = format!("path: {:?}", root().join("wit"));
+    let wit = format!(r#"path: "{}""#, root().join("wit").display());
     let changed = code
         .replace("config_schema: None", &format!("config_schema: {schema}"))
         .replace(r#"path: "../../../wit""#, &wit);
