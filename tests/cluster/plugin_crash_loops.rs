@@ -1,6 +1,11 @@
 //! Loads during which the host ends: they wait, the Plugins of others do not, and a change of the spec is tried at once.
 
-use std::{fs, net::TcpListener, path::Path, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use innkeeper_tests::{Host, eventually, harmless, manifest::condition};
 use rustix::process::Signal;
@@ -110,13 +115,24 @@ fn grants(group: &str) -> Value {
 
 /// Returns the marks in a cache directory.
 fn marks(cache: &Path) -> Vec<Value> {
-    let files = fs::read_dir(cache).into_iter().flatten().flatten();
-    let names = files.filter(|file| file.file_name().to_string_lossy().starts_with("mark-"));
     // A mark may be removed at any moment.
-    let texts = names.filter_map(|file| fs::read(file.path()).ok());
+    let texts = mark_files(cache).filter_map(|path| fs::read(path).ok());
     texts
         .map(|text| serde_json::from_slice(&text).unwrap())
         .collect()
+}
+
+fn mark_files(cache: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(cache).into_iter().flatten().flatten();
+    let names = files.filter(|file| file.file_name().to_string_lossy().starts_with("mark-"));
+    names.map(|file| file.path())
+}
+
+/// Removes the marks in a cache directory: the ends of earlier hosts delay no load.
+pub(crate) fn forget_ends(cache: &Path) {
+    for path in mark_files(cache) {
+        fs::remove_file(path).unwrap();
+    }
 }
 
 /// A component that ends the host would otherwise end it at every start, and with it the plugins of all others.

@@ -1,6 +1,6 @@
 //! A user of the cluster who applies, edits, deletes and reads objects.
 
-use std::{collections::BTreeMap, fmt, path::Path, sync::Mutex};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Mutex, time::Duration};
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -11,7 +11,7 @@ use kube::{
     discovery::{self, ApiGroup, Discovery, Scope, verbs},
 };
 use serde_json::Value;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
 /// The field manager of a user's writes.
 const MANAGER: &str = "test-user";
@@ -154,6 +154,14 @@ impl User {
         let api = self.api(kind)?;
         let found = self.runtime.block_on(api.get_opt(name))?;
         Ok(found.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Returns true if a list succeeds within two seconds: a client repeats what the API server answers with 429 for minutes.
+    pub fn can_list(&self, kind: Kind<'_>) -> Result<bool> {
+        let api = self.api(kind)?;
+        let params = ListParams::default();
+        let list = async { timeout(Duration::from_secs(2), api.list(&params)).await };
+        Ok(matches!(self.runtime.block_on(list), Ok(Ok(_))))
     }
 
     /// Lists the objects of a kind that match a label selector.

@@ -58,7 +58,7 @@ pub(super) fn foreign_writers(rng: &mut Rng) -> Vec<Step> {
     match rng.u8(..6) {
         0 => vec![
             edit_child(ForeignEdit::Disown),
-            Step::AwaitSynced(parent, "False", "ChildNotOwned"),
+            Step::AwaitSynced(parent, "False", "MetadataLost"),
             edit_child(ForeignEdit::Remove),
             Step::Converge,
         ],

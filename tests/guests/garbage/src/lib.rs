@@ -108,7 +108,7 @@ fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
         "empty-child" => String::new(),
         "scalar-child" => "42".to_owned(),
         "nameless-child" => json!({ "apiVersion": "v1", "kind": "ConfigMap" }).to_string(),
-        "null-in-child" => said("null"),
+        "null-in-child" => said("[null]"),
         "deep-child" => said(&nested(100)),
         "member-twice" => said(r#""value", "key": "another""#),
         "empty-name" => with(json!({ "name": "" })),

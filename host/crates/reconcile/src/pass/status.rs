@@ -5,7 +5,7 @@ use std::time::Duration;
 use innkeeper_apply::{self as apply, ErrorKind, Target};
 use innkeeper_cluster::Cause;
 use innkeeper_model::{
-    ANNOTATION_TRACE, Condition, ConditionStatus, Event, EventType, Object, error_chain,
+    ANNOTATION_TRACE, Condition, ConditionStatus, Event, EventType, Object, error_chain, reason,
 };
 use innkeeper_plan::{self as plan, Contention, StatusWrite};
 use tokio::time::Instant;
@@ -258,10 +258,11 @@ fn not_written(
         return;
     }
     let message = error_chain(error).to_string();
-    let Condition { kind, reason, .. } = synced;
     let condition = format!(
-        "{kind}={}/{reason}: {}",
+        "{}={}/{}: {}",
+        synced.kind,
         <&str>::from(synced.status),
+        synced.reason,
         synced.message
     );
     warn!(error = message, condition, "failed to write the status");
@@ -274,10 +275,11 @@ fn not_written(
         (STATUS_FORBIDDEN, message)
     } else {
         context.metrics.conditions_refused();
-        (
-            STATUS_DENIED,
-            format!("{message}; the condition is {condition}"),
-        )
+        // The first pass tries the guest's status too. Without its condition, both refusals are one Event.
+        let is_news =
+            synced.status != ConditionStatus::True && synced.reason != reason::STATUS_REJECTED;
+        let condition = is_news.then(|| format!("; the condition is {condition}"));
+        (STATUS_DENIED, message + &condition.unwrap_or_default())
     };
     let event = Event {
         kind: EventType::Warning,
