@@ -113,9 +113,9 @@ fn a_hostile_schema_or_configuration_ends_at_a_limit_and_is_never_valid() {
         };
         json!({"properties": (0..count).map(field).collect::<Map<_, _>>()})
     };
-    let slow = json!({"additionalProperties": {"pattern": "^[ab]*a[ab]{9000}c$"}});
+    let slow = json!({"additionalProperties": {"pattern": "^[ab]*a[ab]{2500}c$"}});
     for (schema, config) in [
-        (many(r"^[\p{L}\p{N}]{10}", 1500), json!({})),
+        (many(r"^[\p{L}\p{N}]{3}", 1500), json!({})),
         (slow, json!({"a": letters(1_000_000)})),
     ] {
         let plugin = plugin(&schema);
