@@ -3,27 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_model::{
-    Access, Gvk, ManagedEntry, Object, ObjectId, Operation, PluginName, Resource, ResourceVersion,
-    Resources, Scope, Uid,
+    Gvk, ManagedEntry, Object, ObjectId, Operation, PluginName, ResourceVersion, Resources, Uid,
 };
 use serde_json::{Value, json};
 
-use super::scripted::{Answer, serve};
+use super::{
+    Cluster, object,
+    scripted::{Answer, serve},
+};
 use crate::{Session, Target};
 
 const LONG: Duration = Duration::from_secs(20);
-
-struct Cluster;
-
-impl Resources for Cluster {
-    fn resource(&self, kind: &Gvk) -> Option<Resource> {
-        Some(Resource {
-            kind: kind.clone(),
-            plural: "gadgets".into(),
-            scope: Scope::Namespaced,
-        })
-    }
-}
 
 fn kind() -> Gvk {
     Gvk::new("example.dev", "v1", "Gadget")
@@ -32,26 +22,14 @@ fn kind() -> Gvk {
 /// A child whose field `spec.a` has a value that its manager does not own.
 fn live() -> Object {
     Object {
-        kind: kind(),
-        namespace: Some("demo".into()),
-        name: "a".into(),
-        uid: Uid("u".into()),
-        resource_version: ResourceVersion(7),
-        generation: None,
-        deletion_timestamp: None,
-        controller: None,
-        finalizers: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        retained_for: None,
         managed: vec![ManagedEntry {
             manager: "own".into(),
             subresource: None,
             applied: true,
             fields: r#"{"f:spec":{"f:b":{}}}"#.into(),
         }],
-        form: Access::Full,
         json: json!({"spec": {"a": {"x": 1}, "b": 1}}).to_string().into(),
+        ..object("Gadget", "a", "u", 7)
     }
 }
 

@@ -1,32 +1,19 @@
 //! Events: O3.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use innkeeper_model::{Access, Event, EventType, Gvk, Object, PluginName, ResourceVersion, Uid};
+use innkeeper_model::{Event, EventType, Object, PluginName};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::scripted::{Answer, Scripted, serve};
+use super::{
+    object,
+    scripted::{Answer, Scripted, serve},
+};
 use crate::Events;
 
 fn parent(uid: &str) -> Object {
-    Object {
-        kind: Gvk::new("example.dev", "v1", "Web"),
-        namespace: Some("demo".into()),
-        name: "shop".into(),
-        uid: Uid(uid.into()),
-        resource_version: ResourceVersion(10),
-        generation: None,
-        deletion_timestamp: None,
-        controller: None,
-        finalizers: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        retained_for: None,
-        managed: Vec::new(),
-        form: Access::Full,
-        json: "{}".into(),
-    }
+    object("Web", "shop", uid, 10)
 }
 
 fn event(reason: &str) -> Event {

@@ -4,28 +4,19 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Access, Generated, Gvk, HostScope, LeaseRecord, Object, ObjectId, Operation, PluginName,
-    RemovalPolicy, Resource, ResourceVersion, Resources, Scope, Uid,
+    Generated, Gvk, HostScope, LeaseRecord, Object, ObjectId, Operation, PluginName, RemovalPolicy,
+    ResourceVersion, Resources, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
 use serde_json::{Map, Value, json};
 
-use super::scripted::{Answer, Scripted, serve, writer_to};
+use super::{
+    Cluster, object,
+    scripted::{Answer, Scripted, serve, writer_to},
+};
 use crate::{Claim, ErrorKind, Execution, Session, Target, Writer, clock::since_boot};
 
 const LONG: Duration = Duration::from_secs(20);
-
-struct Cluster;
-
-impl Resources for Cluster {
-    fn resource(&self, kind: &Gvk) -> Option<Resource> {
-        Some(Resource {
-            kind: kind.clone(),
-            plural: format!("{}s", kind.kind.to_lowercase()).into(),
-            scope: Scope::Namespaced,
-        })
-    }
-}
 
 fn plugin() -> PluginName {
     PluginName::new("web").unwrap()
@@ -42,21 +33,8 @@ fn ok(version: u64) -> Answer {
 
 fn parent() -> Object {
     Object {
-        kind: Gvk::new("example.dev", "v1", "Web"),
-        namespace: Some("demo".into()),
-        name: "shop".into(),
-        uid: Uid("p1".into()),
-        resource_version: ResourceVersion(10),
-        generation: None,
-        deletion_timestamp: None,
-        controller: None,
         finalizers: vec!["other".into(), "innkeeper.dev/web".into()],
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        retained_for: None,
-        managed: Vec::new(),
-        form: Access::Full,
-        json: "{}".into(),
+        ..object("Web", "shop", "p1", 10)
     }
 }
 
