@@ -71,7 +71,8 @@ pub(super) async fn write(
             "not synced"
         );
     }
-    let (conclusion, tries) = write_due(context, target, parent, &mut findings, trace).await;
+    let (conclusion, tries) =
+        write_due(context, target, parent, (&mut findings, conclusion), trace).await;
     if tries.failure == StatusFailure::None {
         let fresh = fresh || tries.written;
         record_events(context, parent, findings.events(), fresh, trace);
@@ -116,12 +117,11 @@ async fn write_due<'a>(
     context: &Context,
     target: &mut Target,
     parent: &Object,
-    findings: &mut Findings<'a>,
+    (findings, mut conclusion): (&mut Findings<'a>, Conclusion<'a>),
     trace: &Trace<'_>,
 ) -> (Conclusion<'a>, Tries) {
     let now = (context.shared.now)();
     let mut tries = Tries::default();
-    let mut conclusion = findings.conclude();
     while let Some(status) = &conclusion.status {
         let (report, ready) = (status.report, status.ready.clone());
         let (plugin, outlook) = (&context.plugin, conclusion.outlook());
