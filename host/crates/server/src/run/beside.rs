@@ -29,20 +29,30 @@ const RENEWED_WITHIN_MAX: Duration = Duration::from_mins(1);
 ///
 /// A lease is held if it is renewed while this host looks: no clocks are compared, and a host that was killed renews none.
 pub(super) async fn check(client: kube::Client, args: &RunArgs) -> Result<(), Failure> {
+    match holder(client, args).await {
+        Ok(None) => Ok(()),
+        Ok(Some((lease, holder))) => Err(refused(&lease, &holder)),
+        Err(error) => {
+            warn!(error = %error_chain(&error), "failed to look for hosts with a lease: one for the same plugins would stay unnoticed");
+            Ok(())
+        }
+    }
+}
+
+/// Returns a lease that is renewed, and its holder.
+async fn holder(
+    client: kube::Client,
+    args: &RunArgs,
+) -> Result<Option<(String, String)>, cluster::Error> {
+    const GOAL: &str = "look for hosts with a lease";
+    let is_temporary = |error: &cluster::Error| !error.is_forbidden();
+    // One discovery for all looks.
+    let open = || Viewer::open(client.clone(), PATIENCE);
+    let viewer = retry(GOAL, is_temporary, open).await?;
     let mut first_looks: BTreeMap<String, (ResourceVersion, Instant)> = BTreeMap::new();
     loop {
-        let held = retry(
-            "look for hosts with a lease",
-            |error: &cluster::Error| !error.is_forbidden(),
-            || held_leases(client.clone(), args),
-        );
-        let held = match held.await {
-            Ok(held) => held,
-            Err(error) => {
-                warn!(error = %error_chain(&error), "failed to look for hosts with a lease: one for the same plugins would stay unnoticed");
-                return Ok(());
-            }
-        };
+        let look = || held_leases(&viewer, client.clone(), args);
+        let held = retry(GOAL, is_temporary, look).await?;
         let now = Instant::now();
         if first_looks.is_empty() && !held.is_empty() {
             let leases: Vec<_> = held.keys().collect();
@@ -57,13 +67,13 @@ pub(super) async fn check(client: kube::Client, args: &RunArgs) -> Result<(), Fa
                 .entry(name.clone())
                 .or_insert((lease.version, now));
             if version != lease.version {
-                return Err(refused(&name, &lease.record.holder));
+                return Ok(Some((name, lease.record.holder)));
             }
             let duration = Duration::from_secs(lease.record.duration_s.into());
             is_waiting |= now.duration_since(since) < duration.min(RENEWED_WITHIN_MAX);
         }
         if !is_waiting {
-            return Ok(());
+            return Ok(None);
         }
         sleep(LOOK_PERIOD).await;
     }
@@ -72,10 +82,10 @@ pub(super) async fn check(client: kube::Client, args: &RunArgs) -> Result<(), Fa
 /// Returns the leases with a holder whose scope meets that of this host, by `namespace/name`. Without the right to list
 /// leases, only the one that this host would have is read.
 async fn held_leases(
+    viewer: &Viewer,
     client: kube::Client,
     args: &RunArgs,
 ) -> Result<BTreeMap<String, Lease>, cluster::Error> {
-    let viewer = Viewer::open(client.clone(), PATIENCE).await?;
     let kind = GroupKind::new("coordination.k8s.io", "Lease");
     let Some(served) = viewer.served(&kind) else {
         return Ok(BTreeMap::new());
