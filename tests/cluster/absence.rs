@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use innkeeper_tests::manifest;
 use serde_json::{Value, json};
 
 use crate::{
-    moody::guest_file,
+    mirrored::{MIRRORS_AND_GADGETS, stage_with_gadgets},
     stage::{Stage, is_applied, lines},
 };
 
@@ -133,15 +132,9 @@ fn parent(row: &Row, fields: &Value) -> Value {
 /// Every field that the answer calls absent goes, the parent is applied, and nothing is written afterwards.
 #[test]
 fn a_null_takes_a_defaulted_field_away_and_is_written_once() {
-    let stage = Stage::api_only(vec![guest_file("mirror")]);
-    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    let stage = stage_with_gadgets();
     let host = stage.host();
-    stage.wait_served(
-        &host,
-        &["mirrors.test.innkeeper.dev", "gadgets.test.innkeeper.dev"],
-    );
+    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
     let namespace = stage.namespace("absence");
     let rows = rows();
     for state in [

@@ -6,7 +6,7 @@ use innkeeper_tests::{eventually_for, manifest::condition, user::Kind};
 use serde_json::{Value, json};
 
 use crate::{
-    moody::guest_file,
+    mirrored::{MIRRORS, mirror_guest},
     stage::{Stage, is_applied},
 };
 
@@ -35,9 +35,9 @@ fn parent(count: usize) -> Value {
 /// The writes of one answer are no storm: neither the creates nor the prunes of all children wait for the rate limit.
 #[test]
 fn all_children_of_one_answer_are_made_and_pruned_at_once() {
-    let stage = Stage::api_only(vec![guest_file("mirror")]);
+    let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
-    stage.wait_served(&host, &["mirrors.test.innkeeper.dev"]);
+    stage.wait_served(&host, &[MIRRORS]);
     let namespace = stage.namespace("many");
     for count in [CHILDREN, 1] {
         stage.apply_new(&namespace, &parent(count));

@@ -2,20 +2,32 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use innkeeper_tests::{manifest, process::path_from_env};
+use innkeeper_tests::manifest;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_applied, lines};
+use crate::{
+    moody::guest_file,
+    stage::{Stage, is_applied, lines},
+};
 
 /// The definition of the parents.
 pub(crate) const MIRRORS: &str = "mirrors.test.innkeeper.dev";
 
-const GUEST: &str = "mirror";
+/// The definitions of the parents and of an optional kind of children.
+pub(crate) const MIRRORS_AND_GADGETS: [&str; 2] = [MIRRORS, "gadgets.test.innkeeper.dev"];
 
 /// The file of the plugin.
 pub(crate) fn mirror_guest() -> PathBuf {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    guests.join(GUEST).with_extension("wasm")
+    guest_file("mirror")
+}
+
+/// A control plane without controllers, with the plugin and the definition of its optional children.
+pub(crate) fn stage_with_gadgets() -> Stage {
+    let stage = Stage::api_only(vec![mirror_guest()]);
+    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
+        stage.plane.user().apply(&object).unwrap();
+    }
+    stage
 }
 
 /// A name and the children, as text: a parser would change the form of a number.
@@ -68,12 +80,9 @@ fn target(name: &'static str) -> (&'static str, &'static str, &'static str) {
 /// A child that the API server defaults or writes in another form is unchanged in every later pass.
 #[test]
 fn children_that_the_api_server_stores_in_another_form_are_written_once() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    let stage = stage_with_gadgets();
     let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS, "gadgets.test.innkeeper.dev"]);
+    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
     let namespace = stage.namespace("mirrored");
     for (name, children) in STORED_OTHERWISE {
         let (api_version, kind, name) = target(name);

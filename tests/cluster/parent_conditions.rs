@@ -8,6 +8,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
+    mirrored::{MIRRORS, MIRRORS_AND_GADGETS, stage_with_gadgets},
     moody::guest_file,
     stage::{Stage, is_applied},
 };
@@ -64,10 +65,7 @@ fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
 /// Definitions that refuse a status with only the host's conditions: a change of the definition of `mirror`.
 #[test]
 fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
-    let mut stage = Stage::api_only(vec![guest_file("mirror")]);
-    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    let mut stage = stage_with_gadgets();
     for mut object in stage.manifests(&[]) {
         if object["kind"] == "CustomResourceDefinition" {
             let version = &mut object["spec"]["versions"][0];
@@ -81,7 +79,7 @@ fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
         .map(str::to_owned)
         .to_vec();
     let host = stage.host();
-    stage.wait_served(&host, &["mirrors.test.innkeeper.dev"]);
+    stage.wait_served(&host, &[MIRRORS]);
     let namespace = stage.namespace("refused");
     stage.apply_new(&namespace, &parent(MIRROR, "paused", &json!({}), true));
     let note = eventually("an Event names the reason and the refusal", || {
@@ -126,15 +124,9 @@ fn check_metric(host: &Host) {
 /// A name that another object has, and a kind that goes: the plugin says that it is ready, or leaves it to the host.
 #[test]
 fn a_parent_is_not_ready_while_a_stated_child_cannot_exist() {
-    let stage = Stage::api_only(vec![guest_file("mirror")]);
-    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    let stage = stage_with_gadgets();
     let host = stage.host();
-    stage.wait_served(
-        &host,
-        &["mirrors.test.innkeeper.dev", "gadgets.test.innkeeper.dev"],
-    );
+    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
     let namespace = stage.namespace("taken");
     let child = |api_version: &str, kind: &str, name: &str| json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name } });
     let controller = json!([{

@@ -6,20 +6,19 @@ use innkeeper_tests::{
     Host,
     admin::{self, address, ask},
     eventually_for,
-    manifest::{self, condition},
-    process::path_from_env,
+    manifest::condition,
     user::Kind,
 };
 use serde_json::{Value, json};
 
 use crate::{
     admin::wait_ready,
+    mirrored::{MIRRORS_AND_GADGETS, stage_with_gadgets},
     stage::{Stage, is_applied, is_synced},
     suite::Target,
 };
 
 const GADGETS: &str = "gadgets.test.innkeeper.dev";
-const CRDS: [&str; 2] = ["mirrors.test.innkeeper.dev", GADGETS];
 const DEFINITION: Target<'static> = (
     "apiextensions.k8s.io/v1",
     "CustomResourceDefinition",
@@ -122,15 +121,11 @@ fn data(stage: &Stage, namespace: &str, name: &str) -> Value {
 /// is deleted or reported as missing.
 #[test]
 fn w8_an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let mut stage = Stage::api_only(vec![guests.join("mirror.wasm")]);
+    let mut stage = stage_with_gadgets();
     let arguments = admin::ARGUMENTS.map(str::to_owned);
     stage.options.arguments.extend(arguments);
-    for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
     let host = stage.host();
-    stage.wait_served(&host, &CRDS);
+    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
     let namespace = &stage.namespace("unreadable");
     let with_gadgets = ["kept", "dropped"];
     for name in with_gadgets {
