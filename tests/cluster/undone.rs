@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     mirrored::{MIRRORS, mirror_guest},
+    plugins::{HEALTHY, NAME, PLUGIN, PluginSite},
     stage::{Stage, is_applied},
     suite::Target,
 };
@@ -243,6 +244,51 @@ fn a3_whatever_others_undo_is_repeated_less_and_less_often() {
             && note.contains(OTHER)
     };
     assert_eq!(events.unwrap().iter().filter(is_about_status).count(), 1);
+    Stage::stop(host);
+}
+
+/// The same holds for the status of a Plugin; its condition cannot say so, but an Event does.
+#[test]
+fn a3_a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often() {
+    let site = PluginSite::new();
+    let host = site.start();
+    site.apply(&json!({}));
+    site.wait_conditions(&host, &HEALTHY);
+    let stage = &site.stage;
+    let (user, mark) = (stage.plane.user(), stage.mark());
+    let (begin, other) = (Instant::now(), json!({"status": {"version": "other"}}));
+    while begin.elapsed() < FIGHT {
+        if site.plugin_of(NAME)["status"]["version"] != "other" {
+            user.merge_status(PLUGIN, NAME, &other).unwrap();
+        }
+        thread::sleep(LOOK);
+    }
+    let writes = stage.writes_since(mark);
+    let is_status =
+        |write: &&Write| write.resource == "plugins.innkeeper.dev/status" && write.code < 400;
+    let count = writes.iter().filter(is_status).count();
+    let log = host.log().unwrap();
+    assert!((5..=WRITES_MAX).contains(&count), "{count}\n{log}");
+    assert!(
+        log.contains("the status of a Plugin is overwritten"),
+        "{log}"
+    );
+    let events = user.list(Kind::new("events.k8s.io/v1", "Event", "default"), "");
+    let is_told = |event: &Value| {
+        let note = event["note"].as_str().unwrap_or_default();
+        event["reason"] == "FieldConflict"
+            && event["regarding"]["kind"] == "Plugin"
+            && note.contains("status.version of Plugin")
+            && note.contains(OTHER)
+    };
+    assert!(events.unwrap().iter().any(is_told), "{log}");
+    eventually("the host writes it once more", || {
+        let plugin = site.plugin_of(NAME);
+        if plugin["status"]["version"] == "other" {
+            return Err(host.log().unwrap());
+        }
+        Ok(())
+    });
     Stage::stop(host);
 }
 

@@ -11,6 +11,7 @@ mod accounts;
 mod active;
 mod attempt;
 mod conditions;
+mod contested;
 mod definition;
 mod dry_run;
 mod finalize;

@@ -19,6 +19,7 @@ use super::{
     Manager, PluginState,
     active::ActiveRevision,
     conditions::{READY, cache_full},
+    contested,
     definition::RECHECK_INTERVAL,
 };
 use crate::{
@@ -39,7 +40,7 @@ impl Manager {
     pub(super) async fn report(
         &self,
         object: &Object,
-        state: &PluginState,
+        state: &mut PluginState,
         declared: Result<&Declared, &StageFailure>,
     ) -> Next {
         let before = status_of(object);
@@ -61,14 +62,15 @@ impl Manager {
         } else {
             metrics.plugin_without_grants(&object.name);
         }
-        if let Err(next) = self.publish(object, state, (&before, &after)).await {
-            return next;
-        }
+        let contested = match self.publish(object, state, (&before, &after)).await {
+            Ok(wait) => wait.map(|wait| Instant::now() + wait),
+            Err(next) => return next,
+        };
         let due = match declared {
             Ok(_) => state.due_next(),
             Err(_) => state.due_report(),
         };
-        match due {
+        match due.into_iter().chain(contested).min() {
             Some(due) => {
                 let wait = due.saturating_duration_since(Instant::now());
                 Next::RequeueAfter(wait.max(REQUEUE_MIN))
@@ -81,7 +83,7 @@ impl Manager {
     pub(super) async fn report_unusable(
         &self,
         object: &Object,
-        state: &PluginState,
+        state: &mut PluginState,
         failure: &StageFailure,
     ) -> Next {
         let before = status_of(object);
@@ -98,33 +100,36 @@ impl Manager {
         Next::RequeueAfter(RECHECK_INTERVAL)
     }
 
-    /// Writes a status that differs from the stored one, and the Event about the difference.
+    /// Writes a status that differs from the stored one, and the Event about the difference. Returns the time until it may
+    /// be written, if another client overwrites it again and again.
     async fn publish(
         &self,
         object: &Object,
-        state: &PluginState,
+        state: &mut PluginState,
         (before, after): (&PluginStatus, &PluginStatus),
-    ) -> Result<(), Next> {
-        if after != before {
-            self.write(object, state, after).await?;
-            self.tell(object, before, after).await;
+    ) -> Result<Option<Duration>, Next> {
+        if after == before {
+            return Ok(None);
         }
-        Ok(())
+        let wait = self.write(object, state, after).await?;
+        if wait.is_none()
+            && let Some(event) = event(before, after)
+        {
+            self.record_event(object, &event).await;
+        }
+        Ok(wait)
     }
 
-    /// Writes an Event when a Plugin becomes Ready, and when it is not Ready for another reason than before.
-    async fn tell(&self, object: &Object, before: &PluginStatus, after: &PluginStatus) {
+    /// Writes an Event about a Plugin.
+    pub(super) async fn record_event(&self, object: &Object, event: &Event) {
         let shared = &self.context.shared;
-        let Some(event) = event(before, after) else {
-            return;
-        };
         // A Plugin with an invalid name has a condition.
         let Ok(plugin) = PluginName::new(&object.name) else {
             return;
         };
         let now = (shared.now)();
         let (events, writer) = (&shared.events, &shared.writer);
-        let Some(write) = events.due(&plugin, object, &event, true, now) else {
+        let Some(write) = events.due(&plugin, object, event, true, now) else {
             return;
         };
         if let Err(error) = events.write(writer, &write).await {
@@ -207,15 +212,15 @@ impl Manager {
     async fn write(
         &self,
         object: &Object,
-        state: &PluginState,
+        state: &mut PluginState,
         status: &PluginStatus,
-    ) -> Result<(), Next> {
+    ) -> Result<Option<Duration>, Next> {
         let Some(mut target) = state.target.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         // Always an object: all of its fields have a form in JSON.
         let Ok(Value::Object(mut status)) = serde_json::to_value(status) else {
-            return Ok(());
+            return Ok(None);
         };
         // As it is stored: the seal is for it, and this version of the host may not know all of its fields.
         if state.is_unverified
@@ -227,13 +232,19 @@ impl Manager {
             manager: MANAGER.to_owned(),
             status,
         };
+        let repeated = contested::status_write(object, state);
+        let wait = self.contested(object, state, (&repeated, &write)).await;
+        if wait.is_some() {
+            return Ok(wait);
+        }
         let written = self.context.shared.writer.status(&mut target, &write).await;
         let id = object.id();
         match written {
             Ok(written) => {
+                contested::record(state, repeated, &written);
                 let version = written.resource_version;
                 self.registration.note_write(&id, &id, version);
-                return Ok(());
+                return Ok(None);
             }
             Err(error) if error.is_silent() => {
                 debug!(plugin = %id.name, "skipped the status of a Plugin: it changed since it was observed");
@@ -246,7 +257,8 @@ impl Manager {
     }
 }
 
-/// Returns the Event about a changed condition Ready; none while a revision is being loaded.
+/// Returns the Event about a changed condition Ready: a Plugin is Ready, or is not Ready for another reason than before.
+/// None while a revision is being loaded.
 fn event(before: &PluginStatus, after: &PluginStatus) -> Option<Event> {
     let ready = |status: &'_ PluginStatus| {
         let mut conditions = status.conditions.iter();

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
 use innkeeper_model::{Backoff, Digest, Object, Retry, Uid};
+use innkeeper_plan::Repeats;
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -83,6 +84,8 @@ pub(super) struct PluginState {
     pub(super) candidate: Option<Candidate>,
     /// The back-off of failed steps; none after a success.
     pub(super) delays: Option<Backoff>,
+    /// The recent writes of the status, which other clients may undo.
+    pub(super) repeats: Repeats,
 }
 
 impl PluginState {
