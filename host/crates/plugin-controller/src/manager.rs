@@ -47,7 +47,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::definition::DefinitionCheck;
-use self::gone::GonePlugin;
 pub use self::load::Loader;
 use self::load::VerifiedComponent;
 use self::loading::Loading;
@@ -57,6 +56,7 @@ pub use self::plans::CandidatePlans;
 use self::resume::needs_of;
 pub use self::serve::Start;
 use self::state::PluginState;
+use self::unserved::ToldParents;
 pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
@@ -126,7 +126,7 @@ pub struct Manager {
     /// The Plugins with a revision whose first passes are being analysed.
     on_trial: Mutex<BTreeSet<ObjectId>>,
     /// The deleted Plugins whose parents do not all state it yet.
-    gone: Mutex<BTreeMap<PluginName, GonePlugin>>,
+    gone: Mutex<BTreeMap<PluginName, ToldParents>>,
 }
 
 /// The kind of the resource.
@@ -343,7 +343,7 @@ impl Manager {
             if let Some(mut state) = state {
                 info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
                 self.stop(&name, &mut state).await;
-                self.note_gone(&name, &state);
+                self.note_gone(&name);
             }
             self.with_priorities(|all| all.withdraw(&name));
         }

@@ -1,8 +1,10 @@
-//! The kinds that plugins have ever created, and the kinds of parents that have got their finalizers.
+//! The kinds that plugins have ever created, the kinds of parents that have got their finalizers, and those that Plugins
+//! have served.
 //!
-//! A kind is recorded before its first child or finalizer exists. A plugin that no longer declares a kind must still
+//! A kind is recorded before its first child, finalizer or pass. A plugin that no longer declares a kind must still
 //! find its children of that kind, even after a restart. A plugin that is removed must find its finalizers, because the
-//! API server does not delete a parent that has one.
+//! API server does not delete a parent that has one. The parents of a Plugin that is deleted while no host runs must be
+//! found too, because they state that their children are as desired.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +17,15 @@ use innkeeper_model::{Gvk, PluginName};
 use parking_lot::Mutex;
 use tracing::info;
 
-/// The name of the ConfigMap in the host's namespace; one or two keys per plugin, one kind per line.
+/// The name of the ConfigMap in the host's namespace; up to three keys per plugin, one kind per line.
 pub const CONFIG_MAP: &str = "innkeeper-inventory";
 
-/// The suffix of the key with a plugin's kinds of parents; unambiguous, because no plugin's name has a dot.
+/// The suffix of the key with the kinds of parents that have a plugin's finalizer; unambiguous, because no plugin's name
+/// has a dot.
 const PARENTS: &str = ".parents";
+
+/// The suffix of the key with the kinds of parents that a Plugin has served.
+const SERVED: &str = ".served";
 
 /// An inventory that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +68,8 @@ struct PluginKinds {
     children: BTreeSet<Gvk>,
     /// The kinds of parents that may have its finalizer.
     parents: BTreeSet<Gvk>,
+    /// The kinds of parents that it has served as a Plugin.
+    served: BTreeSet<Gvk>,
 }
 
 impl Inventory {
@@ -121,6 +129,18 @@ impl Inventory {
         finalizing.map(|(plugin, _)| plugin.clone()).collect()
     }
 
+    /// Returns the kinds of parents that a Plugin has served.
+    pub fn served(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
+        self.kinds(plugin).served
+    }
+
+    /// Returns the Plugins that have served parents.
+    pub fn once_served(&self) -> Vec<PluginName> {
+        let plugins = self.plugins.lock();
+        let served = plugins.iter().filter(|(_, kinds)| !kinds.served.is_empty());
+        served.map(|(plugin, _)| plugin.clone()).collect()
+    }
+
     /// Records kinds; writes only if one of them is new.
     pub async fn record(
         &self,
@@ -144,6 +164,23 @@ impl Inventory {
         self.change(plugin, |all| all.parents.extend(kinds))
             .await
             .map(drop)
+    }
+
+    /// Records kinds of parents that a Plugin is about to serve.
+    pub async fn record_served(
+        &self,
+        plugin: &PluginName,
+        kinds: impl IntoIterator<Item = Gvk>,
+    ) -> Result<(), apply::Error> {
+        self.change(plugin, |all| all.served.extend(kinds))
+            .await
+            .map(drop)
+    }
+
+    /// Removes all kinds of parents that a Plugin has served.
+    pub async fn remove_served(&self, plugin: &PluginName) -> Result<(), apply::Error> {
+        let removed = self.change(plugin, |all| all.served.clear());
+        removed.await.map(drop)
     }
 
     /// Removes a kind without remaining children.
@@ -204,8 +241,10 @@ impl Inventory {
             lines.join("\n")
         };
         let mut data = BTreeMap::from([(plugin.to_string(), lines(&kinds.children))]);
-        if !kinds.parents.is_empty() {
-            data.insert(format!("{plugin}{PARENTS}"), lines(&kinds.parents));
+        for (suffix, kinds) in [(PARENTS, &kinds.parents), (SERVED, &kinds.served)] {
+            if !kinds.is_empty() {
+                data.insert(format!("{plugin}{suffix}"), lines(kinds));
+            }
         }
         self.writer
             .inventory(&self.namespace, CONFIG_MAP, plugin, &data)
@@ -220,6 +259,7 @@ impl PluginKinds {
         Self {
             children: &self.children & &other.children,
             parents: &self.parents & &other.parents,
+            served: &self.served & &other.served,
         }
     }
 }
@@ -256,8 +296,10 @@ fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
     let mut plugins: BTreeMap<PluginName, PluginKinds> = BTreeMap::new();
     for (key, lines) in data {
         let at = format!("data.{key}");
-        let of_parents = key.strip_suffix(PARENTS);
-        let plugin = of_parents.unwrap_or(&key);
+        let suffix = [PARENTS, SERVED]
+            .into_iter()
+            .find(|suffix| key.ends_with(suffix));
+        let plugin = &key[..key.len() - suffix.map_or(0, str::len)];
         let plugin = PluginName::new(plugin).map_err(|_| at.clone())?;
         let parsed = lines
             .lines()
@@ -269,7 +311,8 @@ fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
             .collect::<Option<BTreeSet<Gvk>>>()
             .ok_or(at)?;
         let kinds = plugins.entry(plugin).or_default();
-        match of_parents {
+        match suffix {
+            Some(SERVED) => kinds.served = parsed,
             Some(_) => kinds.parents = parsed,
             None => kinds.children = parsed,
         }
@@ -287,15 +330,17 @@ mod tests {
     #[test]
     fn reads_what_it_writes() {
         let json = r#"{"data": {
-            "web": "apps/v1 Deployment\nv1 Service", "web.parents": "example.com/v1 Web", "none": ""
+            "web": "apps/v1 Deployment\nv1 Service", "web.parents": "example.com/v1 Web",
+            "web.served": "example.com/v1 Site", "none": ""
         }}"#;
         let plugins = parse(json).unwrap();
-        let PluginKinds { children, parents } = &plugins[&PluginName::new("web").unwrap()];
+        let kinds = &plugins[&PluginName::new("web").unwrap()];
         let lines = |kinds: &BTreeSet<Gvk>| -> Vec<String> {
             kinds.iter().map(ToString::to_string).collect()
         };
-        assert_eq!(lines(children), ["v1 Service", "apps/v1 Deployment"]);
-        assert_eq!(lines(parents), ["example.com/v1 Web"]);
+        assert_eq!(lines(&kinds.children), ["v1 Service", "apps/v1 Deployment"]);
+        assert_eq!(lines(&kinds.parents), ["example.com/v1 Web"]);
+        assert_eq!(lines(&kinds.served), ["example.com/v1 Site"]);
         let none = &plugins[&PluginName::new("none").unwrap()];
         assert_eq!(*none, PluginKinds::default());
         assert!(parse("{}").unwrap().is_empty());

@@ -22,24 +22,28 @@ use crate::{
 const RELEASE_PERIOD: Duration = Duration::from_millis(250);
 
 impl Manager {
-    /// Adds the host's finalizer to a Plugin whose plugin finalizes, and records its kinds of parents: the Plugin stays until
+    /// Records the kinds of parents of a Plugin. One whose plugin finalizes gets the host's finalizer, so that it stays until
     /// its finalizers are removed from all parents.
     ///
-    /// Both writes come before the first pass: a finalizer on a parent that the host does not know of would block the
+    /// All writes come before the first pass: a finalizer on a parent that the host does not know of would block the
     /// deletion of the parent for ever.
-    pub(super) async fn add_finalizer(
+    pub(super) async fn record_parents(
         &self,
         state: &mut PluginState,
         name: &PluginName,
         serving: &Serving,
     ) -> Result<(), StageFailure> {
-        if !serving.plugin.manifest().finalize {
-            return Ok(());
-        }
         let failed = |error: apply::Error| {
             let retry = error.retry();
             StageFailure::of(Stage::Serving, "NotHeld", &error, retry)
         };
+        let inventory = &self.context.shared.inventory;
+        let parents = || serving.parents().map(|parent| parent.kind.clone());
+        let recorded = inventory.record_served(name, parents()).await;
+        recorded.map_err(failed)?;
+        if !serving.plugin.manifest().finalize {
+            return Ok(());
+        }
         if let Some(target) = &mut state.target
             && !target.has_finalizer(&self.name.finalizer())
         {
@@ -47,12 +51,8 @@ impl Manager {
             let written = writer.add_finalizer(target, &self.name).await;
             note(&self.registration, &id_of(name), &written.map_err(failed)?);
         }
-        let parents = serving.parents().map(|parent| parent.kind.clone());
-        let inventory = &self.context.shared.inventory;
-        inventory
-            .record_parents(name, parents)
-            .await
-            .map_err(failed)
+        let recorded = inventory.record_parents(name, parents()).await;
+        recorded.map_err(failed)
     }
 
     /// Removes the finalizer from kinds of parents that the active revision does not finalize.
@@ -81,7 +81,7 @@ impl Manager {
             info!(plugin = %name, "the Plugin is being deleted, its children stay");
             self.stop(&name, state).await;
         }
-        self.note_gone(&name, state);
+        self.note_gone(&name);
         if !object.has_finalizer(&self.name.finalizer()) {
             return Next::UntilChanged;
         }

@@ -11,52 +11,49 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::{
-    Manager, PluginState, kind,
+    Manager, id_of, kind,
     unserved::{ToldParents, UnservedConditions},
 };
 
 /// The interval between two looks at the parents of deleted Plugins; without any, a look costs nothing.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// A Plugin that was deleted, until all its parents state it.
-#[derive(Default)]
-pub(super) struct GonePlugin {
-    kinds: BTreeSet<GroupKind>,
-    told: ToldParents,
-}
-
 impl Manager {
     /// Remembers that a Plugin was deleted, or is being deleted: its parents state it soon.
-    pub(super) fn note_gone(&self, name: &PluginName, state: &PluginState) {
-        let mut kinds = state.unserved.kinds.clone();
-        let recorded = self.context.shared.inventory.parents(name);
-        kinds.extend(recorded.iter().map(Gvk::group_kind));
-        if let Some((_, declared)) = &state.read {
-            kinds.extend(declared.terms.grants.parents.keys().cloned());
+    pub(super) fn note_gone(&self, name: &PluginName) {
+        self.gone.lock().entry(name.clone()).or_default();
+    }
+
+    /// Remembers the Plugins that were deleted while no host ran, once all Plugins are known.
+    async fn note_gone_before(&self) {
+        while !self.registration.waiting().is_empty() {
+            sleep(CHECK_PERIOD).await;
         }
-        let mut gone = self.gone.lock();
-        gone.entry(name.clone()).or_default().kinds.extend(kinds);
+        for name in self.context.shared.inventory.once_served() {
+            let is_there = self.registration.parent(&id_of(&name)).is_some();
+            if !is_there && !self.context.files.contains_key(&name) {
+                self.note_gone(&name);
+            }
+        }
     }
 
     /// Writes the condition to the parents of deleted Plugins.
     pub async fn tell_parents_of_gone(&self) -> Infallible {
+        self.note_gone_before().await;
         loop {
             sleep(CHECK_PERIOD).await;
             let gone = mem::take(&mut *self.gone.lock());
-            for (name, mut plugin) in gone {
-                if plugin.told.due().is_none() && self.tell_gone(&name, &mut plugin).await {
+            for (name, mut told) in gone {
+                if told.due().is_none() && self.tell_gone(&name, &mut told).await {
                     continue;
                 }
-                let mut gone = self.gone.lock();
-                let entry = gone.entry(name).or_default();
-                plugin.kinds.extend(mem::take(&mut entry.kinds));
-                *entry = plugin;
+                self.gone.lock().insert(name, told);
             }
         }
     }
 
     /// Tells the parents of a deleted Plugin; returns true if nothing remains to be told.
-    async fn tell_gone(&self, name: &PluginName, plugin: &mut GonePlugin) -> bool {
+    async fn tell_gone(&self, name: &PluginName, told: &mut ToldParents) -> bool {
         // A Plugin that is created again has passes, and one outside of the selection may be another host's.
         let is_there = match self.cluster().live_get(&kind(), None, name.as_str()).await {
             Ok(Some(object)) if !object.is_deleting() => return true,
@@ -67,14 +64,22 @@ impl Manager {
                 return false;
             }
         };
-        let mut kinds = plugin.kinds.clone();
+        let inventory = &self.context.shared.inventory;
+        let served = inventory.served(name);
+        let mut kinds: BTreeSet<GroupKind> = served.iter().map(Gvk::group_kind).collect();
         {
             let priorities = self.priorities.lock();
             kinds.retain(|kind| priorities.holder(kind).is_none());
         }
         let verdict = |parent: &Object| verdict(name, parent);
-        let all_told = self.tell_all(name, &mut plugin.told, &kinds, verdict).await;
-        all_told && !is_there
+        if !self.tell_all(name, told, &kinds, verdict).await || is_there {
+            return false;
+        }
+        let removed = inventory.remove_served(name).await;
+        let removed = removed.inspect_err(|error| {
+            debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
+        });
+        removed.is_ok()
     }
 }
 

@@ -187,7 +187,7 @@ impl Manager {
         };
         take(false)?;
         self.prepare(declared, state, serving, activation).await?;
-        self.add_finalizer(state, name, serving).await?;
+        self.record_parents(state, name, serving).await?;
         take(true)
     }
 
