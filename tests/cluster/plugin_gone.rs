@@ -231,7 +231,7 @@ fn allow(stage: &Stage, with_status: bool) {
 /// The role of the plugin is missing.
 #[test]
 fn forbidden_writes_to_parents_without_passes_come_ever_less_often() {
-    check_refused_writes(|stage, is_allowed| allow(stage, is_allowed));
+    check_refused_writes(allow);
 }
 
 /// A policy denies all writes.
