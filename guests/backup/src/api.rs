@@ -6,6 +6,7 @@
 
 use innkeeper_sdk::{
     crd::Crd,
+    image,
     manifest::{ParentKind, Scope},
     placement::{PodTemplate, own_namespace},
     pod::ImagePullPolicy,
@@ -138,6 +139,7 @@ pub(crate) struct BackupSpec {
     pub(crate) expand_env: bool,
     /// Image of gobackup. Default: that of the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Pull policy of the image.
     #[serde(default)]

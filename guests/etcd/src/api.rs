@@ -7,7 +7,7 @@ mod tls;
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{placement::PodTemplate, pod::ImagePullPolicy};
+use innkeeper_sdk::{budget, image, placement::PodTemplate, pod::ImagePullPolicy};
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::util::intstr::IntOrString,
@@ -73,6 +73,7 @@ pub(crate) use self::{
              && (self.size == 0 || int(string(self.podDisruptionBudget.minAvailable)) <= self.size))"
     )
     .message("podDisruptionBudget.minAvailable must be between 0 and size"),
+    validation = budget::allows_evictions("podDisruptionBudget", "size"),
     validation = Rule::new(
         "!has(self.podDisruptionBudget.maxUnavailable) \
          || !string(self.podDisruptionBudget.maxUnavailable).matches('^-?[0-9]{1,9}$') \
@@ -124,10 +125,8 @@ pub(crate) struct EtcdClusterSpec {
     #[schemars(range(min = 0, max = 9))]
     pub(crate) size: i32,
     /// Image of etcd. Default: that of version, else that of the plugin's configuration.
-    #[schemars(
-        length(min = 1, max = 512),
-        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
-    )]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Version of etcd, for an image whose tag does not name it. Without image it selects the image:
     /// the imageRepository of the plugin's configuration with the tag v<version>.

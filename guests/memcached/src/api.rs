@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
     budget::{self, DisruptionBudget},
+    image,
     pod::ImagePullPolicy,
 };
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
@@ -60,7 +61,8 @@ use serde::{Deserialize, Serialize};
          (self.memcached.maxMemoryMB + 32) * 1048576)) >= 0"
     )
     .message("resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi"),
-    validation = budget::below_replicas("highAvailability.podDisruptionBudget", "size")
+    validation = budget::below_replicas("highAvailability.podDisruptionBudget", "size"),
+    validation = budget::allows_evictions("highAvailability.podDisruptionBudget", "size")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
@@ -68,10 +70,8 @@ pub(crate) struct MemcachedSpec {
     #[schemars(range(min = 0, max = 64))]
     pub(crate) size: Option<i32>,
     /// Image of memcached; the image in the plugin's configuration when absent.
-    #[schemars(
-        length(min = 1, max = 512),
-        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
-    )]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Condition under which the kubelet pulls the image; the default of Kubernetes when absent.
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,

@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels;
 
+/// The message of the rules about budgets that no eviction passes.
+const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every eviction";
+
 /// Limits for voluntary disruptions, such as node drains; the field `podDisruptionBudget` of a
 /// parent.
 ///
@@ -28,10 +31,9 @@ use crate::labels;
     validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
         .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
     validation = Rule::new(
-        "(!has(self.minAvailable) || string(self.minAvailable) != '100%') \
-         && (!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%']))"
+        "!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%'])"
     )
-    .message("podDisruptionBudget would block every eviction"),
+    .message(BLOCKS_EVICTIONS),
     validation = Rule::new(
         // A number is equal to its own text as a number, a string never is.
         "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
@@ -90,8 +92,8 @@ impl DisruptionBudget {
     }
 }
 
-/// The rule that `minAvailable` is lower than the number of replicas, for the schema that holds both
-/// fields.
+/// The rule that a number in `minAvailable` is lower than the number of replicas, for the schema that
+/// holds both fields.
 ///
 /// `budget` is the path from there to the [`DisruptionBudget`], and `replicas` the field with the
 /// number, 1 when absent.
@@ -104,13 +106,40 @@ impl DisruptionBudget {
 ///
 /// #[derive(KubeSchema, Serialize, Deserialize)]
 /// #[serde(rename_all = "camelCase")]
-/// #[x_kube(validation = budget::below_replicas("podDisruptionBudget", "replicas"))]
+/// #[x_kube(
+///     validation = budget::below_replicas("podDisruptionBudget", "replicas"),
+///     validation = budget::allows_evictions("podDisruptionBudget", "replicas")
+/// )]
 /// struct WebSpec {
 ///     replicas: Option<i32>,
 ///     pod_disruption_budget: Option<DisruptionBudget>,
 /// }
 /// ```
 pub fn below_replicas(budget: &str, replicas: &str) -> Rule {
+    min_available_rule(budget, replicas, |number, replicas| {
+        format!("!{number}.matches('^[0-9]{{1,9}}$') || int({number}) < {replicas}")
+    })
+    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
+}
+
+/// The same rule for a percentage in `minAvailable`: Kubernetes rounds the number of Pods up, so that
+/// 90 % of three Pods are all three.
+pub fn allows_evictions(budget: &str, replicas: &str) -> Rule {
+    min_available_rule(budget, replicas, |share, replicas| {
+        format!(
+            "!{share}.matches('^[0-9]{{1,3}}%$') \
+             || (int({share}.substring(0, {share}.size() - 1)) * {replicas} + 99) / 100 < {replicas}"
+        )
+    })
+    .message(BLOCKS_EVICTIONS)
+}
+
+/// A rule that compares the text of `minAvailable` with the number of replicas, where both matter.
+fn min_available_rule(
+    budget: &str,
+    replicas: &str,
+    compare: impl FnOnce(&str, &str) -> String,
+) -> Rule {
     let mut path = "self".to_owned();
     let mut guards = Vec::new();
     for field in budget.split('.') {
@@ -118,14 +147,15 @@ pub fn below_replicas(budget: &str, replicas: &str) -> Rule {
         guards.push(format!("!has({path}) || "));
     }
     let absent = guards.concat();
-    let number = format!("string({path}.minAvailable)");
     let replicas = format!("self.{replicas}");
+    let comparison = compare(
+        &format!("string({path}.minAvailable)"),
+        &format!("(has({replicas}) ? {replicas} : 1)"),
+    );
     Rule::new(format!(
         "{absent}!{path}.enabled || !has({path}.minAvailable) \
-         || !{number}.matches('^[0-9]{{1,9}}$') || (has({replicas}) && {replicas} == 0) \
-         || int({number}) < (has({replicas}) ? {replicas} : 1)"
+         || (has({replicas}) && {replicas} == 0) || {comparison}"
     ))
-    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
 }
 
 #[cfg(test)]
@@ -163,8 +193,8 @@ mod tests {
             below_replicas("high.budget", "size").rule,
             "!has(self.high) || !has(self.high.budget) || !self.high.budget.enabled \
              || !has(self.high.budget.minAvailable) \
-             || !string(self.high.budget.minAvailable).matches('^[0-9]{1,9}$') \
              || (has(self.size) && self.size == 0) \
+             || !string(self.high.budget.minAvailable).matches('^[0-9]{1,9}$') \
              || int(string(self.high.budget.minAvailable)) < (has(self.size) ? self.size : 1)",
         );
     }

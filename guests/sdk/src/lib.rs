@@ -16,6 +16,7 @@ pub mod cron;
 pub mod fault;
 pub mod hash;
 pub mod host;
+pub mod image;
 pub mod job;
 pub mod json;
 pub mod labels;

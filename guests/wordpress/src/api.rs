@@ -9,6 +9,7 @@ mod storage;
 
 use innkeeper_sdk::{
     budget::{self, DisruptionBudget},
+    image,
     pod::{ImagePullPolicy, PodMetadata},
 };
 use k8s_openapi::api::core::v1::{
@@ -117,6 +118,7 @@ pub(crate) use self::{
     )
     .message("database.managed.databaseName cannot change"),
     validation = budget::below_replicas("podDisruptionBudget", "replicas"),
+    validation = budget::allows_evictions("podDisruptionBudget", "replicas"),
     validation = Rule::new(
         "!has(self.tlsSecretRef) || (has(self.routes) && self.routes.size() > 0)"
     )
@@ -150,10 +152,8 @@ pub(crate) struct WordpressSpec {
     pub(crate) sql_root_password: Option<String>,
     /// Image of the site, which must serve HTTP on containerPort; the image in the plugin's
     /// configuration when absent.
-    #[schemars(
-        length(min = 1, max = 512),
-        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
-    )]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Condition under which the kubelet pulls images, for all pods: Always, IfNotPresent or Never; the
     /// default of Kubernetes when absent.

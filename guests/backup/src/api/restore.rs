@@ -1,6 +1,6 @@
 //! The API of `Restore`.
 
-use innkeeper_sdk::{placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
+use innkeeper_sdk::{image, placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -76,9 +76,11 @@ pub(crate) struct RestoreSpec {
     pub(crate) work: Option<Work>,
     /// Image with the client programs of the databases. Default: that of the parent.
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) transfer_image: Option<String>,
     /// Secrets for pulling the images. Default: those of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -173,7 +175,7 @@ pub(crate) struct Override {
 }
 
 /// Verification of archives.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verify {
     /// Number of days between verified archives. After a failure, the next archive is verified.
@@ -187,6 +189,7 @@ pub(crate) struct Verify {
     pub(crate) databases: Vec<Override>,
     /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) transfer_image: Option<String>,
 }
 

@@ -316,6 +316,7 @@ fn a_run_has_limits() {
             json!({ "backoffLimit": -1 }),
             json!({ "activeDeadlineSeconds": 0 }),
             json!({ "image": "" }),
+            json!({ "image": "gobackup:" }),
             json!({ "imagePullPolicy": "Sometimes" }),
             json!({ "podTemplate": { "metadata": { "labels": { "a b": "x" } } } }),
             json!({ "unknown": true }),
@@ -337,6 +338,7 @@ fn a_run_has_limits() {
             {"backoffLimit":-1}: rejected, spec.backoffLimit: -1 is less than the minimum of 0
             {"activeDeadlineSeconds":0}: rejected, spec.activeDeadlineSeconds: 0 is less than the minimum of 1
             {"image":""}: rejected, spec.image: "" is shorter than 1 character
+            {"image":"gobackup:"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"imagePullPolicy":"Sometimes"}: rejected, spec.imagePullPolicy: "Sometimes" is not one of "Always", "IfNotPresent" or "Never"
             {"podTemplate":{"metadata":{"labels":{"a b":"x"}}}}: Invalid, spec.podTemplate.metadata.labels: "a b" is not a label key: write at most 63 letters, digits, '-', '_' or '.', after a DNS name and a slash if need be
             {"unknown":true}: accepted without spec.unknown

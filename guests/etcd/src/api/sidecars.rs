@@ -1,5 +1,6 @@
 //! Blocks of the API: further containers in the members' Pods.
 
+use innkeeper_sdk::image;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -20,10 +21,8 @@ pub(crate) struct Sidecar {
     )]
     pub(crate) name: String,
     /// Image of the container, if the plugin's configuration allows its repository.
-    #[schemars(
-        length(min = 1, max = 512),
-        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
-    )]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: String,
     /// Program in place of that of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -77,6 +77,7 @@ fn sizes_and_numbers_have_ranges() {
 
 #[test]
 fn versions_and_images_fit_together() {
+    let digest = format!("etcd@sha256:{}", "0".repeat(64));
     check(
         &[
             json!({ "version": "v3.6.14" }),
@@ -85,20 +86,20 @@ fn versions_and_images_fit_together() {
             json!({ "image": "a b" }),
             json!({ "image": "etcd:v3.6.14", "version": "3.6.14" }),
             json!({ "image": "etcd:v3.6.14", "version": "3.6.13" }),
-            json!({ "image": "etcd@sha256:0", "version": "3.6.13" }),
-            json!({ "image": "etcd@sha256:0" }),
+            json!({ "image": digest, "version": "3.6.13" }),
+            json!({ "image": digest }),
             json!({ "version": "3.7.0", "options": { "experimental-memory-mlock": "" } }),
             json!({ "version": "3.6.14", "options": { "experimental-memory-mlock": "" } }),
         ],
         &expect![[r#"
             {"version":"v3.6.14"}: accepted
             {"version":"3.6"}: rejected, spec.version: "3.6" does not match "^v?\d+\.\d+\.\d+$"
-            {"image":""}: rejected, spec.image: "" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"; spec.image: "" is shorter than 1 character
-            {"image":"a b"}: rejected, spec.image: "a b" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"
+            {"image":""}: rejected, spec.image: "" is shorter than 1 character
+            {"image":"a b"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"image":"etcd:v3.6.14","version":"3.6.14"}: accepted
             {"image":"etcd:v3.6.14","version":"3.6.13"}: Invalid, spec.version: 3.6.13 is not the version in the tag of spec.image, 3.6.14: leave version out, or correct one of them
-            {"image":"etcd@sha256:0","version":"3.6.13"}: accepted
-            {"image":"etcd@sha256:0"}: accepted
+            {"image":"etcd@sha256:0000000000000000000000000000000000000000000000000000000000000000","version":"3.6.13"}: accepted
+            {"image":"etcd@sha256:0000000000000000000000000000000000000000000000000000000000000000"}: accepted
             {"options":{"experimental-memory-mlock":""},"version":"3.7.0"}: Invalid, spec.options: experimental-memory-mlock was removed in etcd 3.7: use the flag without experimental-, or leave it out
             {"options":{"experimental-memory-mlock":""},"version":"3.6.14"}: accepted
         "#]],
@@ -133,7 +134,7 @@ fn sidecars_have_names_and_images_of_their_own() {
         ],
         &expect![[r#"
             {"sidecars":[{"image":"exporter:1","name":"a"}]}: accepted
-            {"sidecars":[{"image":"","name":"a"}]}: rejected, spec.sidecars[0].image: "" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"; spec.sidecars[0].image: "" is shorter than 1 character
+            {"sidecars":[{"image":"","name":"a"}]}: rejected, spec.sidecars[0].image: "" is shorter than 1 character
             {"sidecars":[{"image":"exporter:1","name":"A"}]}: rejected, spec.sidecars[0].name: "A" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
             {"sidecars":[{"image":"exporter:1","name":"etcd"}]}: rejected, spec.sidecars[0]: name: etcd, admit and tools are containers of the plugin: take another name
             {"initContainers":[{"image":"exporter:1","name":"admit"}]}: rejected, spec.initContainers[0]: name: etcd, admit and tools are containers of the plugin: take another name
@@ -512,6 +513,8 @@ fn a_disruption_budget_has_one_number_or_percentage() {
         &[
             budget(json!({ "minAvailable": 2 })),
             budget(json!({ "minAvailable": "50%" })),
+            budget(json!({ "minAvailable": "66%" })),
+            budget(json!({ "minAvailable": "90%" })),
             budget(json!({ "minAvailable": "half" })),
             budget(json!({ "maxUnavailable": "1" })),
             budget(json!({ "maxUnavailable": -1 })),
@@ -521,6 +524,8 @@ fn a_disruption_budget_has_one_number_or_percentage() {
         &expect![[r#"
             {"podDisruptionBudget":{"minAvailable":2}}: accepted
             {"podDisruptionBudget":{"minAvailable":"50%"}}: accepted
+            {"podDisruptionBudget":{"minAvailable":"66%"}}: accepted
+            {"podDisruptionBudget":{"minAvailable":"90%"}}: rejected, spec: podDisruptionBudget would block every eviction
             {"podDisruptionBudget":{"minAvailable":"half"}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
             {"podDisruptionBudget":{"maxUnavailable":"1"}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
             {"podDisruptionBudget":{"maxUnavailable":-1}}: rejected, spec: podDisruptionBudget.maxUnavailable must be between 0 and size

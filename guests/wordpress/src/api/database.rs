@@ -1,5 +1,6 @@
 //! `spec.database`: a database that the plugin manages, or an external one.
 
+use innkeeper_sdk::image;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -28,10 +29,8 @@ pub(crate) struct Database {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
     /// Image of MySQL; the image in the plugin's configuration when absent.
-    #[schemars(
-        length(min = 1, max = 512),
-        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
-    )]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// Name of the schema that MySQL creates at its first start.
     #[serde(default = "default_schema")]

@@ -215,7 +215,7 @@ fn a_database_is_managed_or_external() {
             {"database":{"managed":{"databaseName":"Shop_1"}}}: accepted
             {"database":{"managed":{"databaseName":""}}}: rejected, spec.database.managed.databaseName: "" does not match "^[A-Za-z0-9_]{1,64}$"
             {"database":{"managed":{"databaseName":"a b"}}}: rejected, spec.database.managed.databaseName: "a b" does not match "^[A-Za-z0-9_]{1,64}$"
-            {"database":{"managed":{"image":"my sql"}}}: rejected, spec.database.managed.image: "my sql" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"
+            {"database":{"managed":{"image":"my sql"}}}: rejected, spec.database.managed.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"database":{"tablePrefix":"wp_2"}}: accepted
             {"database":{"tablePrefix":"wp-"}}: rejected, spec.database.tablePrefix: "wp-" does not match "^[A-Za-z0-9_]{1,32}$"
             {"database":{"tablePrefix":""}}: rejected, spec.database.tablePrefix: "" does not match "^[A-Za-z0-9_]{1,32}$"
@@ -278,6 +278,9 @@ fn a_disruption_budget_lets_some_pods_go() {
             json!({ "podDisruptionBudget": { "enabled": true, "minAvailable": 1 } }),
             budget(3, json!({ "minAvailable": 2 })),
             budget(3, json!({ "minAvailable": "50%" })),
+            budget(3, json!({ "minAvailable": "66%" })),
+            budget(3, json!({ "minAvailable": "90%" })),
+            json!({ "podDisruptionBudget": { "enabled": true, "minAvailable": "50%" } }),
             budget(3, json!({ "maxUnavailable": 1 })),
             budget(3, json!({ "maxUnavailable": "100%" })),
             budget(0, json!({ "minAvailable": 1 })),
@@ -299,6 +302,9 @@ fn a_disruption_budget_lets_some_pods_go() {
             {"podDisruptionBudget":{"enabled":true,"minAvailable":1}}: rejected, spec: podDisruptionBudget.minAvailable must be lower than the number of replicas
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":2},"replicas":3}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"50%"},"replicas":3}: accepted
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"66%"},"replicas":3}: accepted
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"90%"},"replicas":3}: rejected, spec: podDisruptionBudget would block every eviction
+            {"podDisruptionBudget":{"enabled":true,"minAvailable":"50%"}}: rejected, spec: podDisruptionBudget would block every eviction
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"maxUnavailable":1},"replicas":3}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"maxUnavailable":"100%"},"replicas":3}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":1},"replicas":0}: accepted
@@ -309,7 +315,7 @@ fn a_disruption_budget_lets_some_pods_go() {
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"maxUnavailable":"0%"},"replicas":3}: rejected, spec.podDisruptionBudget: podDisruptionBudget would block every eviction
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"maxUnavailable":"-5%"},"replicas":3}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"maxUnavailable":"101%"},"replicas":3}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
-            {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"100%"},"replicas":3}: rejected, spec.podDisruptionBudget: podDisruptionBudget would block every eviction
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"100%"},"replicas":3}: rejected, spec: podDisruptionBudget would block every eviction
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"half"},"replicas":3}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"0x1"},"replicas":3}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"podDisruptionBudget":{"enabled":true,"minAvailable":"2"},"replicas":3}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable must be a number or a percentage
@@ -548,7 +554,7 @@ fn lists_and_texts_have_bounds() {
     }
     let fits = json!({
         "phpConfig": "a".repeat(16384), "configExtra": "a".repeat(16384), "env": entries(64),
-        "envFrom": sources(64), "image": "a".repeat(512),
+        "envFrom": sources(64), "image": "a".repeat(255),
     });
     assert_eq!(admitted(&parent("shop", &fits)).err(), None);
 }
@@ -559,7 +565,13 @@ fn texts_have_a_form() {
     check(
         &[
             image("registry:5000/wordpress"),
-            image("registry:5000/a/wordpress:7.1@sha256:00"),
+            image(&format!(
+                "registry:5000/a/wordpress:7.1@sha256:{}",
+                "0".repeat(64)
+            )),
+            image("wordpress:"),
+            image("wordpress@sha256:zz"),
+            json!({ "database": { "managed": { "image": "mysql:" } } }),
             image(""),
             image("-wordpress"),
             image("a b"),
@@ -572,10 +584,13 @@ fn texts_have_a_form() {
         ],
         &expect![[r#"
             {"image":"registry:5000/wordpress"}: accepted
-            {"image":"registry:5000/a/wordpress:7.1@sha256:00"}: accepted
-            {"image":""}: rejected, spec.image: "" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"; spec.image: "" is shorter than 1 character
-            {"image":"-wordpress"}: rejected, spec.image: "-wordpress" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"
-            {"image":"a b"}: rejected, spec.image: "a b" does not match "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"
+            {"image":"registry:5000/a/wordpress:7.1@sha256:0000000000000000000000000000000000000000000000000000000000000000"}: accepted
+            {"image":"wordpress:"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
+            {"image":"wordpress@sha256:zz"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
+            {"database":{"managed":{"image":"mysql:"}}}: rejected, spec.database.managed.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
+            {"image":""}: rejected, spec.image: "" is shorter than 1 character
+            {"image":"-wordpress"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
+            {"image":"a b"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"imagePullPolicy":"Always"}: accepted
             {"imagePullPolicy":"Sometimes"}: rejected, spec.imagePullPolicy: "Sometimes" is not one of "Always", "IfNotPresent" or "Never"
             {"deletionPolicy":"Delete"}: accepted
