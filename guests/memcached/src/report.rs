@@ -91,7 +91,7 @@ impl Observation {
     fn pods(&self) -> WorkloadStatus {
         self.workload
             .as_ref()
-            .map(|it| it.status)
+            .map(|it| it.status.clone())
             .unwrap_or_default()
     }
 

@@ -203,9 +203,9 @@ pub fn held(key: impl Into<String>, name: &str) -> Child {
     Child::new(key, &claim).hold()
 }
 
-/// True if Pods on different nodes can mount a volume with this access mode.
+/// True if Pods on different nodes can mount a volume with this access mode and write to it.
 pub fn is_shared(access_mode: &str) -> bool {
-    matches!(access_mode, "ReadWriteMany" | "ReadOnlyMany")
+    access_mode == "ReadWriteMany"
 }
 
 /// Reads a claim in the parent's namespace: the child of that name, or else the object in the cluster.
@@ -261,7 +261,7 @@ impl ObservedClaim {
         self.spec.resources.requests.get("storage")
     }
 
-    /// True if Pods on different nodes can mount the volume.
+    /// True if Pods on different nodes can mount the volume and write to it.
     pub fn is_shared(&self) -> bool {
         self.spec.access_modes.iter().any(|mode| is_shared(mode))
     }
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn knows_shared_and_owned_claims() {
         assert!(observed("1Gi", &["ReadWriteMany"]).is_shared());
-        assert!(!observed("1Gi", &["ReadWriteOnce"]).is_shared());
+        assert!(!observed("1Gi", &["ReadWriteOnce", "ReadOnlyMany"]).is_shared());
         assert!(observed("1Gi", &[]).is_owned_by("u"));
         assert!(!ObservedClaim::default().is_owned_by("u"));
     }

@@ -41,7 +41,7 @@ pub struct Workload {
 }
 
 /// The numbers of Pods of a [`Workload`]; 0 until its controller has looked at it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
     /// All Pods that are not being deleted.
@@ -51,6 +51,17 @@ pub struct WorkloadStatus {
     /// The Pods of the latest template.
     pub updated_replicas: i32,
     observed_generation: i64,
+    conditions: Vec<WorkloadCondition>,
+}
+
+/// A condition that the controller of a Deployment writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct WorkloadCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    message: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,6 +75,8 @@ struct WorkloadMetadata {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WorkloadSpec {
+    #[serde(rename = "podManagementPolicy")]
+    management: String,
     replicas: Option<i32>,
     template: WorkloadTemplate,
 }
@@ -160,7 +173,7 @@ impl Workload {
 
     /// True if [`spec.replicas`](Self::replicas) Pods, ready or not, and no others have this template.
     pub fn is_rolled_out(&self, template: &TemplateHash) -> bool {
-        let pods = self.status;
+        let pods = &self.status;
         self.is_current(template)
             && pods.updated_replicas >= self.replicas()
             && pods.updated_replicas >= pods.replicas
@@ -169,6 +182,20 @@ impl Workload {
     /// `spec.replicas`, which the API server sets to 1 when it is absent.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
+    }
+
+    /// True for a StatefulSet that replaces a Pod without waiting for others: also one that never became
+    /// ready.
+    pub fn is_parallel(&self) -> bool {
+        self.spec.management == "Parallel"
+    }
+
+    /// The reason that Pods cannot be created, such as a quota, if the controller tells one. The controller
+    /// of StatefulSets writes events alone.
+    pub fn replica_failure(&self) -> Option<&str> {
+        let mut conditions = self.status.conditions.iter();
+        let failure = conditions.find(|it| it.type_ == "ReplicaFailure" && it.status == "True")?;
+        Some(&failure.message)
     }
 
     /// An annotation of the Pod template.
@@ -244,6 +271,8 @@ mod tests {
         assert_eq!(workload.status.replicas, 0);
         assert_eq!(workload.replicas(), 1);
         assert_eq!(workload.image("web"), None);
+        assert!(!workload.is_parallel());
+        assert_eq!(workload.replica_failure(), None);
         assert_eq!(workload.annotation("hash"), None);
     }
 
@@ -282,6 +311,24 @@ mod tests {
         }
         assert!(workload.names_claim("claim"));
         assert!(!workload.names_claim("w"));
+    }
+
+    #[test]
+    fn tells_why_pods_cannot_be_created() {
+        let condition = |status: &str| {
+            let quota = "exceeded quota: small";
+            let conditions = json!([
+                {"type": "Progressing", "status": "True", "message": "going on"},
+                {"type": "ReplicaFailure", "status": status, "message": quota},
+            ]);
+            let spec = json!({"podManagementPolicy": "Parallel"});
+            let status = json!({"conditions": conditions});
+            find(&stateful_set(json!({}), spec, status)).unwrap()
+        };
+        assert!(condition("True").is_parallel());
+        let failing = condition("True");
+        assert_eq!(failing.replica_failure(), Some("exceeded quota: small"));
+        assert_eq!(condition("False").replica_failure(), None);
     }
 
     #[test]
