@@ -169,6 +169,14 @@ pub(crate) struct WordpressSpec {
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) container_port: i32,
+    /// Path of the page that tells if a Pod is ready: with a status from 200 to 399. When absent, that of the
+    /// installer, which needs PHP and the database, and no theme: `/wp-admin/install.php?step=1` below the path of
+    /// the first route.
+    #[schemars(
+        length(min = 1, max = 256),
+        regex(pattern = r"^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$")
+    )]
+    pub(crate) readiness_path: Option<String>,
     /// Requests and limits of the site; requests of 100m CPU and 256Mi memory when absent.
     pub(crate) resources: Option<ResourceRequirements>,
     /// Environment variables, appended; a variable with a name that the plugin sets replaces the

@@ -33,7 +33,7 @@ pub(crate) fn children(
     let mut children: Vec<Child> = Vec::new();
     children.extend(secrets::database(site, observation));
     children.extend(claims::database(site, observation));
-    children.extend(database::children(site));
+    children.extend(database::children(site, observation));
     // The site's children name `db`: until the database has been ready once, they are not created.
     // Leaving them out of the answer instead would delete them at the next database restart.
     children.push(secrets::salts(site, observation).after(["db"]));

@@ -8,6 +8,7 @@ mod api;
 mod children;
 mod config;
 mod observe;
+mod record;
 mod report;
 mod scripts;
 mod site;
@@ -19,12 +20,15 @@ mod tests;
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
-    core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     networking::v1::Ingress,
     policy::v1::PodDisruptionBudget,
 };
 
 use crate::{api::Wordpress, config::Config, observe::Observation, site::Site};
+
+/// The labels of this plugin's own Pods; it reads no others.
+const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress";
 
 /// The plugin.
 #[derive(Debug)]
@@ -51,6 +55,9 @@ impl Reconciler for Plugin {
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
             // The access modes and owners of existing claims.
             .read::<PersistentVolumeClaim>(Access::Full, ReadScope::ParentNamespace)
+            // Why Pods do not become ready is in their status.
+            .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
+            .label_selector(PODS)
             .config_schema::<Config>()
     }
 
@@ -81,6 +88,16 @@ fn definition(crd: Crd) -> Crd {
         // The Pods have no resourceClaims that the field could name.
         .remove("spec.resources", "claims")
         .remove("spec.database.managed.resources", "claims")
+        .set(
+            "spec.database.managed.storage.dataSource.name",
+            "minLength",
+            1,
+        )
+        .set(
+            "spec.code.persistentVolumeClaim.dataSource.name",
+            "minLength",
+            1,
+        )
         .short_descriptions(7)
 }
 

@@ -1,21 +1,31 @@
 //! The observed state: workloads, Secrets, claims.
 
+mod pods;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_sdk::{
     claim::{self, ObservedClaim},
     prelude::*,
+    quantity::Amount,
     references::{Found, References, secret},
     tenants::ReferenceScope,
     workload::{Workload, WorkloadStatus},
 };
-use k8s_openapi::api::{
-    apps::v1::{Deployment, StatefulSet},
-    core::v1::{PersistentVolumeClaim, Secret},
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, StatefulSet},
+        core::v1::{PersistentVolumeClaim, Secret},
+    },
+    apimachinery::pkg::api::resource::Quantity,
 };
 use serde_json::Value;
 
-use crate::site::Site;
+pub(crate) use self::pods::{Failure, Pods};
+use crate::{api::WordpressStatus, record::Record, site::Site};
+
+/// The annotation on a claim: the size in the spec with which it was applied last.
+pub(crate) const DECLARED_SIZE: &str = "example.com/declared-size";
 
 /// The observed state that a pass uses besides the parent.
 #[derive(Debug)]
@@ -24,6 +34,9 @@ pub(crate) struct Observation {
     pub(crate) web: Option<Workload>,
     /// The StatefulSet of a managed database.
     pub(crate) database: Option<Workload>,
+    /// The Pods of the site and of its database; none of a workload whose Pods are ready.
+    pub(crate) web_pods: Pods,
+    pub(crate) database_pods: Pods,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
     /// True if a Secret with the name of the generated one exists, also one that a user created.
@@ -34,6 +47,12 @@ pub(crate) struct Observation {
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
+    /// The sizes with which this parent has declared its claims before, by name.
+    declared_sizes: BTreeMap<String, Quantity>,
+    /// What the claim of the database tells about its data.
+    pub(crate) record: Record,
+    /// True if the stored status belongs to the present spec: an earlier pass has stated all of it.
+    pub(crate) is_restated: bool,
     /// The existing claim that the spec names.
     pub(crate) existing_claim: Option<ObservedClaim>,
     /// The claims whose data claims of the site start with that do not exist yet, by name.
@@ -60,39 +79,42 @@ impl Observation {
         } else {
             secret(request, host, &site.credentials.secret)?
         };
-        let mut claims = BTreeMap::new();
-        for child in request.children.of_kind::<PersistentVolumeClaim>() {
-            claims.insert(child.name().to_owned(), child.parse()?);
-        }
-        let mut sources = BTreeMap::new();
-        for (claim, source) in site.sources() {
-            if !claims.contains_key(&claim) {
-                sources.insert(source.to_owned(), claim::find(request, host, source)?);
+        let Claims {
+            claims,
+            declared_sizes,
+        } = Claims::read(request)?;
+        let database = Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?;
+        let web = Workload::find::<Deployment>(&request.children, site.name)?;
+        let pods_of = |workload: Option<&Workload>, component| match workload {
+            Some(it) if it.status.ready_replicas < it.replicas() => {
+                Pods::read(request, host, site, component)
             }
-        }
+            _ => Ok(Pods::default()),
+        };
+        let stored = request.stored_status::<WordpressStatus>();
         let existing_claim = match &site.code.existing_claim {
             Some(name) => claim::find(request, host, name)?,
             None => None,
         };
-        let mut retained: Vec<String> = request
-            .children
-            .iter()
-            .filter(|child| child.retained)
-            .map(kind_and_name)
-            .collect();
-        retained.sort_unstable();
         Ok(Self {
-            web: Workload::find::<Deployment>(&request.children, site.name)?,
-            database: Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?,
+            web_pods: pods_of(web.as_ref(), "web")?,
+            database_pods: pods_of(database.as_ref(), "database")?,
+            web,
+            record: Record::observed(claims.get(&site.mysql_name()), database.as_ref()),
+            database,
+            is_restated: stored.is_some_and(|it| it.observed_generation == request.generation()),
+            declared_sizes,
             credentials,
             has_generated_secret,
             reuses_generated_secret: has_generated_secret
-                && !is_made_for_parent(request, &site.mysql_name()),
+                && request
+                    .children
+                    .find::<Secret>(&site.mysql_name())
+                    .is_none_or(|child| !is_made_for_parent(request, child)),
             salts: secret(request, host, &site.salts_name())?,
             owned_data: owned_data(request, site, existing_claim.as_ref()),
-            claims,
             existing_claim,
-            sources,
+            sources: missing_sources(request, host, site, &claims)?,
             references: References::new()
                 .environment(&site.spec.env, &site.spec.env_from)
                 .read(request, host)?,
@@ -105,13 +127,38 @@ impl Observation {
                 .iter()
                 .fold(References::new(), |tls, name| tls.secret(name, []))
                 .read(request, host)?,
-            retained,
+            retained: retained(request),
+            claims,
+        })
+    }
+
+    /// The size with which this parent has declared a claim before.
+    pub(crate) fn declared_before(&self, claim: &str) -> Option<&Quantity> {
+        self.declared_sizes.get(claim)
+    }
+
+    /// A claim that requests less than the spec declares: its name, what it requests, and what is declared.
+    pub(crate) fn small_claim<'a>(
+        &'a self,
+        site: &'a Site<'_>,
+    ) -> Option<(String, &'a Quantity, &'a Quantity)> {
+        let database = site.managed.iter();
+        let database = database.map(|it| (site.mysql_name(), &it.storage));
+        let code =
+            (site.code.existing_claim.is_none()).then(|| (site.own_code_claim(), &site.code));
+        database.chain(code).find_map(|(name, declared)| {
+            let observed = self.claims.get(&name)?.request()?;
+            let is_small = Amount::of(observed) < Amount::of(&declared.size);
+            is_small.then_some((name, observed, &declared.size))
         })
     }
 
     /// The numbers of the site's pods; 0 before its Deployment is created.
     pub(crate) fn pods(&self) -> WorkloadStatus {
-        self.web.as_ref().map(|it| it.status).unwrap_or_default()
+        self.web
+            .as_ref()
+            .map(|it| it.status.clone())
+            .unwrap_or_default()
     }
 
     /// True if the managed database is ready.
@@ -208,17 +255,70 @@ impl Observation {
     }
 }
 
-/// True for a Secret that goes with the parent, and for one that is a child and not older than the parent.
-fn is_made_for_parent(request: &Request, name: &str) -> bool {
+/// The parent's own claims by name, and the sizes with which it has declared them before.
+struct Claims {
+    claims: BTreeMap<String, ObservedClaim>,
+    declared_sizes: BTreeMap<String, Quantity>,
+}
+
+impl Claims {
+    fn read(request: &Request) -> Result<Self, Fault> {
+        let mut claims = BTreeMap::new();
+        let mut declared_sizes = BTreeMap::new();
+        for child in request.children.of_kind::<PersistentVolumeClaim>() {
+            let (name, claim): (_, ObservedClaim) = (child.name().to_owned(), child.parse()?);
+            let annotations = claim.metadata.annotations.as_ref();
+            if let Some(size) = annotations.and_then(|it| it.get(DECLARED_SIZE))
+                && is_made_for_parent(request, child)
+            {
+                declared_sizes.insert(name.clone(), Quantity(size.clone()));
+            }
+            claims.insert(name, claim);
+        }
+        Ok(Self {
+            claims,
+            declared_sizes,
+        })
+    }
+}
+
+/// The claims whose data claims of the site start with that do not exist yet.
+fn missing_sources(
+    request: &Request,
+    host: &dyn Host,
+    site: &Site<'_>,
+    claims: &BTreeMap<String, ObservedClaim>,
+) -> Result<BTreeMap<String, Option<ObservedClaim>>, Fault> {
+    let mut sources = BTreeMap::new();
+    for (claim, source) in site.sources() {
+        if !claims.contains_key(&claim) {
+            sources.insert(source.to_owned(), claim::find(request, host, source)?);
+        }
+    }
+    Ok(sources)
+}
+
+/// Kind and name of the children that outlive the parent, sorted.
+fn retained(request: &Request) -> Vec<String> {
+    let mut retained: Vec<String> = request
+        .children
+        .iter()
+        .filter(|child| child.retained)
+        .map(kind_and_name)
+        .collect();
+    retained.sort_unstable();
+    retained
+}
+
+/// True for a child that goes with the parent, and for one that is not older than the parent.
+fn is_made_for_parent(request: &Request, child: &Observed) -> bool {
     // Texts of one form and one clock, which compare as the times do.
     let created = |object: &Value| {
         let text = object["metadata"]["creationTimestamp"].as_str();
         text.map(ToOwned::to_owned)
     };
     let parent = created(request.parent_value());
-    request.children.find::<Secret>(name).is_some_and(|child| {
-        !child.retained || parent.is_some() && created(child.object()) >= parent
-    })
+    !child.retained || parent.is_some() && created(child.object()) >= parent
 }
 
 fn kind_and_name(child: &Observed) -> String {

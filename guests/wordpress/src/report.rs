@@ -15,7 +15,7 @@ use crate::{
     site::Site,
 };
 
-/// The time between two passes while the site waits for its database.
+/// The time between two passes while the site waits for its database, or a claim for its size.
 const RECHECK: Duration = Duration::from_secs(5);
 
 /// The report about the parent; the same for an answer and for `invalid`.
@@ -45,7 +45,8 @@ pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observati
         .status(&status)
         .conditions(conditions)
         .events(events);
-    if observation.is_waiting(site) {
+    let is_growing = observation.small_claim(site).is_some() && !observation.is_restated;
+    if observation.is_waiting(site) || is_growing {
         report.requeue(RECHECK)
     } else {
         // The host watches all inputs, so no further pass is needed.

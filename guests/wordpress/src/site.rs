@@ -186,6 +186,15 @@ impl<'a> Site<'a> {
         )
     }
 
+    /// The page that tells if a Pod of the site is ready. The installer needs PHP and the database, and loads
+    /// neither themes nor plugins, also on a site that is installed; its first step asks no other server.
+    pub(crate) fn readiness_path(&self) -> String {
+        self.spec.readiness_path.clone().unwrap_or_else(|| {
+            let path = self.spec.routes.first().map_or("", Route::trimmed_path);
+            format!("{path}/wp-admin/install.php?step=1")
+        })
+    }
+
     /// The type of the site's Service.
     pub(crate) fn service_type(&self) -> ServiceType {
         let given = self.spec.service.as_ref().and_then(|it| it.type_);
@@ -217,6 +226,24 @@ impl<'a> Site<'a> {
 fn is_claim(source: &Value) -> bool {
     let group = source["apiGroup"].as_str().unwrap_or_default();
     group.is_empty() && source["kind"] == "PersistentVolumeClaim"
+}
+
+/// The last part of an image's repository.
+pub(crate) fn product_of(image: &str) -> &str {
+    let name = repository_of(image).rsplit('/').next().unwrap_or_default();
+    name.split(':').next().unwrap_or_default()
+}
+
+/// True for an image of the site that Docker Hub's official repository holds.
+pub(crate) fn is_official(image: &str) -> bool {
+    let name = repository_of(image);
+    let name = name.strip_prefix("docker.io/").unwrap_or(name);
+    let name = name.strip_prefix("library/").unwrap_or(name);
+    name.split(':').next() == Some("wordpress")
+}
+
+fn repository_of(image: &str) -> &str {
+    image.split('@').next().unwrap_or_default()
 }
 
 fn mysql_name(parent: &str) -> String {

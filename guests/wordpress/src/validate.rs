@@ -5,16 +5,16 @@ use innkeeper_sdk::{
     labels,
     pod::ServiceType,
     prelude::*,
-    quantity::check_resources,
+    quantity::{Amount, check_resources},
     references::Found,
     tenants::{ReferenceScope, check_image, check_listed, check_reference, check_secrets},
 };
 
 use crate::{
-    api::{Route, ServiceOptions},
+    api::{Claim, Route, ServiceOptions},
     observe::Observation,
     scripts,
-    site::Site,
+    site::{self, Site, product_of},
 };
 
 /// The field of the claim of the site's files.
@@ -29,7 +29,8 @@ pub(crate) fn site(
     metadata(site)?;
     tenants(request, site, observation)?;
     scripts::check(site)?;
-    main_route(site)?;
+    routes(site)?;
+    external_host(site)?;
     if let Some(given) = &site.spec.resources {
         check_resources("spec.resources", given)?;
     }
@@ -41,7 +42,13 @@ pub(crate) fn site(
         let observed = observation.claims.get(&name);
         let claim = managed.storage.declared();
         claim.check("spec.database.managed.storage", &name, observed)?;
-        database_image(site, observation)?;
+        cannot_shrink(
+            "spec.database.managed.storage",
+            &name,
+            &managed.storage,
+            observation,
+        )?;
+        observation.record.check(site, managed)?;
     }
     match (&site.code.existing_claim, &observation.existing_claim) {
         (Some(name), Some(existing)) => shared(site, name, existing),
@@ -50,7 +57,8 @@ pub(crate) fn site(
         (None, _) => {
             let name = site.own_code_claim();
             let observed = observation.claims.get(&name);
-            site.code.declared().check(CODE, &name, observed)
+            site.code.declared().check(CODE, &name, observed)?;
+            cannot_shrink(CODE, &name, &site.code, observation)
         }
     }
 }
@@ -130,69 +138,67 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         .try_for_each(|it| check_reference(request, limits.references, "claim", it))
 }
 
-/// Checks the path of the main address: the images named `wordpress` serve the root of a domain, and all
-/// links of a site below a path would lead nowhere. The user answers for an image of the spec.
-fn main_route(site: &Site<'_>) -> Result<(), String> {
-    let path = site.spec.routes.first().map_or("", Route::trimmed_path);
+/// Checks the paths of the routes: the official images serve the root of a domain, and all links of a site
+/// below a path would lead nowhere. The user answers for another image of the spec.
+fn routes(site: &Site<'_>) -> Result<(), String> {
     let image = site.image;
-    if path.is_empty() || site.spec.image.is_some() || product_of(image) != "wordpress" {
+    let is_own = site.spec.image.is_some() && !site::is_official(image);
+    if is_own || product_of(image) != "wordpress" {
         return Ok(());
     }
-    Err(format!(
-        "spec.routes[0].path: the image {image} serves the root of a domain and not {path}: remove the \
-         path, or give spec.image an image that serves it"
-    ))
+    let paths = site.spec.routes.iter().map(Route::trimmed_path);
+    match paths.enumerate().find(|(_, path)| !path.is_empty()) {
+        None => Ok(()),
+        Some((index, path)) => Err(format!(
+            "spec.routes[{index}].path: the image {image} serves the root of a domain and not {path}: remove \
+             the path, or give spec.image an image that serves it"
+        )),
+    }
 }
 
-/// Checks that several replicas can share an existing claim.
+/// Checks that an external database has an address: WordPress takes a text with a colon for one with a port.
+fn external_host(site: &Site<'_>) -> Result<(), String> {
+    let Some(external) = site.spec.external() else {
+        return Ok(());
+    };
+    external.is_host_valid().then_some(()).ok_or_else(|| {
+        format!(
+            "spec.database.external.host: {} is neither a DNS name nor an IP address: write an IPv6 address in \
+             brackets, as in [2001:db8::5], and give the port in external.port",
+            external.host
+        )
+    })
+}
+
+/// Checks that a claim is at least as large as this parent has declared it before. A claim that a user has
+/// grown beyond that, and one of a former parent, stays as large as it is.
+fn cannot_shrink(
+    path: &str,
+    name: &str,
+    claim: &Claim,
+    observation: &Observation,
+) -> Result<(), String> {
+    match observation.declared_before(name) {
+        Some(before) if Amount::of(&claim.size) < Amount::of(before) => Err(format!(
+            "{path}.size: a claim cannot shrink: claim {name} has been grown to {}, so state at least that",
+            before.0
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the site can write to an existing claim, and several replicas can share it.
 fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), String> {
     let modes = &existing.spec.access_modes;
+    if !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany") {
+        return Err(format!(
+            "{CODE}.existingClaim: claim {name} can only be read, and the site writes to it: name another"
+        ));
+    }
     if site.replicas() > 1 && !modes.iter().any(|mode| mode == "ReadWriteMany") {
         return Err(format!(
             "{CODE}.existingClaim: claim {name} has no access mode ReadWriteMany"
         ));
     }
     Ok(())
-}
-
-/// Checks that the image is not older than the running one of the same product: an older database cannot
-/// read the data directory of a newer one.
-fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
-    let running = observation.database.as_ref();
-    let Some(running) = running.and_then(|it| it.image("mysql")) else {
-        return Ok(());
-    };
-    let wanted = site.database_image();
-    if product_of(wanted) != product_of(running) {
-        return Ok(());
-    }
-    let numbers = (numbers_of(wanted), numbers_of(running));
-    if numbers
-        .0
-        .iter()
-        .zip(&numbers.1)
-        .find(|(new, old)| new != old)
-        .is_some_and(|(new, old)| new < old)
-    {
-        return Err(format!(
-            "spec.database.managed.image: {wanted} is older than the running {running}, a data \
-             directory cannot be downgraded"
-        ));
-    }
-    Ok(())
-}
-
-/// The last part of an image's repository.
-fn product_of(image: &str) -> &str {
-    let (repository, _) = image.split_once('@').unwrap_or((image, ""));
-    let name = repository.rsplit('/').next().unwrap_or_default();
-    name.split(':').next().unwrap_or_default()
-}
-
-/// The numbers at the start of an image's tag; none if it starts with another character.
-fn numbers_of(image: &str) -> Vec<u64> {
-    let tag = labels::version_of(image).unwrap_or_default();
-    let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');
-    let numbers = tag[..end.unwrap_or(tag.len())].split('.');
-    numbers.map_while(|number| number.parse().ok()).collect()
 }

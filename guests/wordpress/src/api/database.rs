@@ -1,5 +1,7 @@
 //! `spec.database`: a database that the plugin manages, or an external one.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use innkeeper_sdk::image;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::KubeSchema;
@@ -26,22 +28,27 @@ pub(crate) struct Database {
 
 /// Database that the plugin creates and manages.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[x_kube(
+    validation = Rule::new("!has(self.storage.dataSource) || has(self.credentialsSecretRef)").message(
+        "a dataSource needs database.managed.credentialsSecretRef with the passwords of its data"
+    )
+)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
-    /// Image of MySQL; the image in the plugin's configuration when absent.
+    /// Image of MySQL or MariaDB; the image in the plugin's configuration when absent.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Name of the schema that MySQL creates at its first start.
+    /// Name of the schema that the database creates at its first start.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
     pub(crate) database_name: String,
     /// Claim for the data.
     #[serde(default)]
     pub(crate) storage: Claim,
-    /// Requests and limits; requests of 100m CPU and 512Mi memory when absent.
+    /// Requests and limits; requests of 100m CPU and 640Mi memory when absent.
     pub(crate) resources: Option<ResourceRequirements>,
-    /// MySQL configuration in the format of my.cnf.
+    /// Configuration of the database in the format of my.cnf.
     #[schemars(length(max = 16384))]
     pub(crate) config: Option<String>,
     /// Secret with the passwords, instead of the generated one.
@@ -90,7 +97,7 @@ pub(crate) struct ManagedCredentials {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct External {
-    /// Host name or IP address.
+    /// DNS name or IP address, without the port.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) host: String,
     /// Port.
@@ -107,6 +114,44 @@ pub(crate) struct External {
 
 const fn default_port() -> i32 {
     3306
+}
+
+impl External {
+    /// True if the host is a DNS name, an IPv4 address, or an IPv6 address with or without brackets.
+    pub(crate) fn is_host_valid(&self) -> bool {
+        self.ipv6().is_some() || self.host.parse::<Ipv4Addr>().is_ok() || is_dns_name(&self.host)
+    }
+
+    /// Host and port, as WordPress reads them.
+    pub(crate) fn address(&self) -> String {
+        match self.ipv6() {
+            Some(address) => format!("[{address}]:{}", self.port),
+            None => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    fn ipv6(&self) -> Option<&str> {
+        let bare = |host| Some(host).and_then(|it: &str| it.strip_prefix('[')?.strip_suffix(']'));
+        let address = bare(&*self.host).unwrap_or(&self.host);
+        address.parse::<Ipv6Addr>().is_ok().then_some(address)
+    }
+}
+
+/// True for a DNS name, with or without a dot at its end. The last part of a name has a letter: only an address
+/// ends in a number.
+fn is_dns_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_edge = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+    let mut parts = name.split('.');
+    let has_letter = |part: &str| part.chars().any(|it| it.is_ascii_alphabetic());
+    parts.clone().next_back().is_some_and(has_letter)
+        && parts.all(|part| {
+            let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
+            part.len() <= 63
+                && part.chars().all(is_inner)
+                && is_edge(part.chars().next())
+                && is_edge(part.chars().next_back())
+        })
 }
 
 /// A Secret with user and password of an external database.

@@ -18,7 +18,7 @@ pub(crate) struct Route {
     )]
     pub(crate) domain: String,
     /// Path below the domain; a trailing slash is removed. The official images serve the root of a domain
-    /// only, so the first route has a path only with an image that serves it.
+    /// only, so a route has a path only with an image that serves it.
     #[serde(default = "root_path")]
     #[schemars(
         length(max = 256),

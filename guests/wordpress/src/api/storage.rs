@@ -20,12 +20,13 @@ pub(crate) struct Code {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new(claim::SIZE_IS_QUANTITY).message("size must be a quantity, such as 10Gi"),
-    validation = Rule::new(claim::SIZE_NEVER_SHRINKS).message("a claim cannot shrink"),
     validation = Rule::new(claim::SIZE_IS_POSITIVE).message("size must be greater than zero"),
     validation = Rule::new(claim::CLASS_IS_IMMUTABLE)
         .message("the storage class of a claim cannot change"),
     validation = Rule::new(claim::ACCESS_MODES_ARE_IMMUTABLE)
-        .message("the access modes of a claim cannot change")
+        .message("the access modes of a claim cannot change"),
+    validation = Rule::new("self.accessModes.size() == 0 || self.accessModes.exists(mode, mode != 'ReadOnlyMany')")
+        .message("accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not")
 )]
 #[serde(rename_all = "camelCase")]
 #[expect(

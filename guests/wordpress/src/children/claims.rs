@@ -6,20 +6,18 @@ use innkeeper_sdk::{claim, hash, json, prelude::*};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::{api::Claim, observe::Observation, site::Site};
-
-/// The annotation on the claim of the database: the kind of database that wrote the data.
-const FLAVOR: &str = "example.com/database-flavor";
+use crate::{
+    api::Claim,
+    observe::{DECLARED_SIZE, Observation},
+    site::Site,
+};
 
 /// The claim of a managed database.
 pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     let managed = site.managed.as_ref()?;
-    let flavor = BTreeMap::from([(FLAVOR.to_owned(), "MySQL".to_owned())]);
-    let metadata = ObjectMeta {
-        annotations: Some(flavor),
-        ..metadata(site.mysql_name(), &site.labels("database"))
-    };
-    let object = object(metadata, &managed.storage, observation);
+    let annotations = observation.record.annotations(site, managed);
+    let metadata = metadata(site.mysql_name(), &site.labels("database"));
+    let object = object(metadata, annotations, &managed.storage, observation);
     let child = Child::new("db-claim", &object).removal(site.policy());
     Some(child.after(["db-secret"]))
 }
@@ -30,7 +28,7 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
         return None;
     }
     let metadata = metadata(site.own_code_claim(), &site.labels("web"));
-    let object = object(metadata, &site.code, observation);
+    let object = object(metadata, BTreeMap::new(), &site.code, observation);
     Some(Child::new("code-claim", &object).removal(site.policy()))
 }
 
@@ -57,7 +55,14 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
         .collect()
 }
 
-fn object(metadata: ObjectMeta, wanted: &Claim, observation: &Observation) -> Value {
+fn object(
+    mut metadata: ObjectMeta,
+    mut annotations: BTreeMap<String, String>,
+    wanted: &Claim,
+    observation: &Observation,
+) -> Value {
+    annotations.insert(DECLARED_SIZE.to_owned(), wanted.size.0.clone());
+    metadata.annotations = Some(annotations);
     let name = metadata.name.as_deref().unwrap_or_default();
     let observed = observation.claims.get(name);
     let mut object = serde_json::json!(wanted.declared().object(metadata, observed));

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, labels, pod as block, prelude::*, rollout::TemplateHash};
+use innkeeper_sdk::{
+    hash, labels, pod as block, prelude::*, rollout::TemplateHash, workload::Workload,
+};
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetSpec},
     core::v1::{
@@ -15,7 +17,7 @@ use k8s_openapi::api::{
 };
 
 use super::pod;
-use crate::{api::Managed, site::Site};
+use crate::{api::Managed, observe::Observation, site::Site};
 
 /// The user of the official images.
 const USER: i64 = 999;
@@ -24,12 +26,13 @@ const USER: i64 = 999;
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
 
-/// The directory of the claim for the data. The root of the volume may contain `lost+found`, and the
-/// server initializes only an empty directory.
+/// The directory of the claim for the data, and that for the mark of an unfinished first start. The root
+/// of the volume may contain `lost+found`, and the server initializes only an empty directory.
 const DATA_SUB_PATH: &str = "mysql";
+const FIRST_START_SUB_PATH: &str = "first-start";
 
 /// Configuration, Service and workload of a managed database.
-pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
+pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
     let Some(managed) = &site.managed else {
         return Vec::new();
     };
@@ -40,7 +43,7 @@ pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
         .into_iter()
         .chain([
             Child::new("db-service", &service(site)),
-            Child::new("db", &stateful_set(site, managed)).after([
+            Child::new("db", &stateful_set(site, managed, observation)).after([
                 "db-secret",
                 "db-claim",
                 "db-config",
@@ -76,15 +79,21 @@ fn service(site: &Site<'_>) -> Service {
     }
 }
 
-fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
+fn stateful_set(site: &Site<'_>, managed: &Managed, observation: &Observation) -> StatefulSet {
     let labels = site.labels("database");
     let template = template(site, managed);
     let workload_labels = labels::with_version(&labels, site.database_image());
     let metadata = metadata(site.mysql_name(), &workload_labels);
+    // Else a Pod that never became ready is not replaced. An existing StatefulSet cannot change it.
+    let is_parallel = observation
+        .database
+        .as_ref()
+        .is_none_or(Workload::is_parallel);
     StatefulSet {
         metadata: TemplateHash::of(&template).mark(metadata),
         spec: Some(StatefulSetSpec {
             replicas: Some(1),
+            pod_management_policy: is_parallel.then(|| "Parallel".to_owned()),
             service_name: Some(site.mysql_name()),
             selector: labels::label_selector(&labels),
             template,
@@ -125,6 +134,7 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
         ]);
     Container {
         name: "mysql".to_owned(),
+        command: Some(pod::script(include_str!("scripts/start.sh"))),
         image: Some(site.database_image().to_owned()),
         image_pull_policy: site.spec.image_pull_policy.map(Into::into),
         env: Some(environment.collect()),
@@ -132,24 +142,25 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
         resources: Some(block::resources(
             managed.resources.as_ref(),
             "100m",
-            "512Mi",
+            "640Mi",
         )),
         startup_probe: Some(Probe {
             period_seconds: Some(5),
+            timeout_seconds: Some(30),
             failure_threshold: Some(120),
-            ..ping()
+            ..probe(include_str!("scripts/login.sh"))
         }),
         liveness_probe: Some(Probe {
             period_seconds: Some(10),
             timeout_seconds: Some(5),
             failure_threshold: Some(6),
-            ..ping()
+            ..probe(include_str!("scripts/ping.sh"))
         }),
         readiness_probe: Some(Probe {
             period_seconds: Some(5),
             timeout_seconds: Some(5),
             failure_threshold: Some(3),
-            ..ping()
+            ..probe(include_str!("scripts/ping.sh"))
         }),
         security_context: Some(block::container_security()),
         volume_mounts: Some(mounts(managed)),
@@ -157,29 +168,24 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
     }
 }
 
-/// Connects over TCP, because the server that initializes the data directory listens on a socket
-/// only, and by ping, which needs no password.
-fn ping() -> Probe {
-    let command = ["mysqladmin", "ping", "-h", "127.0.0.1"];
+fn probe(script: &str) -> Probe {
     Probe {
         exec: Some(ExecAction {
-            command: Some(command.map(ToOwned::to_owned).to_vec()),
+            command: Some(pod::script(script)),
         }),
         ..Default::default()
     }
 }
 
 fn mounts(managed: &Managed) -> Vec<VolumeMount> {
-    let data = VolumeMount {
-        sub_path: Some(DATA_SUB_PATH.to_owned()),
-        ..block::mount("data", "/var/lib/mysql")
-    };
+    let data = pod::part("data", "/var/lib/mysql", DATA_SUB_PATH);
+    let first_start = pod::part("data", "/var/lib/first-start", FIRST_START_SUB_PATH);
     let config = managed.config.as_ref().map(|_| VolumeMount {
         read_only: Some(true),
         ..block::mount("config", "/etc/mysql/conf.d")
     });
     let run = block::mount("run", "/var/run/mysqld");
-    [data, run, block::mount("tmp", "/tmp")]
+    [data, first_start, run, block::mount("tmp", "/tmp")]
         .into_iter()
         .chain(config)
         .collect()

@@ -9,10 +9,18 @@ use innkeeper_sdk::{
 };
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
-use crate::site::Site;
+use crate::{api::Scheme, site::Site};
 
 /// The constant of WordPress that turns updates of the core in the background on and off.
 const CORE_UPDATES: &str = "WP_AUTO_UPDATE_CORE";
+
+/// PHP that takes the address of the site from the request. Commands have no request, and use the stored one.
+const OWN_ADDRESS: &str = "\
+if (preg_match('/^[A-Za-z0-9.:\\[\\]_-]+$/D', $_SERVER['HTTP_HOST'] ?? '')) {
+    $innkeeper_url = (in_array($_SERVER['HTTPS'] ?? 'off', ['', 'off']) ? 'http' : 'https')
+        . '://' . $_SERVER['HTTP_HOST'];
+{constants}
+}";
 
 /// The prefix under which the official images read keys and salts.
 const SALT_PREFIX: &str = "WORDPRESS_";
@@ -23,10 +31,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     let credentials = &site.credentials;
     let (host, schema) = match (&site.managed, spec.external()) {
         (Some(managed), _) => (site.mysql_name(), managed.database_name.as_str()),
-        (None, Some(external)) => (
-            format!("{}:{}", external.host, external.port),
-            external.database_name.as_str(),
-        ),
+        (None, Some(external)) => (external.address(), external.database_name.as_str()),
         (None, None) => (site.mysql_name(), "wordpress"),
     };
     let mut variables = vec![
@@ -98,22 +103,36 @@ fn stack_routes(site: &Site<'_>) -> String {
     routes.join(",")
 }
 
-/// PHP for the configuration of WordPress; without routes it sets no URL, so that the site answers on
-/// each address that leads to it.
+/// PHP for the configuration of WordPress; without routes the URL is that of the request, so that the site
+/// answers on each address that leads to it, whichever one its installer was called at.
 ///
 /// The core is updated by the image alone, unless the user's PHP decides otherwise: an update in a Pod is
 /// lost with the Pod, while the database keeps the schema of the newer version.
 fn config_extra(site: &Site<'_>) -> String {
-    let url = site.home_url();
-    let constants = ["WP_HOME", "WP_SITEURL"].map(|name| format!("define('{name}', '{url}');"));
-    let fixed = (!site.spec.routes.is_empty()).then_some(constants);
     let given = site.spec.config_extra.clone().filter(|it| !it.is_empty());
     // PHP warns about a constant that is defined twice.
-    let is_given = given.as_ref().is_some_and(|it| it.contains(CORE_UPDATES));
-    let updates = (!is_given).then(|| format!("define('{CORE_UPDATES}', false);"));
-    let lines: Vec<String> = fixed
+    let is_free = |name: &str| !given.as_ref().is_some_and(|it| it.contains(name));
+    // WordPress looks at this variable alone, and not every proxy sends the scheme.
+    let https = (site.scheme() == Scheme::Https).then(|| "$_SERVER['HTTPS'] = 'on';".to_owned());
+    let urls = ["WP_HOME", "WP_SITEURL"]
         .into_iter()
-        .flatten()
+        .filter(|name| is_free(name));
+    let addresses: Vec<String> = if site.spec.routes.is_empty() {
+        let lines = urls.map(|name| format!("    define('{name}', $innkeeper_url);"));
+        let lines: Vec<String> = lines.collect();
+        match &lines[..] {
+            [] => lines,
+            _ => vec![OWN_ADDRESS.replace("{constants}", &lines.join("\n"))],
+        }
+    } else {
+        let url = site.home_url();
+        urls.map(|name| format!("define('{name}', '{url}');"))
+            .collect()
+    };
+    let updates = is_free(CORE_UPDATES).then(|| format!("define('{CORE_UPDATES}', false);"));
+    let lines: Vec<String> = https
+        .into_iter()
+        .chain(addresses)
         .chain(updates)
         .chain(given)
         .collect();

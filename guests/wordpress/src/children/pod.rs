@@ -2,7 +2,7 @@
 //! them.
 
 use innkeeper_sdk::{hash, pod};
-use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, Sysctl};
+use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, Sysctl, VolumeMount};
 
 use crate::{
     observe::Observation,
@@ -26,6 +26,20 @@ pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> 
             ..pod::security(user)
         }),
         ..pod::restricted(user, &site.spec.image_pull_secrets)
+    }
+}
+
+/// The command that runs a script. Scripts have no `$(`, which the kubelet would take for the start of a
+/// variable's name.
+pub(super) fn script(text: &str) -> Vec<String> {
+    ["sh", "-c", text].map(ToOwned::to_owned).into()
+}
+
+/// A mount of one directory or file of a volume.
+pub(super) fn part(volume: &str, path: &str, sub_path: &str) -> VolumeMount {
+    VolumeMount {
+        sub_path: Some(sub_path.to_owned()),
+        ..pod::mount(volume, path)
     }
 }
 

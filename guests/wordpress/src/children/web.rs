@@ -1,7 +1,7 @@
 //! The site: its Deployment, PHP's configuration, its disruption budget.
 //!
-//! The core files come from the image at each start, so that a new image changes the version of
-//! WordPress; the claim holds themes, plugins and uploads.
+//! An init container copies the core files from the image at each start, so that a new image changes the
+//! version of WordPress; the claim holds themes, plugins and uploads.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ const USER: i64 = 33;
 /// The name of the port that serves HTTP.
 pub(super) const PORT_NAME: &str = "http";
 
-/// The directory of the core files; the image copies them to an emptyDir, because an unprivileged user
-/// cannot write to this directory of the image.
+/// The directory of the core files: an emptyDir, because an unprivileged user cannot write to this
+/// directory of the image.
 const ROOT_PATH: &str = "/var/www/html";
 /// The directory of themes, plugins and uploads, and its path in the claim.
 const CONTENT_PATH: &str = "/var/www/html/wp-content";
@@ -90,6 +90,7 @@ pub(crate) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplat
     PodTemplateSpec {
         metadata: Some(pod_metadata(site, observation, labels)),
         spec: Some(PodSpec {
+            init_containers: Some(vec![core(site)]),
             containers: vec![container(site)],
             volumes: Some(volumes(site)),
             ..pod::spec(site, USER, sysctls(site))
@@ -97,8 +98,8 @@ pub(crate) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplat
     }
 }
 
-/// Recreates the pod unless nodes share the volume: a new pod on another node would wait for the volume
-/// of the old one.
+/// Recreates the pod unless nodes share the volume for writing: a new pod on another node would wait for
+/// the volume of the old one.
 fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
     let is_shared = if site.code.existing_claim.is_some() {
         let existing = observation.existing_claim.as_ref();
@@ -154,24 +155,27 @@ fn sysctls(site: &Site<'_>) -> Option<Vec<Sysctl>> {
     })
 }
 
+/// The init container that copies the files of WordPress; an image without them has its own way.
+fn core(site: &Site<'_>) -> Container {
+    Container {
+        name: "core".to_owned(),
+        command: Some(pod::script(include_str!("scripts/core.sh"))),
+        volume_mounts: Some(files().into()),
+        ..common(site)
+    }
+}
+
 fn container(site: &Site<'_>) -> Container {
     Container {
         name: "wordpress".to_owned(),
-        image: Some(site.image.to_owned()),
-        image_pull_policy: site.spec.image_pull_policy.map(Into::into),
         env: Some(environment::variables(site)),
         env_from: Some(environment::sources(site)),
         ports: Some(vec![block::container_port(
             PORT_NAME,
             site.spec.container_port,
         )]),
-        resources: Some(block::resources(
-            site.spec.resources.as_ref(),
-            "100m",
-            "256Mi",
-        )),
         readiness_probe: Some(Probe {
-            http_get: Some(front_page(site)),
+            http_get: Some(readiness(site)),
             ..patient()
         }),
         // By TCP, so that neither an outage of the database nor maintenance mode restarts the site.
@@ -185,8 +189,22 @@ fn container(site: &Site<'_>) -> Container {
             failure_threshold: Some(60),
             ..Default::default()
         }),
-        security_context: Some(block::container_security()),
         volume_mounts: Some(mounts(site)),
+        ..common(site)
+    }
+}
+
+/// What both containers have in common.
+fn common(site: &Site<'_>) -> Container {
+    Container {
+        image: Some(site.image.to_owned()),
+        image_pull_policy: site.spec.image_pull_policy.map(Into::into),
+        resources: Some(block::resources(
+            site.spec.resources.as_ref(),
+            "100m",
+            "256Mi",
+        )),
+        security_context: Some(block::container_security()),
         ..Default::default()
     }
 }
@@ -208,9 +226,9 @@ fn port() -> TCPSocketAction {
     }
 }
 
-/// The front page by its own address, so that WordPress does not redirect; it answers 500 while the
-/// database does not answer.
-fn front_page(site: &Site<'_>) -> HTTPGetAction {
+/// A page that needs PHP and the database, and neither theme nor plugins: with a broken theme and in
+/// maintenance mode, the Pods stay in the Service, and administrators can mend the site. It does not redirect.
+fn readiness(site: &Site<'_>) -> HTTPGetAction {
     let header = |name: &str, value: &str| HTTPHeader {
         name: name.to_owned(),
         value: value.to_owned(),
@@ -218,7 +236,7 @@ fn front_page(site: &Site<'_>) -> HTTPGetAction {
     let forwarded = (site.scheme() == Scheme::Https).then(|| header("X-Forwarded-Proto", "https"));
     let host = header("Host", &site.main_domain());
     HTTPGetAction {
-        path: Some("/".to_owned()),
+        path: Some(site.readiness_path()),
         port: IntOrString::String(PORT_NAME.to_owned()),
         http_headers: Some([host].into_iter().chain(forwarded).collect()),
         ..Default::default()
@@ -226,21 +244,19 @@ fn front_page(site: &Site<'_>) -> HTTPGetAction {
 }
 
 fn mounts(site: &Site<'_>) -> Vec<VolumeMount> {
-    let part = |volume: &str, path: &str, sub_path: &str| VolumeMount {
-        sub_path: Some(sub_path.to_owned()),
-        ..block::mount(volume, path)
-    };
     let php = site.spec.php_config.as_ref().map(|_| VolumeMount {
         read_only: Some(true),
-        ..part("php-config", PHP_PATH, PHP_KEY)
+        ..pod::part("php-config", PHP_PATH, PHP_KEY)
     });
+    files().into_iter().chain(php).collect()
+}
+
+/// The mounts of the files of WordPress.
+fn files() -> [VolumeMount; 2] {
     [
         block::mount("html", ROOT_PATH),
-        part("code", CONTENT_PATH, CONTENT_SUB_PATH),
+        pod::part("code", CONTENT_PATH, CONTENT_SUB_PATH),
     ]
-    .into_iter()
-    .chain(php)
-    .collect()
 }
 
 fn volumes(site: &Site<'_>) -> Vec<Volume> {

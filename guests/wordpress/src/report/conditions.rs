@@ -4,7 +4,7 @@ use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
 
 use crate::{
     children::{SALT_KEYS, database_template, has_changed_credentials, web_template},
-    observe::Observation,
+    observe::{Failure, Observation},
     site::{RESTART_TRIGGER, Site},
 };
 
@@ -71,12 +71,98 @@ impl<'a> View<'a> {
         }
         if self.observation.is_database_ready() {
             Condition::new(type_, true, "DatabaseReady", "the database is ready")
-        } else if self.is_waiting() {
-            Condition::new(type_, false, "WaitingForDatabase", self.waiting())
+        } else if let Some((reason, message)) = self.database_failure() {
+            Condition::new(type_, false, reason, message)
         } else {
-            let message = format!("the database {host} is not ready");
-            Condition::new(type_, false, "DatabaseUnavailable", message)
+            let cause = self.database_cause();
+            let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+            if self.is_waiting() {
+                let message = format!("{}{cause}", self.waiting());
+                Condition::new(type_, false, "WaitingForDatabase", message)
+            } else {
+                let message = format!("the database {host} is not ready{cause}");
+                Condition::new(type_, false, "DatabaseUnavailable", message)
+            }
         }
+    }
+
+    /// Reason and message of what the Pod of the database tells about itself.
+    fn database_failure(&self) -> Option<(&'static str, String)> {
+        let (name, secret) = (self.site.mysql_name(), &self.site.credentials.secret);
+        Some(match self.observation.database_pods.failure()? {
+            Failure::UserMissing => (
+                "UserMissing",
+                format!(
+                    "the database {name} runs, but the user of Secret {secret} cannot use its schema: create user \
+                     and schema in the Pod {name}-0 with the password of the Secret, or, if the data may be lost, \
+                     delete the claim {name} and the Pod"
+                ),
+            ),
+            Failure::UnusablePassword => (
+                "UnusablePassword",
+                format!(
+                    "the image cannot set a password with an apostrophe or a backslash: take others in Secret {secret}"
+                ),
+            ),
+            Failure::UnsupportedImage => (
+                "UnsupportedImage",
+                format!(
+                    "the image {} has no docker-entrypoint.sh, or neither mysqld nor mariadbd: take an image that \
+                     behaves as the official ones of MySQL and MariaDB",
+                    self.site.database_image()
+                ),
+            ),
+        })
+    }
+
+    /// The reason of `Degraded` for a database that is not ready; none while it only takes its time to start.
+    fn database_trouble(&self, database: &Condition) -> Option<&'static str> {
+        if self.site.managed.is_none() || self.observation.is_database_ready() {
+            return None;
+        }
+        if let Some((reason, _)) = self.database_failure() {
+            return Some(reason);
+        }
+        let is_down = database.reason == "DatabaseUnavailable" || self.database_cause().is_some();
+        is_down.then_some("DatabaseUnavailable")
+    }
+
+    /// A claim that an earlier pass has stated with a larger size, and that did not take it.
+    fn claim_that_stays_small(&self) -> Option<String> {
+        let (name, observed, declared) = self.observation.small_claim(self.site)?;
+        self.observation.is_restated.then(|| {
+            format!(
+                "claim {name} stays at {} instead of {}: Synced tells why; set its size back, or let its storage \
+                 class allow expansion",
+                observed.0, declared.0
+            )
+        })
+    }
+
+    /// Why the cluster refuses Pods of the site: also those beside ready ones, of a roll-out.
+    fn replica_failure(&self) -> Option<String> {
+        let failure = self.observation.web.as_ref()?.replica_failure()?;
+        Some(format!("Pods of the site cannot be created: {failure}"))
+    }
+
+    /// Why the Pod of the database is missing or not ready, as far as the cluster tells it.
+    fn database_cause(&self) -> Option<String> {
+        let (database, name) = (self.observation.database.as_ref()?, self.site.mysql_name());
+        let pods = &database.status;
+        if database.is_settled() && pods.replicas == 0 {
+            return Some(format!(
+                "StatefulSet {name} has no Pod: its events tell why, such as a quota, a LimitRange or admission"
+            ));
+        }
+        let waiting = self.observation.database_pods.waiting();
+        if waiting.is_none() || database.is_parallel() || pods.updated_replicas > 0 {
+            return waiting;
+        }
+        // Its StatefulSet waits until the old Pod is ready.
+        Some(format!(
+            "{}: delete the Pod, so that StatefulSet {name} replaces it",
+            waiting.unwrap_or_default()
+        ))
     }
 
     fn available(&self) -> Condition {
@@ -117,6 +203,15 @@ impl<'a> View<'a> {
         (self.total != wanted).then_some(count)
     }
 
+    /// A claim that has not grown to its size yet.
+    fn growing(&self) -> Option<String> {
+        let (name, _, declared) = self.observation.small_claim(self.site)?;
+        Some(format!(
+            "waiting for claim {name} to grow to {}",
+            declared.0
+        ))
+    }
+
     /// The same for the managed database.
     fn database_rolling_out(&self) -> Option<String> {
         let managed = self.site.managed.as_ref()?;
@@ -138,10 +233,16 @@ impl<'a> View<'a> {
             ("ConfigMapNotFound", message)
         } else if let Some(claim) = self.observation.missing_claims(self.site).next() {
             ("ClaimNotFound", format!("claim not found: {claim}"))
-        } else if database.reason == "DatabaseUnavailable" {
-            ("DatabaseUnavailable", database.message.clone())
+        } else if let Some(reason) = self.database_trouble(database) {
+            (reason, database.message.clone())
+        } else if let Some(message) = self.replica_failure() {
+            ("ReplicaFailure", message)
+        } else if let Some(message) = self.claim_that_stays_small() {
+            ("ClaimNotGrown", message)
         } else if !self.is_waiting() && self.wanted > 0 && self.ready < self.wanted {
-            ("Degraded", self.ready_of_wanted())
+            let cause = self.observation.web_pods.waiting();
+            let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+            ("Degraded", format!("{}{cause}", self.ready_of_wanted()))
         } else {
             let message = "nothing is known to be wrong";
             return Condition::new("Degraded", false, "NotDegraded", message);
@@ -155,10 +256,14 @@ impl<'a> View<'a> {
             return Condition::new("Ready", false, &degraded.reason, message);
         }
         let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
+        let has_small_claim = degraded.reason == "ClaimNotGrown";
         let message = if self.wanted == 0 {
             "zero replicas are requested".to_owned()
-        } else if self.ready >= self.wanted && is_database_ready {
-            let rolling_out = self.database_rolling_out().or_else(|| self.rolling_out());
+        } else if self.ready >= self.wanted && is_database_ready && !has_small_claim {
+            let rolling_out = self
+                .growing()
+                .or_else(|| self.database_rolling_out())
+                .or_else(|| self.rolling_out());
             if let Some(message) = rolling_out {
                 return Condition::new("Ready", false, "RollingOut", message);
             }

@@ -25,7 +25,8 @@ fn verdict(object: &Value) -> String {
     let host = host()
         .object(&secret("s", &keys))
         .object(&claim("many", "1Gi", &["ReadWriteMany"]))
-        .object(&claim("one", "1Gi", &["ReadWriteOnce"]));
+        .object(&claim("one", "1Gi", &["ReadWriteOnce"]))
+        .object(&claim("read", "1Gi", &["ReadOnlyMany"]));
     let request = TestRequest::new(&admitted.object).build();
     let answer = Plugin::reconcile(&request, &host);
     testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
@@ -82,6 +83,149 @@ fn names_leave_room_for_those_of_children() {
         shop-mysql: rejected, the object: metadata.name must not end in -mysql or -mysql-exporter: these names belong to the database of another site
         shop-mysql-exporter: rejected, the object: metadata.name must not end in -mysql or -mysql-exporter: these names belong to the database of another site
     "]].assert_eq(&lines.concat());
+}
+
+#[test]
+fn an_external_database_has_a_host_without_a_port() {
+    let external = |host: &str| {
+        let external = json!({ "host": host, "credentialsSecretRef": { "name": "s" } });
+        json!({ "database": { "external": external } })
+    };
+    let hosts = [
+        "db",
+        "db-1.example.com.",
+        "203.0.113.5",
+        "2001:db8::5",
+        "[2001:db8::5]",
+        "db:3306",
+        "203.0.113.5:3306",
+        "[2001:db8::5]:3306",
+        "[203.0.113.5]",
+        "203.0.113.500",
+        "2001:db8::g",
+        "mysql://db",
+        "/run/mysqld.sock",
+        "db..example.com",
+        "-db",
+        "a_b",
+        " db",
+    ];
+    let specs: Vec<Value> = hosts.iter().map(|host| external(host)).collect();
+    check(
+        &specs,
+        &expect![[r#"
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db"}}}: accepted
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db-1.example.com."}}}: accepted
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5"}}}: accepted
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::5"}}}: accepted
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]"}}}: accepted
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db:3306"}}}: Invalid, spec.database.external.host: db:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5:3306"}}}: Invalid, spec.database.external.host: 203.0.113.5:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]:3306"}}}: Invalid, spec.database.external.host: [2001:db8::5]:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[203.0.113.5]"}}}: Invalid, spec.database.external.host: [203.0.113.5] is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.500"}}}: Invalid, spec.database.external.host: 203.0.113.500 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::g"}}}: Invalid, spec.database.external.host: 2001:db8::g is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"mysql://db"}}}: Invalid, spec.database.external.host: mysql://db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"/run/mysqld.sock"}}}: Invalid, spec.database.external.host: /run/mysqld.sock is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db..example.com"}}}: Invalid, spec.database.external.host: db..example.com is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"-db"}}}: Invalid, spec.database.external.host: -db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"a_b"}}}: Invalid, spec.database.external.host: a_b is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":" db"}}}: Invalid, spec.database.external.host:  db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+    "#]],
+    );
+}
+
+#[test]
+fn a_data_source_has_a_name_and_its_passwords() {
+    let source =
+        |name: &str| json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": name } });
+    let database = |managed: Value| json!({ "database": { "managed": managed } });
+    let own = json!({ "name": "s" });
+    check(
+        &[
+            json!({ "code": { "persistentVolumeClaim": source("many") } }),
+            json!({ "code": { "persistentVolumeClaim": source("") } }),
+            database(json!({ "storage": source("many"), "credentialsSecretRef": own })),
+            database(json!({ "storage": source("many") })),
+            database(json!({ "storage": source(""), "credentialsSecretRef": own })),
+        ],
+        &expect![[r#"
+            {"code":{"persistentVolumeClaim":{"dataSource":{"kind":"PersistentVolumeClaim","name":"many"}}}}: accepted
+            {"code":{"persistentVolumeClaim":{"dataSource":{"kind":"PersistentVolumeClaim","name":""}}}}: rejected, spec.code.persistentVolumeClaim.dataSource.name: "" is shorter than 1 character
+            {"database":{"managed":{"credentialsSecretRef":{"name":"s"},"storage":{"dataSource":{"kind":"PersistentVolumeClaim","name":"many"}}}}}: accepted
+            {"database":{"managed":{"storage":{"dataSource":{"kind":"PersistentVolumeClaim","name":"many"}}}}}: rejected, spec.database.managed: a dataSource needs database.managed.credentialsSecretRef with the passwords of its data
+            {"database":{"managed":{"credentialsSecretRef":{"name":"s"},"storage":{"dataSource":{"kind":"PersistentVolumeClaim","name":""}}}}}: rejected, spec.database.managed.storage.dataSource.name: "" is shorter than 1 character
+        "#]],
+    );
+}
+
+#[test]
+fn a_claim_lets_pods_write() {
+    let code =
+        |modes: &[&str]| json!({ "code": { "persistentVolumeClaim": { "accessModes": modes } } });
+    check(
+        &[
+            code(&["ReadOnlyMany"]),
+            code(&["ReadOnlyMany", "ReadOnlyMany"]),
+            code(&["ReadWriteOnce", "ReadOnlyMany"]),
+            code(&["ReadOnlyMany", "ReadWriteMany"]),
+            json!({ "database": { "managed": { "storage": { "accessModes": ["ReadOnlyMany"] } } } }),
+            json!({ "code": { "persistentVolumeClaim": { "existingClaim": "read" } } }),
+        ],
+        &expect![[r#"
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadOnlyMany"]}}}: rejected, spec.code.persistentVolumeClaim: accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadOnlyMany","ReadOnlyMany"]}}}: rejected, spec.code.persistentVolumeClaim: accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteOnce","ReadOnlyMany"]}}}: accepted
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadOnlyMany","ReadWriteMany"]}}}: accepted
+            {"database":{"managed":{"storage":{"accessModes":["ReadOnlyMany"]}}}}: rejected, spec.database.managed.storage: accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not
+            {"code":{"persistentVolumeClaim":{"existingClaim":"read"}}}: Invalid, spec.code.persistentVolumeClaim.existingClaim: claim read can only be read, and the site writes to it: name another
+        "#]],
+    );
+}
+
+#[test]
+fn a_path_is_one_that_the_image_serves() {
+    let routes = json!([{ "domain": "a.org" }, { "domain": "www.a.org", "path": "/blog" }]);
+    let with = |image: &str| json!({ "routes": routes, "image": image });
+    check(
+        &[
+            json!({ "routes": routes }),
+            with("wordpress:6.9"),
+            with("docker.io/library/wordpress:6.9"),
+            with("registry.example.com/team/wordpress:6.9"),
+            with("mine"),
+        ],
+        &expect![[r#"
+            {"routes":[{"domain":"a.org"},{"domain":"www.a.org","path":"/blog"}]}: Invalid, spec.routes[1].path: the image wordpress:7.1-apache serves the root of a domain and not /blog: remove the path, or give spec.image an image that serves it
+            {"image":"wordpress:6.9","routes":[{"domain":"a.org"},{"domain":"www.a.org","path":"/blog"}]}: Invalid, spec.routes[1].path: the image wordpress:6.9 serves the root of a domain and not /blog: remove the path, or give spec.image an image that serves it
+            {"image":"docker.io/library/wordpress:6.9","routes":[{"domain":"a.org"},{"domain":"www.a.org","path":"/blog"}]}: Invalid, spec.routes[1].path: the image docker.io/library/wordpress:6.9 serves the root of a domain and not /blog: remove the path, or give spec.image an image that serves it
+            {"image":"registry.example.com/team/wordpress:6.9","routes":[{"domain":"a.org"},{"domain":"www.a.org","path":"/blog"}]}: accepted
+            {"image":"mine","routes":[{"domain":"a.org"},{"domain":"www.a.org","path":"/blog"}]}: accepted
+        "#]],
+    );
+}
+
+#[test]
+fn a_page_of_readiness_is_a_path() {
+    let path = |path: &str| json!({ "readinessPath": path });
+    check(
+        &[
+            path("/"),
+            path("/wp-login.php?a=b"),
+            path(""),
+            path("a"),
+            path("/a b"),
+            path("/#a"),
+        ],
+        &expect![[r#"
+            {"readinessPath":"/"}: accepted
+            {"readinessPath":"/wp-login.php?a=b"}: accepted
+            {"readinessPath":""}: rejected, spec.readinessPath: "" does not match "^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$"; spec.readinessPath: "" is shorter than 1 character
+            {"readinessPath":"a"}: rejected, spec.readinessPath: "a" does not match "^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$"
+            {"readinessPath":"/a b"}: rejected, spec.readinessPath: "/a b" does not match "^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$"
+            {"readinessPath":"/#a"}: rejected, spec.readinessPath: "/#a" does not match "^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$"
+        "#]],
+    );
 }
 
 #[test]
@@ -254,7 +398,7 @@ fn replicas_share_their_files() {
             {"replicas":"2"}: rejected, spec.replicas: "2" is not of type "integer"
             {"code":{},"replicas":2}: rejected, spec: more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or object storage
             {"code":{"persistentVolumeClaim":{}},"replicas":2}: rejected, spec: more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or object storage
-            {"code":{"persistentVolumeClaim":{"accessModes":["ReadOnlyMany"]}},"replicas":2}: rejected, spec: more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or object storage
+            {"code":{"persistentVolumeClaim":{"accessModes":["ReadOnlyMany"]}},"replicas":2}: rejected, spec: more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or object storage; spec.code.persistentVolumeClaim: accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"replicas":2}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteOnce","ReadWriteMany"]}},"replicas":50}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}},"replicas":51}: rejected, spec.replicas: 51 is greater than the maximum of 50
@@ -357,7 +501,7 @@ fn routes_are_addresses_of_the_site() {
             {"routes":[]}: accepted
             {"routes":[{"path":"/"}]}: rejected, spec.routes[0].domain: is required
             {"routes":[{"domain":"a.org","path":"/a"}]}: Invalid, spec.routes[0].path: the image wordpress:7.1-apache serves the root of a domain and not /a: remove the path, or give spec.image an image that serves it
-            {"routes":[{"domain":"a.org"},{"domain":"a.org","path":"/a"}]}: accepted
+            {"routes":[{"domain":"a.org"},{"domain":"a.org","path":"/a"}]}: Invalid, spec.routes[1].path: the image wordpress:7.1-apache serves the root of a domain and not /a: remove the path, or give spec.image an image that serves it
             {"image":"mine","routes":[{"domain":"a.org","path":"/"}]}: accepted
             {"image":"mine","routes":[{"domain":"localhost","path":"/a/b.c~d/"}]}: accepted
             {"image":"mine","routes":[{"domain":"*.a.org","path":"/"}]}: rejected, spec.routes[0].domain: "*.a.org" does not match "^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -701,16 +845,16 @@ fn claims_grow_and_nothing_else_of_them_changes() {
         &expect![[r#"
             {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{"size":"10240Mi"}}}: accepted
             {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{"size":"20Gi"}}}: accepted
-            {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{"size":"5Gi"}}}: rejected, a claim cannot shrink
+            {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{"size":"5Gi"}}}: accepted
             {"code":{"persistentVolumeClaim":{"size":"10Gi"}}} to {"code":{"persistentVolumeClaim":{}}}: accepted
-            {"code":{"persistentVolumeClaim":{"size":"20Gi"}}} to {"code":{"persistentVolumeClaim":{}}}: rejected, a claim cannot shrink
+            {"code":{"persistentVolumeClaim":{"size":"20Gi"}}} to {"code":{"persistentVolumeClaim":{}}}: accepted
             {"code":{"persistentVolumeClaim":{"storageClassName":"a"}}} to {"code":{"persistentVolumeClaim":{"storageClassName":"a"}}}: accepted
             {"code":{"persistentVolumeClaim":{"storageClassName":"a"}}} to {"code":{"persistentVolumeClaim":{"storageClassName":"b"}}}: rejected, the storage class of a claim cannot change
             {"code":{"persistentVolumeClaim":{"storageClassName":"a"}}} to {"code":{"persistentVolumeClaim":{}}}: rejected, the storage class of a claim cannot change
             {"code":{"persistentVolumeClaim":{}}} to {"code":{"persistentVolumeClaim":{"storageClassName":"a"}}}: rejected, the storage class of a claim cannot change
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}}} to {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}}}: accepted
             {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteMany"]}}} to {"code":{"persistentVolumeClaim":{"accessModes":["ReadWriteOnce"]}}}: rejected, the access modes of a claim cannot change
-            {"database":{"managed":{"storage":{"size":"10Gi"}}}} to {"database":{"managed":{"storage":{"size":"5Gi"}}}}: rejected, a claim cannot shrink
+            {"database":{"managed":{"storage":{"size":"10Gi"}}}} to {"database":{"managed":{"storage":{"size":"5Gi"}}}}: accepted
             {"database":{"managed":{"storage":{"storageClassName":"a"}}}} to {"database":{"managed":{"storage":{"storageClassName":"b"}}}}: rejected, the storage class of a claim cannot change
             {"database":{"managed":{"storage":{"accessModes":["ReadWriteMany"]}}}} to {"database":{"managed":{"storage":{"accessModes":["ReadWriteOnce"]}}}}: rejected, the access modes of a claim cannot change
         "#]],

@@ -6,7 +6,7 @@ use innkeeper_sdk::{
 };
 use serde_json::{Value, json};
 
-use super::{claim, fault, host, parent, pass, running, workloads};
+use super::{claim, fault, host, parent, pass};
 use crate::Plugin;
 
 fn check_invalid(request: &TestRequest, host: &FakeHost, message: &str) {
@@ -130,41 +130,6 @@ fn a_main_route_that_the_image_does_not_serve() {
     );
     pass(&request(json!({ "routes": routes })).config(&image("bitpoke/wordpress-runtime")));
     pass(&request(json!({ "routes": routes, "image": "mine" })));
-    let later = json!([{ "domain": "a.org" }, { "domain": "a.org", "path": "/a" }]);
-    pass(&request(json!({ "routes": later })));
-}
-
-#[test]
-fn an_older_database() {
-    let with_image = |image: &str| {
-        let spec = json!({ "database": { "managed": { "image": image } } });
-        parent("shop", &spec)
-    };
-    let outcome = pass(&running(&with_image("mysql:8.4.3")));
-    let running = |image: &str| {
-        let request = TestRequest::new(&with_image(image));
-        request.answered(&workloads(&outcome, 1, 1))
-    };
-    for image in ["mysql:8.0", "docker.io/library/mysql:8.0@sha256:00"] {
-        let message = format!(
-            "spec.database.managed.image: {image} is older than the running mysql:8.4.3, a data \
-             directory cannot be downgraded"
-        );
-        check_invalid(&running(image), &host(), &message);
-    }
-    for image in [
-        "mysql:8",
-        "mysql:8.4",
-        "mysql:9.1",
-        "mysql:lts",
-        "mysql@sha256:00",
-        // Another product counts its versions in another way.
-        "percona:8.0",
-        "registry:5000/percona:8.0",
-    ] {
-        let request = running(image).build();
-        assert!(Plugin::reconcile(&request, &host()).is_ok(), "{image}");
-    }
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn the_site_reads_the_variables_that_images_know() {
     assert_eq!(value("STACK_SITE_NAME"), "mine");
     assert_eq!(
         value("WORDPRESS_CONFIG_EXTRA"),
-        "define('WP_HOME', 'https://shop.org/a');\n\
+        "$_SERVER['HTTPS'] = 'on';\n\
+         define('WP_HOME', 'https://shop.org/a');\n\
          define('WP_SITEURL', 'https://shop.org/a');\n\
          define('WP_AUTO_UPDATE_CORE', false);\n$x = $$(date);"
     );
@@ -65,7 +66,9 @@ fn the_site_reads_the_variables_that_images_know() {
             { "configMapRef": { "name": "flags" } },
         ])
     );
-    let probe = &container["readinessProbe"]["httpGet"]["httpHeaders"];
+    let page = &container["readinessProbe"]["httpGet"];
+    assert_eq!(page["path"], "/a/wp-admin/install.php?step=1");
+    let probe = &page["httpHeaders"];
     assert_eq!(probe[0], json!({ "name": "Host", "value": "shop.org" }));
     assert_eq!(
         probe[1],
@@ -95,25 +98,84 @@ fn the_core_is_updated_by_the_image_alone() {
     };
     let off = "define('WP_AUTO_UPDATE_CORE', false);";
     let own = "define('WP_AUTO_UPDATE_CORE', 'minor');";
-    assert_eq!(extra(json!({})), off);
+    let with =
+        |text: &str| extra(json!({ "routes": [{ "domain": "a.org" }], "configExtra": text }));
+    let urls = "define('WP_HOME', 'http://a.org');\ndefine('WP_SITEURL', 'http://a.org');";
+    assert_eq!(with(""), format!("{urls}\n{off}"));
     assert_eq!(
-        extra(json!({ "configExtra": "define('A', 1);" })),
-        format!("{off}\ndefine('A', 1);")
+        with("define('A', 1);"),
+        format!("{urls}\n{off}\ndefine('A', 1);")
     );
     // PHP warns about a constant that is defined twice.
-    assert_eq!(extra(json!({ "configExtra": own })), own);
+    assert_eq!(with(own), format!("{urls}\n{own}"));
+    let home = "define('WP_HOME', 'http://b.org');";
+    assert_eq!(
+        with(home),
+        format!("define('WP_SITEURL', 'http://a.org');\n{off}\n{home}")
+    );
+    let both = format!("{home} define('WP_SITEURL', 'http://b.org');");
+    assert_eq!(
+        extra(json!({ "configExtra": both })),
+        format!("{off}\n{both}")
+    );
+    let free = extra(json!({}));
+    assert!(
+        free.contains("define('WP_HOME', $innkeeper_url);"),
+        "{free}"
+    );
+    assert!(!free.contains("$("), "{free}");
 }
 
 #[test]
 fn an_external_database_is_named_with_its_port() {
-    let spec = json!({ "database": { "external": {
-        "host": "db.org", "port": 3307, "credentialsSecretRef": { "name": "mine" },
-    } } });
     let host = host().object(&secret("mine", &["username", "password"]));
-    let outcome = pass_with(&TestRequest::new(&parent("shop", &spec)), &host);
-    let container = container(&outcome, "web");
-    assert_eq!(container["env"][0]["value"], "db.org:3307");
-    assert_eq!(container["env"][1]["value"], "wordpress");
+    for (given, expected) in [
+        ("db.org", "db.org:3307"),
+        ("db", "db:3307"),
+        ("DB-1.example.com.", "DB-1.example.com.:3307"),
+        ("203.0.113.5", "203.0.113.5:3307"),
+        ("2001:db8::5", "[2001:db8::5]:3307"),
+        ("[2001:db8::5]", "[2001:db8::5]:3307"),
+        ("::1", "[::1]:3307"),
+        ("::ffff:203.0.113.5", "[::ffff:203.0.113.5]:3307"),
+    ] {
+        let spec = json!({ "database": { "external": {
+            "host": given, "port": 3307, "credentialsSecretRef": { "name": "mine" },
+        } } });
+        let outcome = pass_with(&TestRequest::new(&parent("shop", &spec)), &host);
+        let container = container(&outcome, "web");
+        assert_eq!(container["env"][0]["value"], expected);
+        assert_eq!(container["env"][1]["value"], "wordpress");
+    }
+}
+
+// The kubelet takes `$(` for the start of a variable's name.
+#[test]
+fn scripts_run_as_they_are_written() {
+    let outcome = first(&json!({}));
+    let site = pod(&outcome, "web")["spec"].clone();
+    let core = &site["initContainers"][0];
+    assert_eq!(core["name"], "core");
+    for field in ["image", "resources", "securityContext"] {
+        assert_eq!(core[field], site["containers"][0][field], "{field}");
+    }
+    let database = container(&outcome, "db");
+    for script in [
+        &core["command"][2],
+        &database["command"][2],
+        &database["startupProbe"]["exec"]["command"][2],
+        &database["livenessProbe"]["exec"]["command"][2],
+    ] {
+        assert!(!script.as_str().unwrap().contains("$("), "{script}");
+    }
+}
+
+#[test]
+fn a_parent_names_its_page_of_readiness() {
+    let path =
+        |spec: Value| container(&first(&spec), "web")["readinessProbe"]["httpGet"]["path"].clone();
+    assert_eq!(path(json!({})), "/wp-admin/install.php?step=1");
+    assert_eq!(path(json!({ "readinessPath": "/" })), "/");
 }
 
 #[test]
@@ -145,10 +207,20 @@ fn files_of_the_site_lie_where_the_image_expects_them() {
 fn the_database_is_probed_over_tcp_and_given_time_to_initialize() {
     let outcome = first(&json!({ "database": { "managed": { "config": "[mysqld]" } } }));
     let container = container(&outcome, "db");
-    let command = json!(["mysqladmin", "ping", "-h", "127.0.0.1"]);
-    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-        assert_eq!(container[probe]["exec"]["command"], command);
+    for (probe, script) in [
+        ("startupProbe", "login"),
+        ("livenessProbe", "ping"),
+        ("readinessProbe", "ping"),
+    ] {
+        let text = container[probe]["exec"]["command"][2].as_str().unwrap();
+        assert_eq!(
+            text.contains("MYSQL_PASSWORD"),
+            script == "login",
+            "{probe}"
+        );
+        assert!(text.contains("-h 127.0.0.1"), "{probe}");
     }
+    assert_eq!(container["resources"]["requests"]["memory"], "640Mi");
     assert_eq!(container["startupProbe"]["failureThreshold"], 120);
     assert_eq!(
         names(&container["env"]),
@@ -161,9 +233,10 @@ fn the_database_is_probed_over_tcp_and_given_time_to_initialize() {
     );
     assert_eq!(
         names(&container["volumeMounts"]),
-        ["data", "run", "tmp", "config"]
+        ["data", "data", "run", "tmp", "config"]
     );
     assert_eq!(container["volumeMounts"][0]["subPath"], "mysql");
+    assert_eq!(container["volumeMounts"][1]["subPath"], "first-start");
     let pod = pod(&outcome, "db");
     assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 120);
     let annotations = pod["metadata"]["annotations"].as_object().unwrap();
@@ -191,7 +264,11 @@ fn check_restricted(pod: &Value) {
             "{volume}"
         );
     }
-    for container in spec["containers"].as_array().unwrap() {
+    let containers = ["initContainers", "containers"].into_iter();
+    for container in containers
+        .filter_map(|list| spec[list].as_array())
+        .flatten()
+    {
         let security = &container["securityContext"];
         assert_eq!(security["allowPrivilegeEscalation"], false);
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
@@ -199,8 +276,8 @@ fn check_restricted(pod: &Value) {
         assert!(
             container["ports"]
                 .as_array()
-                .unwrap()
-                .iter()
+                .into_iter()
+                .flatten()
                 .all(|it| it.get("hostPort").is_none())
         );
     }
@@ -244,7 +321,8 @@ fn a_volume_that_cannot_be_shared_is_released_first() {
         let shared = claim("shared", "1Gi", &["ReadWriteMany"]);
         let host = host()
             .object(&shared)
-            .object(&claim("single", "1Gi", &["ReadWriteOnce"]));
+            .object(&claim("single", "1Gi", &["ReadWriteOnce"]))
+            .object(&claim("read", "1Gi", &["ReadWriteOnce", "ReadOnlyMany"]));
         let outcome = pass_with(&request, &host);
         outcome.child("web").unwrap().object["spec"]["strategy"].clone()
     };
@@ -262,10 +340,12 @@ fn a_volume_that_cannot_be_shared_is_released_first() {
         strategy(code(json!({ "existingClaim": "shared" }))),
         rolling
     );
-    assert_eq!(
-        strategy(code(json!({ "existingClaim": "single" }))),
-        recreate
-    );
+    // Pods of two nodes could only read such a volume.
+    let once = ["ReadWriteOnce", "ReadOnlyMany"];
+    assert_eq!(strategy(code(json!({ "accessModes": once }))), recreate);
+    for name in ["single", "read"] {
+        assert_eq!(strategy(code(json!({ "existingClaim": name }))), recreate);
+    }
     assert_eq!(
         strategy(code(json!({ "existingClaim": "missing" }))),
         recreate

@@ -150,6 +150,113 @@ fn a_site_is_ready_when_all_pods_have_the_new_templates() {
     }
 }
 
+/// A Pod of the database whose container is in this state.
+fn database_pod(state: &serde_json::Value) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "shop-mysql-0", "namespace": "default",
+            "labels": innkeeper_sdk::labels::base_labels("wordpress", "shop", "database"),
+        },
+        "status": { "containerStatuses": [state] },
+    })
+}
+
+#[test]
+fn the_pod_of_the_database_tells_what_is_wrong() {
+    let message = |text: &str| json!({ "lastState": { "terminated": { "message": text } } });
+    let waiting = |reason: &str| json!({ "state": { "waiting": { "reason": reason } } });
+    let request = TestRequest::new(&parent("shop", &json!({})));
+    let database: Vec<Child> = workloads(&pass(&request), 0, 0)
+        .children()
+        .iter()
+        .filter(|it| it.key.starts_with("db"))
+        .cloned()
+        .collect();
+    let start = request.answered(&Outcome::desired(database, Report::new()));
+    for (state, expected) in [
+        (
+            message("UserMissing\n"),
+            "UserMissing: the database shop-mysql runs, but the user of Secret ",
+        ),
+        (
+            message("UnusablePassword\n"),
+            "UnusablePassword: the image cannot set a password with ",
+        ),
+        (
+            message("UnsupportedImage\n"),
+            "UnsupportedImage: the image mysql:8.4 has no docker-entrypoint.sh",
+        ),
+        (
+            message("password: abc"),
+            "WaitingForDatabase: waiting for the database shop-mysql",
+        ),
+        (
+            waiting("ImagePullBackOff"),
+            "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0: ImagePullBackOff",
+        ),
+        (
+            waiting("ContainerCreating"),
+            "WaitingForDatabase: waiting for the database shop-mysql",
+        ),
+    ] {
+        let host = super::host().object(&database_pod(&state));
+        let outcome = super::pass_with(&start, &host);
+        let text = condition(&outcome, "DatabaseReady");
+        let text = text.strip_prefix("DatabaseReady=False/").unwrap();
+        assert!(text.starts_with(expected), "{text}");
+        let is_known = text != "WaitingForDatabase: waiting for the database shop-mysql";
+        let degraded = condition(&outcome, "Degraded");
+        assert_eq!(
+            degraded.starts_with("Degraded=True"),
+            is_known,
+            "{degraded}"
+        );
+        let all = json!(outcome.report().status).to_string() + &degraded + text;
+        assert!(!all.contains("abc"), "{all}");
+        // The Pods only explain: a database that is ready needs none of them.
+        let ready = super::pass_with(&running(&parent("shop", &json!({}))), &host);
+        assert!(condition(&ready, "DatabaseReady").starts_with("DatabaseReady=True"));
+    }
+    let host = super::host().not_granted("v1", "Pod");
+    super::pass_with(&start, &host);
+}
+
+#[test]
+fn pods_that_cannot_be_created_are_no_health() {
+    let request = running(&parent("shop", &json!({})));
+    let up = pass(&request);
+    let edited = |key: &str, status: serde_json::Value| {
+        let mut outcome = workloads(&up, 1, 1);
+        let Outcome::Desired(desired) = &mut outcome else {
+            unreachable!("a valid parent has children");
+        };
+        for child in &mut desired.children {
+            if child.key == key {
+                for (name, value) in status.as_object().unwrap() {
+                    child.object["status"][name] = value.clone();
+                }
+            }
+        }
+        pass(&request.clone().answered(&outcome))
+    };
+    let quota = "pods \"shop-5\" is forbidden: exceeded quota: small";
+    let failure = json!([{ "type": "ReplicaFailure", "status": "True", "message": quota }]);
+    // Also while old Pods are ready.
+    let outcome = edited("web", json!({ "conditions": failure }));
+    assert_eq!(
+        condition(&outcome, "Degraded"),
+        format!("Degraded=True/ReplicaFailure: Pods of the site cannot be created: {quota}")
+    );
+    let none = json!({ "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0 });
+    let outcome = edited("db", none);
+    assert_eq!(
+        condition(&outcome, "Degraded"),
+        "Degraded=True/DatabaseUnavailable: the database shop-mysql is not ready; StatefulSet shop-mysql has no \
+         Pod: its events tell why, such as a quota, a LimitRange or admission"
+    );
+}
+
 #[test]
 fn zero_replicas_are_neither_ready_nor_wrong() {
     let outcome = pass(&running(&parent("shop", &json!({ "replicas": 0 }))));

@@ -1,0 +1,175 @@
+//! What the claim of a managed database tells about its data, in annotations: they outlive the parent.
+//!
+//! The image creates schema and user at the first start of a data directory alone, and no server reads the
+//! data of every other. So a spec that does not fit the data must be refused, not started.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{claim::ObservedClaim, labels, workload::Workload};
+
+use crate::{
+    api::Managed,
+    site::{Site, product_of},
+};
+
+/// The kind of server that wrote the data.
+const FLAVOR: &str = "example.com/database-flavor";
+/// The image that was ready last.
+const IMAGE: &str = "example.com/database-image";
+/// The schema of the site.
+const SCHEMA: &str = "example.com/database-name";
+/// The prefix of the site's tables.
+const PREFIX: &str = "example.com/table-prefix";
+
+/// The prefix of the official images.
+const DEFAULT_PREFIX: &str = "wp_";
+
+/// The versions of MySQL that an upgrade cannot leave out, because each reads the data of the one before
+/// alone. A later version may be added when the one after it is there.
+const STEPS: [[u64; 2]; 5] = [[5, 5], [5, 6], [5, 7], [8, 0], [8, 4]];
+
+/// The record of one database; empty until it has been ready, because until then it holds nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    flavor: Option<String>,
+    image: Option<String>,
+    schema: Option<String>,
+    prefix: Option<String>,
+}
+
+impl Record {
+    /// The record as the claim of the database and its StatefulSet tell it.
+    pub(crate) fn observed(claim: Option<&ObservedClaim>, database: Option<&Workload>) -> Self {
+        let ready = database
+            .filter(|it| it.is_settled() && it.status.ready_replicas > 0)
+            // Else the ready Pod has another template than the observed one.
+            .filter(|it| it.status.updated_replicas >= it.replicas())
+            .and_then(|it| it.image("mysql"));
+        let annotations = claim.and_then(|it| it.metadata.annotations.as_ref());
+        let noted = |key: &str| annotations?.get(key).cloned();
+        match ready.map(ToOwned::to_owned).or_else(|| noted(IMAGE)) {
+            None => Self::default(),
+            image => Self {
+                image,
+                flavor: noted(FLAVOR),
+                schema: noted(SCHEMA),
+                prefix: noted(PREFIX),
+            },
+        }
+    }
+
+    /// The annotations of the claim.
+    pub(crate) fn annotations(
+        &self,
+        site: &Site<'_>,
+        managed: &Managed,
+    ) -> BTreeMap<String, String> {
+        let image = self.image.clone().map(|image| (IMAGE.to_owned(), image));
+        [
+            (FLAVOR, flavor_of(site.database_image())),
+            (SCHEMA, &managed.database_name),
+            (PREFIX, table_prefix(site)),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into_iter()
+        .chain(image)
+        .collect()
+    }
+
+    /// Checks that the server of the spec reads the data, and that the site finds its tables in them.
+    pub(crate) fn check(&self, site: &Site<'_>, managed: &Managed) -> Result<(), String> {
+        let (claim, wanted) = (site.mysql_name(), site.database_image());
+        if let Some(flavor) = &self.flavor
+            && flavor != flavor_of(wanted)
+        {
+            return Err(format!(
+                "spec.database.managed.image: claim {claim} holds data of {flavor}, which {wanted} cannot \
+                 read: name an image of {flavor}"
+            ));
+        }
+        if let Some(last) = &self.image {
+            check_version(wanted, last)?;
+        }
+        let names = [
+            (
+                "managed.databaseName",
+                "schema",
+                SCHEMA,
+                &self.schema,
+                &*managed.database_name,
+            ),
+            (
+                "tablePrefix",
+                "tables with the prefix",
+                PREFIX,
+                &self.prefix,
+                table_prefix(site),
+            ),
+        ];
+        for (field, noun, annotation, recorded, wanted) in names {
+            if let Some(recorded) = recorded
+                && recorded != wanted
+            {
+                return Err(format!(
+                    "spec.database.{field}: claim {claim} holds the {noun} {recorded}, and not {wanted}: \
+                     state {recorded}, or, if you have renamed it in the data, set the annotation {annotation} \
+                     of the claim to {wanted}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table_prefix<'a>(site: &Site<'a>) -> &'a str {
+    let database = site.spec.database.as_ref();
+    database
+        .and_then(|it| it.table_prefix.as_deref())
+        .unwrap_or(DEFAULT_PREFIX)
+}
+
+fn flavor_of(image: &str) -> &'static str {
+    if product_of(image).contains("mariadb") {
+        "MariaDB"
+    } else {
+        "MySQL"
+    }
+}
+
+/// Checks that an image reads the data of another one of the same product.
+fn check_version(wanted: &str, last: &str) -> Result<(), String> {
+    let (new, old) = (numbers_of(wanted), numbers_of(last));
+    if product_of(wanted) != product_of(last) || new.is_empty() || old.is_empty() {
+        return Ok(());
+    }
+    let differs = new.iter().zip(&old).find(|(new, old)| new != old);
+    if differs.is_some_and(|(new, old)| new < old) {
+        return Err(format!(
+            "spec.database.managed.image: {wanted} is older than the running {last}, a data directory cannot \
+             be downgraded"
+        ));
+    }
+    // A tag without a minor version names the newest one.
+    let series = |numbers: &[u64]| [numbers[0], numbers.get(1).copied().unwrap_or(u64::MAX)];
+    let (new, old) = (series(&new), series(&old));
+    let left_out: Vec<String> = STEPS
+        .iter()
+        .filter(|step| old < **step && **step < new)
+        .map(|[major, minor]| format!("{major}.{minor}"))
+        .collect();
+    if left_out.is_empty() || flavor_of(wanted) != "MySQL" {
+        return Ok(());
+    }
+    Err(format!(
+        "spec.database.managed.image: {wanted} cannot read the data of {last}: go through {}",
+        left_out.join(" and ")
+    ))
+}
+
+/// The numbers at the start of an image's tag; none if it starts with another character.
+fn numbers_of(image: &str) -> Vec<u64> {
+    let tag = labels::version_of(image).unwrap_or_default();
+    let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');
+    let numbers = tag[..end.unwrap_or(tag.len())].split('.');
+    numbers.map_while(|number| number.parse().ok()).collect()
+}
