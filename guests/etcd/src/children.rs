@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::{
     certificates,
-    cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, MEMBERS_LABEL, quorum},
+    cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, quorum},
     inspection, jobs, members,
     observe::{Claim, Observation, requested},
     record::Record,
@@ -53,7 +53,7 @@ pub(crate) fn all(
     };
     children.push(Child::new("state", &state(cluster, record)));
     if step.has_claims && cluster.is_persistent() {
-        children.extend(claims(cluster, observation, record));
+        children.extend(claims(cluster, observation, record, step));
     }
     if let Some(replicas) = step.replicas {
         let before: Vec<String> = children
@@ -210,12 +210,15 @@ fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {
 }
 
 /// A claim for each member, except for claims that exist and are no children: these are used unchanged.
-fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Vec<Child> {
-    let is_managed = |ordinal: &&i32| {
-        observation
-            .claims
-            .get(ordinal)
-            .is_none_or(|claim| claim.child.is_some())
+fn claims(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+    step: &Step,
+) -> Vec<Child> {
+    let is_managed = |ordinal: &&i32| match observation.claims.get(ordinal) {
+        Some(claim) => claim.child.is_some(),
+        None => step.makes_claims,
     };
     record
         .members
@@ -226,6 +229,10 @@ fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> 
             let mut claim = claim(cluster, observation, *ordinal, observed);
             let labels = claim.metadata.labels.get_or_insert_default();
             labels.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
+            if record.formed {
+                let annotations = claim.metadata.annotations.get_or_insert_default();
+                annotations.insert(FORMED.to_owned(), "true".to_owned());
+            }
             Child::new(format!("claim-{ordinal}"), &claim).retain()
         })
         .collect()
@@ -283,17 +290,12 @@ fn request(
 
 fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget> {
     let wanted = &cluster.spec.pod_disruption_budget;
-    // After the loss of the record, the voters are unknown until all members are ready.
-    let voters = record.voters.as_ref().unwrap_or(&record.members);
-    if voters.is_empty() {
-        return None;
-    }
     if !wanted.enabled || cluster.spec.size == 0 || !record.formed {
         return None;
     }
     let min_available = match (&wanted.min_available, &wanted.max_unavailable) {
         (None, None) => {
-            let quorum = i32::try_from(quorum(voters.len())).unwrap_or(i32::MAX);
+            let quorum = i32::try_from(quorum(record.members.len())).unwrap_or(i32::MAX);
             Some(IntOrString::Int(quorum))
         }
         (given, _) => given.clone(),

@@ -14,13 +14,14 @@ use crate::{
 /// The label on every child and Pod: the name of the cluster.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
-/// The label on every claim: the number of members of the cluster. An adoption needs the claims of all of them.
+/// The label on every claim, and the annotation on the StatefulSet: the number of members of the cluster. It holds when the
+/// record is lost, and an adoption needs the claims of all of them.
 pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 
 /// The label on every claim: the UID of the parent that made it.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
-/// The annotation on the StatefulSet: the cluster is formed. It holds when record and status are lost.
+/// The annotation on the StatefulSet and on every claim: the cluster is formed. It holds when record and status are lost.
 pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
 
 /// The annotation on a parent and on the Pods of its members: another value restarts them one by one.

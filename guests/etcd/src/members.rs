@@ -27,7 +27,7 @@ use crate::{
     admission,
     api::{AntiAffinity, Keeping, Medium},
     arguments,
-    cluster::{Cluster, FORMED, RESTART_TRIGGER},
+    cluster::{Cluster, FORMED, MEMBERS_LABEL, RESTART_TRIGGER},
     container::{self, USER, container_security},
     observe::{MemberPod, MemberSet, Observation, requested},
     record::Record,
@@ -73,8 +73,9 @@ pub(crate) fn stateful_set(
     let hash = TemplateHash::of(&template);
     let partition = partition(cluster, observation, record, &hash);
     let mut metadata = metadata(cluster.name, &member_labels);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
     if record.formed {
-        let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(FORMED.to_owned(), "true".to_owned());
     }
     StatefulSet {

@@ -1,5 +1,7 @@
 //! The observed state: the record, the StatefulSet, claims, Pods and Jobs.
 
+mod pods;
+
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +9,6 @@ use std::{
 
 use innkeeper_sdk::{
     hash::Hashed,
-    job,
     partial::Partial,
     prelude::*,
     quantity::Amount,
@@ -19,33 +20,25 @@ use k8s_openapi::api::{
     apps::v1::{
         StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetUpdateStrategy,
     },
-    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition},
+    core::v1::{ConfigMap, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
-use k8s_openapi::apimachinery::pkg::{
-    api::resource::Quantity,
-    apis::meta::v1::{ObjectMeta, Time},
-};
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 
 use serde::Deserialize;
 
 use crate::{
-    admission,
-    api::EtcdClusterStatus,
+    api::{EtcdClusterStatus, ExistingClaims},
     certificates,
-    cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_MAX},
+    cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, MEMBERS_MAX},
     inspection::Alarms,
-    jobs::{self, ClusterJobs, milliseconds},
+    jobs::{self, ClusterJobs},
     record::Record,
     tls,
     version::Version,
 };
 
-/// The restarts after which a member counts as broken; with the back-off of the kubelet, that takes about three minutes.
-const RESTARTS_BROKEN: i32 = 5;
-
-/// The longest end of a member's log in a condition, in characters.
-const WORDS_CHARS_MAX: usize = 300;
+pub(crate) use self::pods::MemberPod;
 
 /// The observed StatefulSet of the members, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
@@ -66,85 +59,6 @@ pub(crate) struct MemberSetStatus {
     pub(crate) update_revision: Option<String>,
 }
 
-type ObservedPod = Partial<Pod, ObservedPodSpec, ObservedPodStatus>;
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ObservedPodSpec {
-    containers: Vec<ObservedContainer>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ObservedContainer {
-    name: String,
-    image: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ObservedPodStatus {
-    conditions: Vec<PodCondition>,
-    init_container_statuses: Vec<ContainerStatus>,
-    container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerStatus {
-    name: String,
-    ready: bool,
-    restart_count: i32,
-    state: ContainerState,
-    last_state: ContainerState,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    running: Option<Running>,
-    terminated: Option<Terminated>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Running {
-    started_at: Option<Time>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Terminated {
-    reason: String,
-    message: String,
-}
-
-impl ContainerStatus {
-    /// The container keeps ending, not for lack of memory: another start will hardly help.
-    fn is_broken(&self) -> bool {
-        let is_full = |state: &ContainerState| {
-            let terminated = state.terminated.as_ref();
-            terminated.is_some_and(|it| it.reason == "OOMKilled")
-        };
-        !self.ready
-            && self.restart_count >= RESTARTS_BROKEN
-            && !is_full(&self.state)
-            && !is_full(&self.last_state)
-    }
-
-    /// The end of the log of a container that is not ready, if it has ended with an error.
-    fn last_words(&self) -> Option<String> {
-        let states = [&self.state, &self.last_state].into_iter();
-        let mut ended = states.filter_map(|state| state.terminated.as_ref());
-        let message = ended.next().filter(|_| !self.ready)?.message.trim();
-        (!message.is_empty()).then(|| job::tail(message, WORDS_CHARS_MAX).to_owned())
-    }
-
-    fn has_run(&self) -> bool {
-        self.restart_count > 0 || self.state.running.is_some() || self.state.terminated.is_some()
-    }
-}
-
 /// The observed state of one cluster.
 pub(crate) struct Observation {
     pub(crate) record: Option<Record>,
@@ -155,8 +69,10 @@ pub(crate) struct Observation {
     pub(crate) claims: BTreeMap<i32, Claim>,
     /// Pods of members by ordinal.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
-    /// The cluster is formed according to the stored status or the StatefulSet.
+    /// The cluster is formed according to the stored status, the StatefulSet or a claim.
     pub(crate) was_formed: bool,
+    /// The number of members according to all that tells it; none if nothing does.
+    pub(crate) members: Option<i32>,
     /// The version in the stored status.
     pub(crate) last_version: Option<Version>,
     /// The codes of the warnings in the stored status.
@@ -196,25 +112,6 @@ pub(crate) struct Claim {
     pub(crate) metadata: ObjectMeta,
 }
 
-/// A Pod of a member.
-pub(crate) struct MemberPod {
-    pub(crate) uid: String,
-    /// The time of its creation in milliseconds since the Unix epoch.
-    pub(crate) created_ms: u64,
-    pub(crate) is_ready: bool,
-    /// The time in milliseconds since the Unix epoch since which the Pod waits for data or an admission.
-    pub(crate) waiting_since_ms: Option<u64>,
-    /// The Pod has started etcd.
-    pub(crate) has_run: bool,
-    /// etcd keeps ending.
-    pub(crate) is_broken: bool,
-    /// The end of the log of an etcd that has ended with an error.
-    pub(crate) last_words: Option<String>,
-    pub(crate) version: Option<Version>,
-    /// The revision of the StatefulSet from which the Pod was made.
-    pub(crate) revision: Option<String>,
-}
-
 impl Observation {
     pub(crate) fn read(
         request: &Request,
@@ -233,18 +130,28 @@ impl Observation {
             BTreeMap::new()
         };
         let status = request.stored_status::<EtcdClusterStatus>();
-        let is_marked = stateful_set.as_ref().is_some_and(|observed| {
-            let annotations = observed.metadata.annotations.as_ref();
-            annotations.is_some_and(|it| it.contains_key(FORMED))
-        });
-        let was_formed = is_marked || status.as_ref().is_some_and(|it| it.cluster_formed);
+        let set = stateful_set.as_ref().map(|observed| &observed.metadata);
+        let own = claims.values().filter(|claim| claim.is_ours);
+        let mut marked = own.map(|claim| &claim.metadata).chain(set);
         let status = status.unwrap_or_default();
+        let was_formed = status.cluster_formed
+            || marked.any(|it| {
+                it.annotations
+                    .as_ref()
+                    .is_some_and(|it| it.contains_key(FORMED))
+            });
         let last_version = status.current_version.as_deref().and_then(Version::parse);
         let warned = status.warnings.into_iter().map(|it| it.code).collect();
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
-        // A record that a user has edited must not start a second cluster.
+        // The status of a cluster that is not formed tells of an earlier plan.
+        let listed = status.cluster_formed.then_some(status.members.len());
+        let members = members(cluster, record.as_ref(), set, &claims, listed);
+        // A record that a user has edited must neither start a second cluster nor change the number of members.
         if let Some(record) = &mut record {
             record.formed |= was_formed;
+            if let Some(members) = members {
+                record.members = (0..members).collect();
+            }
         }
         let available = request.stored_condition("Available");
         let (certificates, issued) = tls::references(cluster);
@@ -255,8 +162,9 @@ impl Observation {
             is_leaving,
             can_grow: can_grow(host, cluster, &claims)?,
             claims,
-            pods: pods(host, cluster)?,
+            pods: pods::read(host, cluster)?,
             was_formed,
+            members,
             last_version,
             warned,
             pull_secrets: References::new()
@@ -400,6 +308,38 @@ fn claims(
     Ok(claims)
 }
 
+/// The number of members according to most of what tells it, and the highest of several such numbers: the record, the
+/// StatefulSet, each claim of the cluster and the stored status, of which a user may delete or edit any.
+fn members(
+    cluster: &Cluster<'_>,
+    record: Option<&Record>,
+    stateful_set: Option<&ObjectMeta>,
+    claims: &BTreeMap<i32, Claim>,
+    listed: Option<usize>,
+) -> Option<i32> {
+    let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
+    let claims = claims.values().filter(|claim| claim.is_ours || adopts);
+    let labels = claims.filter_map(|claim| claim.metadata.labels.as_ref());
+    let annotations = stateful_set.and_then(|it| it.annotations.as_ref());
+    let texts = labels
+        .chain(annotations)
+        .filter_map(|it| it.get(MEMBERS_LABEL));
+    let numbers = texts.filter_map(|text| text.parse().ok());
+    let counts = [record.map(|it| it.members.len()), listed];
+    let counts = counts.into_iter().flatten();
+    let counts = counts.filter_map(|it| i32::try_from(it).ok());
+    let mut votes: BTreeMap<i32, usize> = BTreeMap::new();
+    for number in numbers.chain(counts) {
+        if (1..=MEMBERS_MAX).contains(&number) {
+            *votes.entry(number).or_default() += 1;
+        }
+    }
+    let most = votes
+        .into_iter()
+        .max_by_key(|(number, votes)| (*votes, *number));
+    most.map(|(number, _)| number)
+}
+
 /// The size that a claim requests.
 pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
     claim
@@ -435,59 +375,4 @@ fn can_grow(
     Ok(class
         .and_then(|class| class.allow_volume_expansion)
         .unwrap_or(false))
-}
-
-fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPod>, Fault> {
-    let selector = innkeeper_sdk::labels::selector_text(&cluster.selector());
-    let prefix = format!("{}-", cluster.name);
-    let member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {
-        let ordinal = pod
-            .metadata
-            .name
-            .as_deref()?
-            .strip_prefix(&prefix)?
-            .parse()
-            .ok()?;
-        if pod.metadata.deletion_timestamp.is_some() {
-            return None;
-        }
-        let mut conditions = pod.status.conditions.iter();
-        let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
-        let mut init = pod.status.init_container_statuses.iter();
-        let admit = init.find(|it| it.name == admission::CONTAINER);
-        let waiting = admit.and_then(|it| it.state.running.as_ref());
-        let mut main = pod.status.container_statuses.iter();
-        let etcd = main.find(|it| it.name == "etcd");
-        let mut containers = pod.spec.containers.into_iter();
-        let image = containers
-            .find(|it| it.name == "etcd")
-            .and_then(|it| it.image);
-        let stated = cluster.spec.version.as_deref().and_then(Version::parse);
-        let is_stated = image.as_deref() == Some(&*cluster.image);
-        let tagged = image.as_deref().and_then(Version::of_image);
-        let labels = pod.metadata.labels.as_ref();
-        let created = pod.metadata.creation_timestamp.as_ref();
-        Some((
-            ordinal,
-            MemberPod {
-                uid: pod.metadata.uid.unwrap_or_default(),
-                created_ms: created.map_or(0, milliseconds),
-                is_ready,
-                waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
-                has_run: etcd.is_some_and(ContainerStatus::has_run),
-                is_broken: etcd.is_some_and(ContainerStatus::is_broken),
-                last_words: etcd.and_then(ContainerStatus::last_words),
-                // The version in the spec is that of the image in the spec alone.
-                version: tagged.or_else(|| stated.filter(|_| is_stated)),
-                revision: labels
-                    .and_then(|it| it.get("controller-revision-hash"))
-                    .cloned(),
-            },
-        ))
-    };
-    Ok(host
-        .list::<ObservedPod>(cluster.namespace, &selector)?
-        .into_iter()
-        .filter_map(member)
-        .collect())
 }

@@ -9,8 +9,6 @@ use crate::{cluster::Cluster, version::Version};
 const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
 const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
-/// The annotation on the ConfigMap of the state: the ordinals of the confirmed voters.
-const VOTERS: &str = "etcd.ydzs.io/voters";
 /// The annotation on the ConfigMap of the state: the number of operations that have ended.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 /// The annotation on the ConfigMap of the state: the version of etcd that all members had last when they were ready.
@@ -29,8 +27,6 @@ pub(crate) struct Record {
     pub(crate) formed: bool,
     /// The initial cluster token of etcd, which is part of the cluster's ID.
     pub(crate) token: String,
-    /// The ordinals of confirmed voters; none while they are unknown.
-    pub(crate) voters: Option<BTreeSet<i32>>,
     /// The number of operations that have ended.
     pub(crate) sequence: u64,
     /// The UIDs of the Pods that may start a member without data, by ordinal. An identity in etcd is good for one Pod: a
@@ -87,7 +83,6 @@ impl Record {
             members,
             formed: false,
             token: format!("{}-{}-{}", cluster.namespace, cluster.name, cluster.uid),
-            voters: None,
             sequence: 0,
             admitted: BTreeMap::new(),
             replacing: BTreeMap::new(),
@@ -125,10 +120,6 @@ impl Record {
             members: members?.into_iter().chain(replaced).collect(),
             formed: data.get(STATE).is_some_and(|state| state == "existing"),
             token: data.get(TOKEN)?.clone(),
-            // A text that is no list of ordinals says nothing about the voters.
-            voters: annotations
-                .get(VOTERS)
-                .and_then(|text| text.split(',').map(|it| it.parse().ok()).collect()),
             sequence: annotations
                 .get(SEQUENCE)
                 .and_then(|text| text.parse().ok())
@@ -183,10 +174,6 @@ impl Record {
     /// The annotations of the ConfigMap, which only the guest reads.
     pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = BTreeMap::from([(SEQUENCE.to_owned(), self.sequence.to_string())]);
-        if let Some(voters) = &self.voters {
-            let voters: Vec<String> = voters.iter().map(ToString::to_string).collect();
-            annotations.insert(VOTERS.to_owned(), voters.join(","));
-        }
         if !self.replacing.is_empty() {
             let entry = |(ordinal, progress): (&i32, &Replacement)| {
                 format!("{ordinal}={}", progress.text())

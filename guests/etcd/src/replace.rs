@@ -279,7 +279,6 @@ mod tests {
             members: all.map(|(ordinal, _)| ordinal).collect(),
             formed: true,
             token: String::new(),
-            voters: None,
             sequence: 7,
             admitted: admitted.map(|(it, _)| (it, format!("u{it}"))).collect(),
             replacing: replacing.iter().map(progress).collect(),

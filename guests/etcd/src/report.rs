@@ -301,6 +301,7 @@ impl<'a> View<'a> {
                 ),
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::LostClaims(claims) => (false, "QuorumLost", self.lost(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::Certificates => self.awaited(),
             Stage::BootstrapFailed => (false, "BootstrapFailed", self.counts()),
@@ -331,6 +332,7 @@ impl<'a> View<'a> {
                 "waiting for the deletion of claims of an earlier cluster".into(),
             ),
             Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::LostClaims(claims) => (false, "WaitingForHealthyMembers", self.lost(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::Certificates => self.awaited(),
             Stage::BootstrapFailed => (
@@ -388,6 +390,7 @@ impl<'a> View<'a> {
         let (status, reason, message) = match &self.step.stage {
             Stage::Paused => (false, "Paused", self.paused()),
             Stage::BootstrapFailed => (true, "BootstrapFailed", self.counts()),
+            Stage::LostClaims(claims) => (true, "QuorumLost", self.lost(claims)),
             _ if self.observation.alarms.corrupt => (true, "Corrupt", CORRUPT.to_owned()),
             _ if self.observation.alarms.no_space => (true, "NoSpace", NO_SPACE.to_owned()),
             _ if !self.is_formed() || self.ready == self.members => {

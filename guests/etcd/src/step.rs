@@ -12,7 +12,7 @@ use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::ExistingClaims,
-    cluster::{Cluster, MEMBERS_LABEL, MEMBERS_MAX, quorum},
+    cluster::{Cluster, MEMBERS_MAX, quorum},
     jobs, members,
     observe::Observation,
     record::Record,
@@ -28,8 +28,10 @@ const EMPTY_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Step {
     /// The record to state; none before the first start.
     pub(crate) record: Option<Record>,
-    /// The answer states claims. It does so only when the record is in the cluster.
+    /// The answer states the claims that exist.
     pub(crate) has_claims: bool,
+    /// The answer states claims that do not exist. It does so only when the record is in the cluster.
+    pub(crate) makes_claims: bool,
     /// The replicas of the StatefulSet; none leaves it out.
     pub(crate) replicas: Option<i32>,
     /// The stage of the cluster.
@@ -57,6 +59,8 @@ pub(crate) enum Stage {
     StaleClaims(Vec<String>),
     /// Claims are to be adopted, but these ones of their cluster are missing. Next: bootstrap when all or none exist.
     MissingClaims(Vec<String>),
+    /// The cluster is formed, but these claims are missing, and with them a quorum. Next: formed, when they are restored.
+    LostClaims(Vec<String>),
     /// The first members start. Next: formed, or failed.
     Bootstrapping,
     /// The first members did not become ready within the deadline. Next: formed, when they do.
@@ -74,6 +78,7 @@ impl Step {
         Self {
             record: None,
             has_claims: false,
+            makes_claims: false,
             replicas: None,
             stage,
             replacement: Next::Idle,
@@ -118,7 +123,7 @@ pub(crate) fn rest(observation: &Observation) -> Step {
 fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let size = cluster.spec.size;
     let has_own_claims = observation.claims.values().any(|claim| claim.is_ours);
-    if observation.stateful_set.is_some() || has_own_claims {
+    if observation.stateful_set.is_some() || has_own_claims || observation.was_formed {
         return reconstruct(cluster, observation);
     }
     if size == 0 {
@@ -127,12 +132,7 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     if observation.waits_for_certificates() {
         return Step::of(Stage::Certificates);
     }
-    let stale: Vec<String> = observation
-        .claims
-        .range(..size)
-        .filter(|(_, claim)| !claim.is_ours)
-        .map(|(ordinal, _)| cluster.claim(*ordinal))
-        .collect();
+    let stale = stale(cluster, observation, size);
     let record = match cluster.spec.storage.existing_claims {
         _ if stale.is_empty() => Record::founding(cluster, (0..size).collect()),
         ExistingClaims::Refuse => return Step::of(Stage::StaleClaims(stale)),
@@ -144,18 +144,37 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
+/// The claims of members that were made for another parent.
+fn stale(cluster: &Cluster<'_>, observation: &Observation, members: i32) -> Vec<String> {
+    let claims = observation.claims.range(..members);
+    let foreign = claims.filter(|(_, claim)| !claim.is_ours);
+    foreign
+        .map(|(ordinal, _)| cluster.claim(*ordinal))
+        .collect()
+}
+
+/// The claims that are missing if fewer members than a quorum have theirs; none otherwise.
+fn lost_claims(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    members: &BTreeSet<i32>,
+) -> Option<Vec<String>> {
+    let ready = observation.ready();
+    let is_missing = |it: &&i32| !observation.claims.contains_key(it) && !ready.contains(it);
+    let missing: Vec<&i32> = members.iter().filter(is_missing).collect();
+    let kept = members.len() - missing.len();
+    let is_lost = cluster.is_persistent() && kept < quorum(members.len());
+    is_lost.then(|| missing.into_iter().map(|it| cluster.claim(*it)).collect())
+}
+
 /// The step of a cluster that adopts the data of an earlier one, whose members are those of the claims.
 ///
 /// All of them must be there: a cluster without some of its members may have lost its quorum, and would wait for ever.
 fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let existing = &observation.claims;
-    let stated = existing.values().filter_map(|claim| {
-        let labels = claim.metadata.labels.as_ref()?;
-        labels.get(MEMBERS_LABEL)?.parse().ok()
-    });
     // Claims of earlier versions of this plugin have no number: they count up to the highest one.
     let highest = existing.keys().next_back().map_or(0, |top| top + 1);
-    let members = stated.max().unwrap_or(highest).clamp(1, MEMBERS_MAX);
+    let members = observation.members.unwrap_or(highest).clamp(1, MEMBERS_MAX);
     let missing: Vec<String> = (0..members)
         .filter(|ordinal| !existing.contains_key(ordinal))
         .map(|ordinal| cluster.claim(ordinal))
@@ -176,22 +195,19 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
 /// The step that restores the record of a cluster whose ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
-    let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
-    let members: BTreeSet<i32> = if replicas > 0 {
-        (0..replicas).collect()
-    } else {
-        let known = observation
-            .claims
-            .iter()
-            .filter(|(_, claim)| claim.is_ours || adopts);
-        known.map(|(ordinal, _)| *ordinal).collect()
-    };
-    let is_adopted = members.iter().any(|ordinal| {
-        observation
-            .claims
-            .get(ordinal)
-            .is_some_and(|claim| !claim.is_ours)
-    });
+    let stated = [observation.members.unwrap_or_default(), replicas];
+    let count = stated.into_iter().find(|it| *it > 0);
+    let count = count.unwrap_or(cluster.spec.size);
+    if count == 0 {
+        return Step::of(Stage::Paused);
+    }
+    let stale = stale(cluster, observation, count);
+    let is_refused = cluster.spec.storage.existing_claims == ExistingClaims::Refuse;
+    if is_refused && observation.stateful_set.is_none() && !stale.is_empty() {
+        return Step::of(Stage::StaleClaims(stale));
+    }
+    let is_adopted = !stale.is_empty();
+    let members: BTreeSet<i32> = (0..count).collect();
     let is_paused = observation.stateful_set.is_some() && replicas == 0;
     // On a volatile medium, a Pod that has run has data of the cluster, and no admission tells of the others.
     let has_run = !cluster.is_persistent() && observation.pods.values().any(|pod| pod.has_run);
@@ -200,6 +216,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         || is_paused
         || has_run
         || !observation.ready().is_empty();
+    let lost = lost_claims(cluster, observation, &members);
     let last = observation.jobs.keys().next_back().copied();
     let record = Record {
         formed,
@@ -207,15 +224,16 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         sequence: last.unwrap_or_default() + 1,
         ..Record::founding(cluster, members)
     };
-    let stage = if formed {
-        Stage::Formed
-    } else {
-        Stage::Bootstrapping
+    let stage = match lost {
+        Some(claims) if formed => Stage::LostClaims(claims),
+        _ if formed => Stage::Formed,
+        _ => Stage::Bootstrapping,
     };
-    let stated = observation.stateful_set.as_ref().map(|_| replicas);
     Step {
         record: Some(record),
-        replicas: stated,
+        // The claims that exist get the mark of a formed cluster together with the record.
+        has_claims: true,
+        replicas: observation.stateful_set.as_ref().map(|_| replicas),
         ..Step::of(stage)
     }
 }
@@ -230,6 +248,7 @@ fn form(
     let step = Step {
         record: Some(record.clone()),
         has_claims: true,
+        makes_claims: true,
         replicas: Some(record.replicas()),
         ..Step::of(Stage::Bootstrapping)
     };
@@ -324,7 +343,6 @@ fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: 
     };
     let record = Record {
         formed: true,
-        voters: Some(record.members.clone()),
         admitted,
         ..record.clone()
     };
@@ -344,13 +362,8 @@ fn confirmed(cluster: &Cluster<'_>, observation: &Observation, record: Record) -
     };
     let mut record = replace::without_used_admissions(record, pod);
     let is_whole = record.members.is_subset(&ready);
-    // Both facts in one write: the status of the StatefulSet follows that of the Pods.
     if !is_whole || !observation.is_rolled_out(&members::template_hash(cluster, observation)) {
         return record;
-    }
-    // The voters of an adopted cluster are unknown until all members of the record are ready at once.
-    if record.voters.is_none() {
-        record.voters = Some(record.members.clone());
     }
     record.version = cluster.version().or(record.version);
     record
@@ -380,11 +393,22 @@ fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record, host: 
     let step = Step {
         record: Some(record.clone()),
         has_claims: true,
+        // During a pause, an empty claim would only be in the way of one that is restored.
+        makes_claims: size > 0,
         replicas: Some(replicas),
         ..Step::of(stage)
     };
     if size == 0 {
         return step;
+    }
+    if let Some(claims) = lost_claims(cluster, observation, &record.members) {
+        let observed = observation.stateful_set.as_ref();
+        return Step {
+            makes_claims: false,
+            replicas: observed.map(|_| replicas),
+            stage: Stage::LostClaims(claims),
+            ..step
+        };
     }
     let (seen, requeue) = seen(cluster, observation, &record, host);
     let replacement = match replace::next(&record, &seen) {

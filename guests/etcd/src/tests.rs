@@ -4,6 +4,7 @@ mod bad_input;
 mod configuration;
 mod events;
 mod inspection;
+mod losses;
 mod membership;
 mod operation;
 mod properties;
@@ -179,10 +180,6 @@ fn a_cluster_whose_founders_are_ready_is_formed_for_ever() {
     let (outcome, _) = formed(&article());
     let state = &outcome.child("state").unwrap().object;
     assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
-    assert_eq!(
-        state["metadata"]["annotations"]["etcd.ydzs.io/voters"],
-        "0,1,2"
-    );
     assert_eq!(
         outcome.child("pdb").unwrap().object["spec"]["minAvailable"],
         2

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::View;
-use crate::{jobs, tls};
+use crate::{cluster::quorum, jobs, tls};
 
 /// The message for a parent of which nothing has been started.
 pub(super) const NOT_STARTED: &str =
@@ -170,6 +170,18 @@ impl View<'_> {
         }
         format!(
             "; without data: {replaced}; if the other members do not come back, restore a snapshot into a new cluster"
+        )
+    }
+
+    /// The claims that a formed cluster lacks, and the remedy.
+    pub(super) fn lost(&self, claims: &[String]) -> String {
+        format!(
+            "{} of {} members have their claims, quorum is {}; missing: {}; restore them with their data, or restore a snapshot \
+             into a new cluster",
+            self.members - claims.len(),
+            self.members,
+            quorum(self.members),
+            claims.join(", ")
         )
     }
 

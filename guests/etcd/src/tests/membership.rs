@@ -125,7 +125,6 @@ impl World {
             members: (0..self.size).collect(),
             formed: self.status || self.mark || self.running() > 0,
             token: String::new(),
-            voters: None,
             sequence: self.jobs.keys().next_back().copied().unwrap_or_default() + 1,
             admitted: BTreeMap::new(),
             replacing: BTreeMap::new(),
@@ -407,18 +406,18 @@ impl World {
     }
 }
 
-/// 5,000 schedules, and 100,000 in a full run, which sets 10,000 cases for all properties.
-fn cases() -> u32 {
+/// This number of schedules, and 100,000 in a full run, which sets 10,000 cases for all properties.
+pub(super) fn cases(short: u32) -> u32 {
     let stated = ProptestConfig::default().cases;
     if stated > 256 {
         stated.saturating_mul(10)
     } else {
-        5000
+        short
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(5000)))]
 
     /// No change costs the quorum, no identity is used twice, and each schedule ends with all members in their places.
     #[test]
