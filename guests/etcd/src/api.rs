@@ -367,9 +367,11 @@ pub(crate) struct Member {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Endpoints {
-    /// URL of the client Service.
-    pub(crate) client: String,
-    /// URL of each member.
+    /// URL of the client Service, while it belongs to this EtcdCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    /// URL of each member, while the headless Service belongs to this EtcdCluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) members: Vec<String>,
 }
 

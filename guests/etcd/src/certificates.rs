@@ -3,7 +3,7 @@
 use innkeeper_sdk::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::{api::IssuerRef, children, cluster::Cluster, secrets};
+use crate::{api::IssuerRef, cluster::Cluster, secrets};
 
 /// The plane of the certificate that the Jobs present to the members.
 const CLIENT: &str = "client";
@@ -127,16 +127,4 @@ fn names(cluster: &Cluster<'_>) -> Vec<String> {
         clients,
         "localhost".to_owned(),
     ]
-}
-
-/// Returns the names of the Services that Certificates name, if they do not exist or belong to another owner.
-pub(crate) fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
-    if Certificate::all(cluster).next().is_none() {
-        return Vec::new();
-    }
-    children::services(cluster)
-        .into_iter()
-        .filter(|service| !request.children.has(service))
-        .map(|service| service.name().to_owned())
-        .collect()
 }

@@ -89,6 +89,13 @@ pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
     ]
 }
 
+/// The names of the Services that do not exist or belong to another owner.
+pub(crate) fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
+    let services = services(cluster).into_iter();
+    let missing = services.filter(|service| !request.children.has(service));
+    missing.map(|service| service.name().to_owned()).collect()
+}
+
 fn headless_service(cluster: &Cluster<'_>) -> Service {
     Service {
         metadata: annotated(

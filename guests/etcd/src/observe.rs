@@ -27,9 +27,10 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 
 use serde::Deserialize;
 
+use self::pods::MemberPods;
 use crate::{
     api::{EtcdClusterStatus, ExistingClaims},
-    certificates,
+    children,
     cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, MEMBERS_MAX},
     inspection::Alarms,
     jobs::{self, ClusterJobs},
@@ -38,7 +39,7 @@ use crate::{
     version::Version,
 };
 
-pub(crate) use self::pods::MemberPod;
+pub(crate) use self::pods::{LeavingPod, MemberPod, Obstacle};
 
 /// The observed StatefulSet of the members, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
@@ -69,6 +70,8 @@ pub(crate) struct Observation {
     pub(crate) claims: BTreeMap<i32, Claim>,
     /// Pods of members by ordinal.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
+    /// Pods of members that are being deleted, by ordinal.
+    pub(crate) leaving: BTreeMap<i32, LeavingPod>,
     /// The cluster is formed according to the stored status, the StatefulSet or a claim.
     pub(crate) was_formed: bool,
     /// The number of members according to all that tells it; none if nothing does.
@@ -87,7 +90,7 @@ pub(crate) struct Observation {
     pub(crate) certificates: Found,
     /// The Secrets with certificates that cert-manager writes.
     pub(crate) issued: Found,
-    /// The Services with names in certificates that do not exist or belong to another owner.
+    /// The Services that do not exist or belong to another owner.
     pub(crate) missing_services: Vec<String>,
     /// The StatefulSet with the names in its Pod template.
     pub(crate) running: Option<Workload>,
@@ -155,6 +158,7 @@ impl Observation {
         }
         let available = request.stored_condition("Available");
         let (certificates, issued) = tls::references(cluster);
+        let MemberPods { pods, leaving } = pods::read(host, cluster)?;
         Ok(Self {
             record,
             was_available: available.map(|it| it.reason).unwrap_or_default(),
@@ -162,7 +166,8 @@ impl Observation {
             is_leaving,
             can_grow: can_grow(host, cluster, &claims)?,
             claims,
-            pods: pods::read(host, cluster)?,
+            pods,
+            leaving,
             was_formed,
             members,
             last_version,
@@ -172,7 +177,7 @@ impl Observation {
                 .read(request, host)?,
             certificates: certificates.read(request, host)?,
             issued: issued.read(request, host)?,
-            missing_services: certificates::missing_services(request, cluster),
+            missing_services: children::missing_services(request, cluster),
             running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,

@@ -20,7 +20,7 @@ use crate::{
 
 use self::{
     events::QUOTA_NEAR_DISK,
-    messages::{CORRUPT, NEAR_DISK, NO_SPACE, NOT_STARTED, missing},
+    messages::{CORRUPT, NEAR_DISK, NO_SPACE, NOT_STARTED, UNSAFE_ROLLOUT},
 };
 
 /// The report on the parent.
@@ -38,7 +38,9 @@ pub(crate) fn report(
         .status(&status)
         .conditions(conditions)
         .events(events);
-    report.requeue = step.requeue;
+    let leaving = observation.leaving.values().map(|pod| pod.left);
+    let leaving = leaving.filter(|left| !left.is_zero());
+    report.requeue = leaving.chain(step.requeue).min();
     report
 }
 
@@ -105,14 +107,16 @@ impl<'a> View<'a> {
             .chain(pods.keys())
             .copied()
             .collect();
+        // A Service of such a name can lead to the Pods of another owner.
+        let missing = &self.observation.missing_services;
+        let client = self.cluster.client_service();
+        let own = members.filter(|_| missing.iter().all(|it| it != self.cluster.name));
         let endpoints = Endpoints {
-            client: format!(
-                "{}://{}.{}.svc:2379",
-                self.cluster.scheme(),
-                self.cluster.client_service(),
-                self.cluster.namespace
-            ),
-            members: members
+            client: (!missing.contains(&client)).then(|| {
+                let (scheme, namespace) = (self.cluster.scheme(), self.cluster.namespace);
+                format!("{scheme}://{client}.{namespace}.svc:2379")
+            }),
+            members: own
                 .into_iter()
                 .flatten()
                 .map(|ordinal| self.cluster.client_url(*ordinal))
@@ -185,6 +189,9 @@ impl<'a> View<'a> {
             let message = "the claims keep their size: their StorageClass does not allow expansion";
             warn("StorageNotExpandable", message.to_owned());
         }
+        if self.cluster.allows_unsafe_rollout {
+            warn("UnsafeRolloutAllowed", UNSAFE_ROLLOUT.to_owned());
+        }
         if self.cluster.version().is_none() {
             let message = format!(
                 "the tag of the image {} names no version: set spec.version",
@@ -205,7 +212,9 @@ impl<'a> View<'a> {
             && self.ready == self.members
             && self.members == size
             && self.is_rolled_out;
-        let ready = if is_ready {
+        let ready = if let Some(problem) = self.lost_services() {
+            Condition::new("Ready", false, "ServiceNotOwned", problem)
+        } else if is_ready {
             Condition::new("Ready", true, "Ready", available.message.clone())
         } else {
             let cause = if available.is_true() {
@@ -220,7 +229,7 @@ impl<'a> View<'a> {
 
     /// Returns true if the roll-out waits for a member that it does not replace itself.
     fn is_held(&self) -> bool {
-        self.ready < self.members && !self.waits_for_new()
+        self.ready < self.members && !self.waits_for_new() && !self.cluster.allows_unsafe_rollout
     }
 
     /// Returns true if the roll-out waits for a member that it has just replaced.
@@ -249,10 +258,6 @@ impl<'a> View<'a> {
             None => *ordinal >= members::observed_partition(self.observation),
         };
         one.is_some_and(is_replaced) && more.is_none()
-    }
-
-    fn counts(&self) -> String {
-        format!("{} of {} members are ready", self.ready, self.members)
     }
 
     /// The condition `Progressing` of a replacement; none if there is none.
@@ -292,15 +297,8 @@ impl<'a> View<'a> {
         let quorum = quorum(self.members);
         let (status, reason, message) = match &self.step.stage {
             Stage::Paused => (false, "Paused", self.paused()),
-            Stage::StaleClaims(claims) => (
-                false,
-                "StaleClaims",
-                format!(
-                    "claims of an earlier cluster exist: {}; delete them, or set storage.existingClaims to Adopt",
-                    claims.join(", ")
-                ),
-            ),
-            Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::StaleClaims(claims) => (false, "StaleClaims", self.stale(claims)),
+            Stage::MissingClaims(claims) => (false, "StaleClaims", self.missing(claims)),
             Stage::LostClaims(claims) => (false, "QuorumLost", self.lost(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::Certificates => self.awaited(),
@@ -326,12 +324,8 @@ impl<'a> View<'a> {
                 replacement.unwrap_or_default()
             }
             Stage::Paused => (false, "Paused", self.paused()),
-            Stage::StaleClaims(_) => (
-                false,
-                "StaleClaims",
-                "waiting for the deletion of claims of an earlier cluster".into(),
-            ),
-            Stage::MissingClaims(claims) => (false, "StaleClaims", missing(claims)),
+            Stage::StaleClaims(claims) => (false, "StaleClaims", self.stale(claims)),
+            Stage::MissingClaims(claims) => (false, "StaleClaims", self.missing(claims)),
             Stage::LostClaims(claims) => (false, "WaitingForHealthyMembers", self.lost(claims)),
             Stage::Refused => (false, "SpecInvalid", NOT_STARTED.to_owned()),
             Stage::Certificates => self.awaited(),
@@ -363,9 +357,9 @@ impl<'a> View<'a> {
                 false,
                 "RolloutHeld",
                 format!(
-                    "no member is replaced while another one is down: {}; annotate the EtcdCluster with \
-                     etcd.ydzs.io/allow-unsafe-rollout: \"true\" to go on",
-                    self.counts()
+                    "no member is replaced while another one is down: {}{}",
+                    self.counts(),
+                    self.way_past()
                 ),
             ),
             Stage::Formed if self.cluster.preparing.is_some() => {

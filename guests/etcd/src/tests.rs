@@ -1,5 +1,6 @@
 //! Tests of the reconciler as plain Rust, with a fake host.
 
+mod advice;
 mod bad_input;
 mod configuration;
 mod events;

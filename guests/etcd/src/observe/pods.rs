@@ -1,6 +1,6 @@
 //! The Pods of the members.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_sdk::{job, partial::Partial, prelude::*};
 use k8s_openapi::{
@@ -17,6 +17,42 @@ const RESTARTS_BROKEN: i32 = 5;
 /// The longest end of a member's log in a condition, in characters.
 const WORDS_CHARS_MAX: usize = 300;
 
+/// The longest words of the scheduler in a condition, in characters.
+const SCHEDULER_CHARS_MAX: usize = 400;
+
+/// The time after which a Pod that is being deleted has surely lost its node; its grace period is over before.
+const LEAVING_MAX: Duration = Duration::from_mins(1);
+
+/// The reasons with which each container waits at its start.
+const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// The Pods of the members, by ordinal.
+#[derive(Default)]
+pub(crate) struct MemberPods {
+    /// Those that are not being deleted.
+    pub(crate) pods: BTreeMap<i32, MemberPod>,
+    /// Those that are being deleted.
+    pub(crate) leaving: BTreeMap<i32, LeavingPod>,
+}
+
+/// A Pod of a member that is being deleted.
+pub(crate) struct LeavingPod {
+    pub(crate) node: Option<String>,
+    /// The time at which its grace period ends.
+    pub(crate) until: Time,
+    /// The time until it counts as stuck; zero if it does.
+    pub(crate) left: Duration,
+}
+
+/// The cause for which a Pod does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// No node takes the Pod, in the words of the scheduler.
+    Unschedulable(String),
+    /// A container waits, such as `ImagePullBackOff`.
+    Waiting(String),
+}
+
 /// A Pod of a member.
 pub(crate) struct MemberPod {
     pub(crate) uid: String,
@@ -31,6 +67,8 @@ pub(crate) struct MemberPod {
     pub(crate) is_broken: bool,
     /// The end of the log of an etcd that has ended with an error.
     pub(crate) last_words: Option<String>,
+    /// The cause for which it does not start; none if it has started or none is known.
+    pub(crate) obstacle: Option<Obstacle>,
     pub(crate) version: Option<Version>,
     /// The revision of the StatefulSet from which the Pod was made.
     pub(crate) revision: Option<String>,
@@ -39,8 +77,9 @@ pub(crate) struct MemberPod {
 type ObservedPod = Partial<Pod, ObservedPodSpec, ObservedPodStatus>;
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct ObservedPodSpec {
+    node_name: Option<String>,
     containers: Vec<ObservedContainer>,
 }
 
@@ -72,8 +111,15 @@ struct ContainerStatus {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ContainerState {
+    waiting: Option<Waiting>,
     running: Option<Running>,
     terminated: Option<Terminated>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -116,13 +162,11 @@ impl ContainerStatus {
 }
 
 /// Reads the Pods by ordinal.
-pub(super) fn read(
-    host: &dyn Host,
-    cluster: &Cluster<'_>,
-) -> Result<BTreeMap<i32, MemberPod>, Fault> {
+pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods, Fault> {
     let selector = innkeeper_sdk::labels::selector_text(&cluster.selector());
     let prefix = format!("{}-", cluster.name);
-    let member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {
+    let mut found = MemberPods::default();
+    let mut member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {
         let ordinal = pod
             .metadata
             .name
@@ -130,9 +174,17 @@ pub(super) fn read(
             .strip_prefix(&prefix)?
             .parse()
             .ok()?;
-        if pod.metadata.deletion_timestamp.is_some() {
+        if let Some(until) = pod.metadata.deletion_timestamp {
+            let since = Duration::from_millis(host.now_ms().saturating_sub(milliseconds(&until)));
+            let leaving = LeavingPod {
+                node: pod.spec.node_name,
+                left: LEAVING_MAX.saturating_sub(since),
+                until,
+            };
+            found.leaving.insert(ordinal, leaving);
             return None;
         }
+        let obstacle = obstacle(&pod.status);
         let mut conditions = pod.status.conditions.iter();
         let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
         let mut init = pod.status.init_container_statuses.iter();
@@ -158,6 +210,7 @@ pub(super) fn read(
                 waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
                 has_run: etcd.is_some_and(ContainerStatus::has_run),
                 is_broken: etcd.is_some_and(ContainerStatus::is_broken),
+                obstacle,
                 last_words: etcd.and_then(ContainerStatus::last_words),
                 // The version in the spec is that of the image in the spec alone.
                 version: tagged.or_else(|| stated.filter(|_| is_stated)),
@@ -167,9 +220,25 @@ pub(super) fn read(
             },
         ))
     };
-    Ok(host
-        .list::<ObservedPod>(cluster.namespace, &selector)?
-        .into_iter()
-        .filter_map(member)
-        .collect())
+    let observed = host.list::<ObservedPod>(cluster.namespace, &selector)?;
+    let pods = observed.into_iter().filter_map(&mut member).collect();
+    Ok(MemberPods { pods, ..found })
+}
+
+/// The cause for which a Pod does not start.
+fn obstacle(status: &ObservedPodStatus) -> Option<Obstacle> {
+    let mut conditions = status.conditions.iter();
+    let scheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    if let Some(message) = scheduled.and_then(|it| it.message.as_deref()) {
+        let words = message.trim().chars().take(SCHEDULER_CHARS_MAX);
+        return Some(Obstacle::Unschedulable(words.collect()));
+    }
+    let containers = status.init_container_statuses.iter();
+    let mut waiting = containers
+        .chain(&status.container_statuses)
+        .filter_map(|it| it.state.waiting.as_ref());
+    let waiting = waiting.find(|it| !it.reason.is_empty() && !STARTING.contains(&&*it.reason))?;
+    // The kubelet alternates between the two.
+    let reason = waiting.reason.replace("ErrImagePull", "ImagePullBackOff");
+    Some(Obstacle::Waiting(reason))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::View;
-use crate::{cluster::quorum, jobs, tls};
+use crate::{certificates::Certificate, cluster::quorum, jobs, observe::Obstacle, tls};
 
 /// The message for a parent of which nothing has been started.
 pub(super) const NOT_STARTED: &str =
@@ -20,15 +20,119 @@ pub(super) const NEAR_DISK: &str = "the quota of the database is 95 % of a volum
     a defragmentation makes, can fill the volume before etcd rejects writes: set quotaBackendBytes to about half of \
     storage.size, or storage.size to 4Gi or more";
 
-pub(super) fn missing(claims: &[String]) -> String {
-    format!(
-        "claims of the cluster to adopt are missing: {}; restore them, or delete the others and set storage.existingClaims to \
-         Refuse",
-        claims.join(", ")
-    )
-}
+pub(super) const UNSAFE_ROLLOUT: &str = "the annotation etcd.ydzs.io/allow-unsafe-rollout is set: roll-outs replace members while \
+    others are down, which can cost the quorum; remove it as soon as all members are ready";
 
 impl View<'_> {
+    /// The number of members that are ready, and what keeps the first of the others from it.
+    pub(super) fn counts(&self) -> String {
+        let counts = format!("{} of {} members are ready", self.ready, self.members);
+        match self.trouble() {
+            Some(trouble) => format!("{counts}; {trouble}"),
+            None => counts,
+        }
+    }
+
+    /// The cause for which a member has no Pod or one that does not start, with the remedy.
+    fn trouble(&self) -> Option<String> {
+        let members = self.step.record.as_ref()?.members.iter();
+        members.copied().find_map(|ordinal| {
+            let pod = self.observation.pods.get(&ordinal);
+            if pod.is_some_and(|pod| pod.is_ready) {
+                return None;
+            }
+            let name = self.cluster.member(ordinal);
+            match pod.and_then(|pod| pod.obstacle.as_ref()) {
+                Some(Obstacle::Waiting(reason)) => Some(format!("Pod {name}: {reason}")),
+                Some(Obstacle::Unschedulable(words)) => {
+                    let remedy = self.placing(ordinal, words);
+                    Some(format!("Pod {name} has no node: {words}: {remedy}"))
+                }
+                None => {
+                    let leaving = self.observation.leaving.get(&ordinal)?;
+                    let node = leaving.node.as_deref().unwrap_or("unknown");
+                    leaving.left.is_zero().then(|| {
+                        format!(
+                            "Pod {name} on node {node} should have ended at {}: bring the node back; if it is gone for good, \
+                             delete the Node, or run kubectl delete pod {name} --force",
+                            leaving.until.0
+                        )
+                    })
+                }
+            }
+        })
+    }
+
+    /// The remedy for a Pod without a node. The data of a member are given up only for the sake of a quorum without it.
+    fn placing(&self, ordinal: i32, words: &str) -> String {
+        let words = words.to_lowercase();
+        let claim = self.cluster.claim(ordinal);
+        let pod = self.cluster.member(ordinal);
+        if words.contains("volume") && words.contains("affinity") {
+            let remedy =
+                format!("bring back the node of the volume of PersistentVolumeClaim {claim}");
+            if self.ready < quorum(self.members) {
+                return remedy;
+            }
+            return format!(
+                "{remedy}; if it is gone for good, delete that claim and Pod {pod}: the member is then replaced with the data \
+                 of the others"
+            );
+        }
+        if words.contains("persistentvolumeclaim") {
+            return format!("see the events of PersistentVolumeClaim {claim}");
+        }
+        "add nodes, or change resources, podTemplate or antiAffinity".to_owned()
+    }
+
+    /// The way to go on with a roll-out that is held, if a quorum survives it.
+    pub(super) fn way_past(&self) -> &'static str {
+        if self.ready > quorum(self.members) {
+            "; a quorum is left without one more: annotate the EtcdCluster with etcd.ydzs.io/allow-unsafe-rollout: \"true\" to \
+             go on, and remove the annotation afterwards"
+        } else {
+            "; bring it back first: without one more, no quorum is left"
+        }
+    }
+
+    /// The Pods that use some claims, with a remedy that keeps the data; none if no Pod does.
+    fn users(&self, claims: &[String]) -> Option<String> {
+        let pods = self
+            .observation
+            .pods
+            .keys()
+            .chain(self.observation.leaving.keys());
+        let users = pods.filter(|ordinal| claims.contains(&self.cluster.claim(**ordinal)));
+        let users: Vec<String> = users.map(|it| self.cluster.member(*it)).collect();
+        (!users.is_empty()).then(|| format!("in use by Pods {}", users.join(", ")))
+    }
+
+    /// Claims of an earlier cluster, and the remedy.
+    pub(super) fn stale(&self, claims: &[String]) -> String {
+        let names = claims.join(", ");
+        match self.users(claims) {
+            None => format!(
+                "claims of an earlier cluster exist: {names}; delete them, or set storage.existingClaims to Adopt"
+            ),
+            Some(users) => format!(
+                "claims of an earlier cluster exist: {names}, {users}; do not delete them: set storage.existingClaims to Adopt \
+                 and the annotation innkeeper.dev/adopt to \"true\" to go on with these members"
+            ),
+        }
+    }
+
+    /// Missing claims of a cluster to adopt, and the remedy.
+    pub(super) fn missing(&self, claims: &[String]) -> String {
+        let existing = self.observation.claims.keys();
+        let existing: Vec<String> = existing.map(|it| self.cluster.claim(*it)).collect();
+        let remedy = match self.users(&existing) {
+            None => "or delete the others and set storage.existingClaims to Refuse".to_owned(),
+            Some(users) => format!("and keep the others, {users}"),
+        };
+        let names = claims.join(", ");
+        format!("claims of the cluster to adopt are missing: {names}; restore them, {remedy}")
+    }
+
     /// The problem of the Secrets with certificates: a code and a sentence.
     pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
         let (named, issued) = (&self.observation.certificates, &self.observation.issued);
@@ -69,14 +173,20 @@ impl View<'_> {
         }
     }
 
-    /// The problem of Services in whose names the cluster has certificates.
+    /// The problem of Services that are not those of the cluster.
     pub(super) fn lost_services(&self) -> Option<String> {
         let services = &self.observation.missing_services;
         // The first pass of each cluster creates them.
         let is_lost = !services.is_empty() && self.observation.record.is_some();
         is_lost.then(|| {
+            let certificates = if Certificate::all(self.cluster).next().is_some() {
+                "certificates stay as they are, and "
+            } else {
+                ""
+            };
             format!(
-                "Service {} is missing or belongs to another owner: its certificates stay as they are, see the condition Synced",
+                "Service {} is missing or belongs to another owner: {certificates}status.endpoints leaves it out, see the \
+                 condition Synced",
                 services.join(", ")
             )
         })
@@ -197,7 +307,10 @@ impl View<'_> {
         let is_broken = |ordinal: &&i32| {
             let pod = self.observation.pods.get(ordinal);
             let claim = self.observation.claims.get(ordinal);
-            pod.is_some_and(|pod| pod.is_broken) || claim.is_some_and(|claim| claim.is_lost)
+            // A member that is ready is needed, whatever is wrong with its claim.
+            pod.is_none_or(|pod| !pod.is_ready)
+                && (pod.is_some_and(|pod| pod.is_broken)
+                    || claim.is_some_and(|claim| claim.is_lost))
         };
         members
             .into_iter()

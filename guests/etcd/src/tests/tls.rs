@@ -561,7 +561,8 @@ fn a_running_cluster_warns_of_a_service_that_another_owner_has_taken() {
     };
     assert_eq!(warnings(&children), json!([]));
     children.retain(|(key, _)| key != "client");
-    let message = "Service demo-client is missing or belongs to another owner: its certificates stay as they are, see the \
+    let message = "Service demo-client is missing or belongs to another owner: certificates stay as they are, and \
+                   status.endpoints leaves it out, see the \
                    condition Synced";
     assert_eq!(
         warnings(&children),
