@@ -15,6 +15,17 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The rule of `maxItemSize`: memcached ends with a size that its chunks of 512 KiB do not divide.
+pub(crate) const ITEM_SIZE: &str =
+    "maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m";
+
+/// The rule of `maxConnections`: memcached limits its open files to this number, and each thread needs some.
+pub(crate) const CONNECTIONS: &str = "maxConnections must be at least 6 times threads plus 16";
+
+/// The rule of the memory limit: small items take a tenth more than their memory.
+pub(crate) const MEMORY_LIMIT: &str =
+    "resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi";
+
 /// A pool of memcached processes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
@@ -58,9 +69,9 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) \
          || quantity(string(self.resources.limits['memory'])).compareTo(quantity('0').add(\
-         (self.memcached.maxMemoryMB + 32) * 1048576)) >= 0"
+         (self.memcached.maxMemoryMB * 11534336 + 9) / 10 + 33554432)) >= 0"
     )
-    .message("resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi"),
+    .message(MEMORY_LIMIT),
     validation = budget::below_replicas("highAvailability.podDisruptionBudget", "size"),
     validation = budget::allows_evictions("highAvailability.podDisruptionBudget", "size")
 )]
@@ -79,8 +90,8 @@ pub(crate) struct MemcachedSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits of each process; requests of 100m CPU and (maxMemoryMB + 64)Mi memory when
-    /// absent.
+    /// Requests and limits of each process; requests of 100m CPU and 1.1 times maxMemoryMB + 64 Mi memory
+    /// when absent.
     pub(crate) resources: Option<ResourceRequirements>,
     /// Port for clients.
     #[serde(default = "default_port")]
@@ -115,12 +126,12 @@ pub(crate) struct ServiceOptions {
     validation = Rule::new(
         // The rule passes a value that the pattern refuses, so that the user sees one error.
         "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
-         || int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
-         * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= 1048576 \
-         && 2 * int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
-         * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= self.maxMemoryMB * 1024"
+         || [int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
+         * (self.maxItemSize.endsWith('m') ? 1024 : 1)].all(size, \
+         size % 512 == 0 && size <= 1048576 && 2 * size <= self.maxMemoryMB * 1024)"
     )
-    .message("maxItemSize must be at most half of maxMemoryMB and at most 1024m")
+    .message(ITEM_SIZE),
+    validation = Rule::new("self.maxConnections >= 6 * self.threads + 16").message(CONNECTIONS)
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedOptions {
@@ -128,7 +139,7 @@ pub(crate) struct MemcachedOptions {
     #[serde(default = "default_memory", rename = "maxMemoryMB")]
     #[schemars(range(min = 16, max = 65536))]
     pub(crate) max_memory_mb: i32,
-    /// Maximum number of simultaneous connections (`-c`).
+    /// Maximum number of simultaneous connections (`-c`); at least 6 times threads plus 16.
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 65536))]
     pub(crate) max_connections: i32,
@@ -136,7 +147,8 @@ pub(crate) struct MemcachedOptions {
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 128))]
     pub(crate) threads: i32,
-    /// Size of the largest item in KiB (`k`) or MiB (`m`) (`-I`); at most half of maxMemoryMB.
+    /// Size of the largest item in KiB (`k`) or MiB (`m`) (`-I`): a multiple of 512k, at most half of
+    /// maxMemoryMB.
     #[serde(default = "default_item_size")]
     #[schemars(length(max = 8), regex(pattern = r"^[1-9][0-9]{0,6}(k|m)$"))]
     pub(crate) max_item_size: String,

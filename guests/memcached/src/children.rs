@@ -59,20 +59,27 @@ impl<'a> Pool<'a> {
         self.spec.size.unwrap_or(1)
     }
 
-    /// The addresses for clients.
-    pub(crate) fn server_list(&self) -> Vec<String> {
-        vec![format!(
-            "{}.{}.svc:{}",
-            self.name, self.namespace, self.spec.container_port
-        )]
+    /// The port of the Pods with the present template.
+    pub(crate) fn port(&self) -> i32 {
+        self.spec.container_port
     }
 
-    /// Every child; the hash is that of the template.
-    pub(crate) fn children(&self, template: PodTemplateSpec, hash: &TemplateHash) -> Vec<Child> {
+    /// The addresses for clients.
+    pub(crate) fn server_list(&self, port: i32) -> Vec<String> {
+        vec![format!("{}.{}.svc:{port}", self.name, self.namespace)]
+    }
+
+    /// Every child; the hash is that of the template, and the port the one that clients are to use.
+    pub(crate) fn children(
+        &self,
+        template: PodTemplateSpec,
+        hash: &TemplateHash,
+        port: i32,
+    ) -> Vec<Child> {
         let budget = self.budget();
         [
             Child::new("deployment", &self.deployment(template, hash)),
-            Child::new("service", &self.service()),
+            Child::new("service", &self.service(port)),
         ]
         .into_iter()
         .chain(budget.map(|budget| Child::new("pdb", &budget)))
@@ -139,7 +146,11 @@ impl<'a> Pool<'a> {
             resources: Some(pod::resources(
                 self.spec.resources.as_ref(),
                 "100m",
-                &format!("{}Mi", self.spec.memcached.max_memory_mb + 64),
+                // Small items take a tenth more, threads and connections the rest.
+                &format!(
+                    "{}Mi",
+                    (self.spec.memcached.max_memory_mb * 11 + 9) / 10 + 64
+                ),
             )),
             liveness_probe: Some(probe(10, 10)),
             readiness_probe: Some(probe(5, 5)),
@@ -176,7 +187,7 @@ impl<'a> Pool<'a> {
         arguments
     }
 
-    fn service(&self) -> Service {
+    fn service(&self, port: i32) -> Service {
         let options = self.spec.service.as_ref();
         Service {
             metadata: ObjectMeta {
@@ -190,7 +201,7 @@ impl<'a> Pool<'a> {
                 // balancer.
                 cluster_ip: Some("None".to_owned()),
                 selector: Some(self.labels.clone()),
-                ports: Some(vec![pod::service_port(PORT, self.spec.container_port)]),
+                ports: Some(vec![pod::service_port(PORT, port)]),
                 ..Default::default()
             }),
             ..Default::default()

@@ -53,9 +53,13 @@ impl Reconciler for Plugin {
         let valid = validate::spec(&parent.spec, &config.tenants);
         let template = pool.template();
         let hash = TemplateHash::of(&template);
-        let report = observation.report(request, &pool, &hash);
+        let port = observation.port(request, &pool, &hash);
+        let report = observation.report(request, &pool, &hash, port);
         match valid {
-            Ok(()) => Ok(Outcome::desired(pool.children(template, &hash), report)),
+            Ok(()) => Ok(Outcome::desired(
+                pool.children(template, &hash, port),
+                report,
+            )),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }
     }

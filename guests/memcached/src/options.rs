@@ -3,6 +3,8 @@
 //! Options name files and libraries in more ways than a list could name: memory and values in files, Lua code of the proxy,
 //! keys, tokens. So the check knows those that reach nothing outside of the process, and refuses the others.
 
+use std::collections::BTreeMap;
+
 use innkeeper_sdk::tenants::{Form, check_listed};
 
 const PATH: &str = "spec.memcached.extraArgs";
@@ -13,13 +15,13 @@ pub(crate) const OPTIONS: &[(&str, &str, Form)] = &[
     ("-F", "--disable-flush-all", Form::Nothing),
     ("-L", "--enable-largepages", Form::Nothing),
     ("-M", "--disable-evictions", Form::Nothing),
-    ("-R", "--max-reqs-per-event", Form::Number),
+    ("-R", "--max-reqs-per-event", Form::Between(1, 1_000_000)),
     ("-W", "--disable-watch", Form::Nothing),
     ("-X", "--disable-dumping", Form::Nothing),
     ("-b", "--listen-backlog", Form::Number),
-    ("-f", "--slab-growth-factor", Form::Decimal),
+    ("-f", "--slab-growth-factor", Form::Decimal(1, 100)),
     ("-k", "--lock-memory", Form::Nothing),
-    ("-n", "--slab-min-size", Form::Number),
+    ("-n", "--slab-min-size", Form::Between(1, 524_288)),
 ];
 
 /// The option with further options.
@@ -31,13 +33,13 @@ pub(crate) const EXTENDED_OPTIONS: &[(&str, Form)] = &[
         "hash_algorithm",
         Form::Choice(&["jenkins", "murmur3", "xxh3"]),
     ),
-    ("hashpower", Form::Number),
-    ("hot_lru_pct", Form::Number),
-    ("hot_max_factor", Form::Decimal),
+    ("hashpower", Form::Between(13, 28)),
+    ("hot_lru_pct", PERCENT),
+    ("hot_max_factor", Form::Decimal(0, 1000)),
     ("idle_timeout", Form::Number),
     ("inline_ascii_resp", Form::Nothing),
     ("lru_crawler", Form::Nothing),
-    ("lru_crawler_sleep", Form::Number),
+    ("lru_crawler_sleep", Form::Between(0, 1_000_000)),
     ("lru_crawler_tocrawl", Form::Number),
     ("lru_maintainer", Form::Nothing),
     ("maxconns_fast", Form::Nothing),
@@ -54,18 +56,24 @@ pub(crate) const EXTENDED_OPTIONS: &[(&str, Form)] = &[
     ("read_buf_mem_limit", Form::Number),
     ("resp_obj_mem_limit", Form::Number),
     ("slab_automove", Form::Choice(&["", "0", "1", "2"])),
-    ("slab_automove_ratio", Form::Decimal),
-    ("slab_automove_window", Form::Number),
-    ("slab_chunk_max", Form::Number),
+    ("slab_automove_ratio", Form::Decimal(0, 1)),
+    ("slab_automove_window", Form::Between(3, 1000)),
+    ("slab_chunk_max", CHUNK),
     ("slab_reassign", Form::Nothing),
-    ("tail_repair_time", Form::Number),
+    ("tail_repair_time", Form::Between(10, 1_000_000)),
     ("temporary_ttl", Form::Number),
     ("track_sizes", Form::Nothing),
-    ("warm_lru_pct", Form::Number),
-    ("warm_max_factor", Form::Decimal),
-    ("watcher_logbuf_size", Form::Number),
-    ("worker_logbuf_size", Form::Number),
+    ("warm_lru_pct", PERCENT),
+    ("warm_max_factor", Form::Decimal(0, 1000)),
+    ("watcher_logbuf_size", Form::Between(1, 65536)),
+    ("worker_logbuf_size", Form::Between(64, 4096)),
 ];
+
+/// A part of the memory; the program ends if hot and warm items have more than 80 of 100 together.
+const PERCENT: Form = Form::Between(1, 79);
+
+/// A part of a slab page, which divides each largest item.
+const CHUNK: Form = Form::Choice(&["16384", "32768", "65536", "131072", "262144", "524288"]);
 
 /// The options that have a field, end memcached, or move it away from its port and the probes.
 const RESERVED: &[&str] = &[
@@ -114,15 +122,21 @@ const RESERVED: &[&str] = &[
 /// Checks the further arguments: options that reach nothing outside of the process with values of their form, and those that
 /// the configuration lists with any value.
 ///
-/// An option and its value are two items, or one `--option=value`. The program reads other forms too, such as `-f1.25` and
+/// The bounds are those with which the program starts. An option and its value are two items, or one `--option=value`. The program reads other forms too, such as `-f1.25` and
 /// `--slab-g=1.25`, in which an option could hide.
 pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), String> {
     let mut arguments = arguments.iter().map(String::as_str).peekable();
+    let mut extended = BTreeMap::new();
     while let Some(argument) = arguments.next() {
         let (name, joined) = match argument.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, Some(value)),
             _ => (argument, None),
         };
+        if argument.starts_with('-') && argument.contains(char::is_whitespace) {
+            return Err(format!(
+                "{PATH}: \"{argument}\": write a flag and its value as two items"
+            ));
+        }
         if RESERVED.contains(&name) {
             return Err(format!(
                 "{PATH}: {name} has a field of its own, or would break the probes: leave it out"
@@ -148,10 +162,33 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
         };
         match known {
             Some(known) => check_value(name, known.2, value)?,
-            None => value
-                .split(',')
-                .try_for_each(|option| check_extended(option, listed))?,
+            None => {
+                for option in value.split(',') {
+                    check_extended(option, listed)?;
+                    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+                    extended.insert(name, value);
+                }
+            }
         }
+    }
+    check_together(&extended)
+}
+
+/// Checks the options in the values of `-o` that exclude each other.
+fn check_together(extended: &BTreeMap<&str, &str>) -> Result<(), String> {
+    let percent = |name: &str, default: u32| {
+        let given = extended.get(name).and_then(|value| value.parse().ok());
+        given.unwrap_or(default)
+    };
+    if percent("hot_lru_pct", 20) + percent("warm_lru_pct", 40) > 80 {
+        return Err(format!(
+            "{PATH}: hot_lru_pct (default 20) and warm_lru_pct (default 40) must be at most 80 together"
+        ));
+    }
+    if extended.contains_key("temporary_ttl") && extended.contains_key("no_lru_maintainer") {
+        return Err(format!(
+            "{PATH}: temporary_ttl needs the LRU maintainer: leave out no_lru_maintainer"
+        ));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use innkeeper_sdk::{
     rollout::TemplateHash,
     workload::{Workload, WorkloadStatus},
 };
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use serde::Deserialize;
 
 use crate::{api::MemcachedStatus, children::Pool};
@@ -18,6 +18,27 @@ pub(crate) struct Observation {
     /// The Deployment; none before it is created.
     pub(crate) workload: Option<Workload>,
     nodes: Vec<String>,
+    /// The cause for which replicas are missing, as a sentence part.
+    cause: Option<String>,
+    /// The Deployment has not progressed within its deadline.
+    is_late: bool,
+}
+
+/// A condition of the Deployment or of a Pod.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObservedCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+impl ObservedCondition {
+    fn is(&self, type_: &str, status: &str) -> bool {
+        self.type_ == type_ && self.status == status
+    }
 }
 
 /// The fields that are read of a Pod.
@@ -36,20 +57,91 @@ struct MemberMetadata {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct MemberStatus {
     phase: String,
+    conditions: Vec<ObservedCondition>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerStatus {
+    ready: bool,
+    restart_count: i32,
+    state: ContainerState,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    waiting: Option<Waiting>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: String,
+}
+
+impl Member {
+    /// An administrator may grant metadata only, and then there is no phase.
+    fn is_node(&self) -> bool {
+        let is_finished = matches!(&*self.status.phase, "Succeeded" | "Failed");
+        self.metadata.deletion_timestamp.is_none() && !is_finished
+    }
+
+    /// The cause for which the Pod is not ready; none if it is, or if none is known.
+    fn cause(&self) -> Option<String> {
+        let mut conditions = self.status.conditions.iter();
+        if let Some(scheduled) = conditions.find(|it| it.is("PodScheduled", "False")) {
+            return Some(format!("{}: {}", scheduled.reason, scheduled.message));
+        }
+        let mut containers = self.status.container_statuses.iter();
+        let container = containers.find(|container| !container.ready)?;
+        // The kubelet alternates between the two.
+        if container.restart_count > 0 {
+            return Some("CrashLoopBackOff".to_owned());
+        }
+        let reason = &container.state.waiting.as_ref()?.reason;
+        Some(reason.replace("ErrImagePull", "ImagePullBackOff"))
+    }
 }
 
 impl Observation {
     pub(crate) fn read(request: &Request, host: &dyn Host, pool: &Pool<'_>) -> Result<Self, Fault> {
         let workload = Workload::find::<Deployment>(&request.children, request.name())?;
         let selector = labels::selector_text(&pool.labels);
-        let pods = host.list_as("v1", "Pod", Some(request.namespace()), &selector)?;
+        let mut pods: Vec<Member> =
+            host.list_as("v1", "Pod", Some(request.namespace()), &selector)?;
+        pods.retain(Member::is_node);
+        pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        let conditions = conditions(request);
+        let mut failures = conditions.iter();
+        let failure = failures.find(|it| it.is("ReplicaFailure", "True"));
+        let cause = failure.map(|it| it.message.clone()).or_else(|| {
+            let name = |pod: &Member| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?));
+            pods.iter().find_map(name)
+        });
+        let mut late = conditions.iter();
         Ok(Self {
             workload,
-            nodes: nodes(pods),
+            cause,
+            is_late: late
+                .any(|it| it.is("Progressing", "False") && it.reason == "ProgressDeadlineExceeded"),
+            nodes: pods.into_iter().map(|pod| pod.metadata.name).collect(),
         })
+    }
+
+    /// The port that clients are to use: a new one only when all Pods listen on it.
+    pub(crate) fn port(&self, request: &Request, pool: &Pool<'_>, template: &TemplateHash) -> i32 {
+        let service = request.children.find::<Service>(request.name());
+        let port = service.and_then(|it| it.object().pointer("/spec/ports/0/port")?.as_i64());
+        let announced = port.and_then(|port| i32::try_from(port).ok());
+        let is_listening = pool.size() == 0 || self.is_rolled_out(pool.size(), template);
+        announced
+            .filter(|_| !is_listening)
+            .unwrap_or_else(|| pool.port())
     }
 
     pub(crate) fn report(
@@ -57,6 +149,7 @@ impl Observation {
         request: &Request,
         pool: &Pool<'_>,
         template: &TemplateHash,
+        port: i32,
     ) -> Report {
         let conditions = self.conditions(pool.size(), template);
         let events = events(request, pool, &conditions);
@@ -69,7 +162,7 @@ impl Observation {
         // The list stays when one pod restarts: clients would lose the cache otherwise.
         let server_list = (is_ready || was_listed).then(|| match pool.size() {
             0 => Vec::new(),
-            _ => pool.server_list(),
+            _ => pool.server_list(port),
         });
         let pods = self.pods();
         let status = MemcachedStatus {
@@ -103,11 +196,7 @@ impl Observation {
             0 => Condition::new("Available", false, "Unavailable", &ready_of),
             _ => Condition::new("Available", true, "Available", &ready_of),
         };
-        let degraded = if wanted > 0 && ready < wanted {
-            Condition::new("Degraded", true, "Degraded", &ready_of)
-        } else {
-            Condition::new("Degraded", false, "NotDegraded", &all_ready)
-        };
+        let degraded = self.degraded(wanted, template, &ready_of, &all_ready);
         let progressing = self.progressing(wanted, template);
         let is_ready = if wanted == 0 {
             Condition::new("Ready", false, "NotReady", "zero replicas are requested")
@@ -119,6 +208,29 @@ impl Observation {
             Condition::new("Ready", true, "Ready", all_ready)
         };
         vec![available, progressing, degraded, is_ready]
+    }
+
+    fn degraded(
+        &self,
+        wanted: i32,
+        template: &TemplateHash,
+        ready_of: &str,
+        all_ready: &str,
+    ) -> Condition {
+        let workload = self.workload.as_ref();
+        // The conditions of a Deployment that has another template are about that one.
+        let is_late = self.is_late && workload.is_some_and(|it| it.is_current(template));
+        let cause = self.cause.as_ref();
+        let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
+        if wanted > 0 && is_late {
+            let message =
+                format!("{ready_of}; the Deployment exceeded its progress deadline{cause}");
+            Condition::new("Degraded", true, "ProgressDeadlineExceeded", message)
+        } else if wanted > 0 && self.pods().ready_replicas < wanted {
+            Condition::new("Degraded", true, "Degraded", format!("{ready_of}{cause}"))
+        } else {
+            Condition::new("Degraded", false, "NotDegraded", all_ready)
+        }
     }
 
     /// True if enough Pods, and no others, have the stated template.
@@ -150,17 +262,12 @@ impl Observation {
     }
 }
 
-/// Names of the Pods that are neither being deleted nor finished, sorted.
-fn nodes(pods: Vec<Member>) -> Vec<String> {
-    let mut names: Vec<String> = pods
-        .into_iter()
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        // An administrator may grant metadata only, and then there is no phase.
-        .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
-        .map(|pod| pod.metadata.name)
-        .collect();
-    names.sort_unstable();
-    names
+/// The conditions of the Deployment.
+fn conditions(request: &Request) -> Vec<ObservedCondition> {
+    let observed = request.children.find::<Deployment>(request.name());
+    let conditions = observed.and_then(|it| it.object().pointer("/status/conditions"));
+    let conditions = conditions.map(|it| Vec::deserialize(it).unwrap_or_default());
+    conditions.unwrap_or_default()
 }
 
 /// Events on transitions of `Ready`, found by comparing with the stored condition.

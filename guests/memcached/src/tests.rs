@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod configuration;
+mod program;
 mod properties;
 
 use std::sync::LazyLock;
@@ -88,7 +89,7 @@ fn the_article_makes_a_deployment_and_a_headless_service() {
         container["args"],
         json!(["-m", "64", "-c", "1024", "-t", "4", "-I", "1m"])
     );
-    assert_eq!(container["resources"]["requests"]["memory"], "128Mi");
+    assert_eq!(container["resources"]["requests"]["memory"], "135Mi");
 
     let service = &outcome.child("service").unwrap().object;
     assert_eq!(service["spec"]["clusterIP"], "None");
@@ -124,7 +125,7 @@ fn every_option_becomes_an_argument_in_order() {
     let outcome = reconcile(json!({
         "containerPort": 11300,
         "memcached": {
-            "maxMemoryMB": 128, "maxConnections": 10, "threads": 2, "maxItemSize": "512k",
+            "maxMemoryMB": 128, "maxConnections": 28, "threads": 2, "maxItemSize": "512k",
             "verbosity": 2, "extraArgs": ["-o", "modern"],
         },
     }));
@@ -133,7 +134,7 @@ fn every_option_becomes_an_argument_in_order() {
     assert_eq!(
         *arguments,
         json!([
-            "-m", "128", "-c", "10", "-t", "2", "-I", "512k", "-vv", "-p", "11300", "-o", "modern"
+            "-m", "128", "-c", "28", "-t", "2", "-I", "512k", "-vv", "-p", "11300", "-o", "modern"
         ])
     );
 }
@@ -310,6 +311,132 @@ fn nodes_are_the_pods_that_stay_sorted() {
     assert_eq!(
         outcome.report().status.as_ref().unwrap()["nodes"],
         json!(["a", "b"])
+    );
+}
+
+/// A Pod of the pool that is not ready.
+fn broken(name: &str, status: &Value) -> Value {
+    let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
+    let metadata = json!({ "name": name, "namespace": "default", "labels": labels });
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status })
+}
+
+#[test]
+fn degraded_tells_the_cause() {
+    let waiting = |restarts: i32, reason: &str| {
+        json!({ "containerStatuses": [{
+            "ready": false, "restartCount": restarts, "state": { "waiting": { "reason": reason } },
+        }] })
+    };
+    let running = json!({ "containerStatuses": [{ "ready": false, "state": { "running": {} } }] });
+    let unscheduled = json!({ "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available",
+    }] });
+    let quota = "pods \"example-x\" is forbidden: failed quota: q: must specify limits.memory for: memcached";
+    let failure = json!({ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": quota });
+    let late = json!({
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "",
+    });
+    let gone = json!({ "type": "ReplicaFailure", "status": "False", "message": quota });
+    let one = "Degraded True/Degraded: 1 of 3 replicas are ready";
+    let deadline = "Degraded True/ProgressDeadlineExceeded: 1 of 3 replicas are ready; the Deployment exceeded its \
+                    progress deadline";
+    let quoted = format!("{one}; {quota}");
+    let all_late = "Degraded True/ProgressDeadlineExceeded: 3 of 3 replicas are ready; the Deployment exceeded its \
+                    progress deadline";
+    for (ready, conditions, pods, expected) in [
+        (1, json!([]), vec![], one.to_owned()),
+        (1, json!([gone]), vec![], one.to_owned()),
+        (1, json!([failure]), vec![], quoted.clone()),
+        // The Deployment tells why there are no Pods; the words of a Pod come after it.
+        (1, json!([failure]), vec![waiting(3, "x")], quoted),
+        (1, json!([]), vec![running.clone()], one.to_owned()),
+        (
+            1,
+            json!([]),
+            vec![running, waiting(0, "CreateContainerConfigError")],
+            format!("{one}; pod b: CreateContainerConfigError"),
+        ),
+        (
+            1,
+            json!([]),
+            vec![waiting(0, "ErrImagePull")],
+            format!("{one}; pod a: ImagePullBackOff"),
+        ),
+        (
+            1,
+            json!([]),
+            vec![waiting(2, "CrashLoopBackOff")],
+            format!("{one}; pod a: CrashLoopBackOff"),
+        ),
+        (
+            1,
+            json!([]),
+            vec![unscheduled],
+            format!("{one}; pod a: Unschedulable: 0/1 nodes are available"),
+        ),
+        (
+            1,
+            json!([late]),
+            vec![waiting(1, "")],
+            format!("{deadline}; pod a: CrashLoopBackOff"),
+        ),
+        (3, json!([late]), vec![], all_late.to_owned()),
+        (
+            3,
+            json!([failure]),
+            vec![],
+            "Degraded False/NotDegraded: all 3 replicas are ready".to_owned(),
+        ),
+    ] {
+        let mut deployment = workload(3, ready);
+        deployment["status"]["conditions"] = conditions;
+        let pods = ["b", "a"].iter().rev().zip(&pods);
+        let host = host().objects(pods.map(|(name, status)| broken(name, status)));
+        let request =
+            TestRequest::new(&parent(json!({ "size": 3 }))).child("deployment", &deployment);
+        let outcome = Plugin::reconcile(&request.build(), &host).unwrap();
+        assert_eq!(super::tests::conditions(&outcome)[2], expected);
+    }
+}
+
+#[test]
+fn a_new_port_is_announced_when_the_pods_listen_on_it() {
+    let spec = |port: i32| json!({ "size": 3, "containerPort": port });
+    let old = reconcile(spec(11211));
+    let new = reconcile(spec(11300));
+    let stored = MemcachedStatus {
+        server_list: Some(vec!["x".to_owned()]),
+        ..Default::default()
+    };
+    let announced = |deployment: &Outcome, updated: i32, size: i32| {
+        let mut spec = spec(11300);
+        spec["size"] = json!(size);
+        let mut deployment = deployment.child("deployment").unwrap().object.clone();
+        deployment["status"] =
+            json!({ "replicas": 3, "updatedReplicas": updated, "readyReplicas": 3 });
+        let request = TestRequest::new(&parent(spec))
+            .child("deployment", &deployment)
+            .child("service", &old.child("service").unwrap().object)
+            .status(&stored);
+        let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+        let container = "/spec/template/spec/containers/0/ports/0/containerPort";
+        let pods = Value::from(outcome.child("deployment").unwrap().object.clone());
+        assert_eq!(pods.pointer(container).unwrap(), 11300);
+        let port = outcome.child("service").unwrap().object["spec"]["ports"][0]["port"].clone();
+        let listed = outcome.report().status.as_ref().unwrap()["serverList"].clone();
+        if size > 0 {
+            assert_eq!(listed, json!([format!("example.default.svc:{port}")]));
+        }
+        port
+    };
+    assert_eq!(announced(&old, 3, 3), 11211);
+    assert_eq!(announced(&new, 1, 3), 11211);
+    assert_eq!(announced(&new, 3, 3), 11300);
+    assert_eq!(announced(&old, 3, 0), 11300);
+    assert_eq!(
+        new.child("service").unwrap().object["spec"]["ports"][0]["port"],
+        11300
     );
 }
 

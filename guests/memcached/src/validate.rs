@@ -1,12 +1,18 @@
-//! Checks that CEL cannot express.
+//! Checks that CEL cannot express, and those without which memcached would not start: the definition may be an older one.
 
 use innkeeper_sdk::{
     labels::check_annotations,
-    quantity::check_resources,
+    quantity::{Amount, check_resources},
     tenants::{check_image, check_listed},
 };
 
-use crate::{api::MemcachedSpec, config::Tenants, options};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::{
+    api::{CONNECTIONS, ITEM_SIZE, MEMORY_LIMIT, MemcachedSpec},
+    config::Tenants,
+    options,
+};
 
 /// Checks the spec; the error names the field, the problem and the remedy.
 ///
@@ -16,6 +22,7 @@ pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String>
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images)?;
     }
+    sizes(spec)?;
     options::check(&spec.memcached.extra_args, &limits.extra_args)?;
     if let Some(service) = &spec.service {
         let path = "spec.service.annotations";
@@ -26,4 +33,32 @@ pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String>
     spec.resources
         .as_ref()
         .map_or(Ok(()), |given| check_resources("spec.resources", given))
+}
+
+/// Checks the sizes that end memcached, or its Pod, as the rules of the definition do.
+fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
+    let options = &spec.memcached;
+    let size = options.max_item_size.as_str();
+    let kibibytes = match size.strip_suffix('m') {
+        Some(mebibytes) => mebibytes.parse().map(|it: i64| it * 1024),
+        None => size.trim_end_matches('k').parse(),
+    };
+    let memory = i64::from(options.max_memory_mb);
+    let most = (memory * 512).min(1 << 20);
+    if !kibibytes.is_ok_and(|it| it > 0 && it % 512 == 0 && it <= most) {
+        return Err(format!("spec.memcached: {ITEM_SIZE}"));
+    }
+    if options.max_connections < 6 * options.threads + 16 {
+        return Err(format!("spec.memcached: {CONNECTIONS}"));
+    }
+    let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
+    let limit = limits
+        .and_then(|limits| limits.get("memory"))
+        .and_then(Amount::of);
+    let least = (memory * 11_534_336 + 9) / 10 + (32 << 20);
+    let least = Amount::of(&Quantity(least.to_string()));
+    if limit.is_some() && limit < least {
+        return Err(format!("spec: {MEMORY_LIMIT}"));
+    }
+    Ok(())
 }

@@ -21,7 +21,7 @@ fn given(name: &str, spec: Option<&Value>) -> Map<String, Value> {
 }
 
 /// The verdict on a parent, in one line.
-fn verdict(object: Map<String, Value>) -> String {
+pub(super) fn verdict(object: Map<String, Value>) -> String {
     let admitted = match testing::admit(schema(), object) {
         Ok(admitted) => admitted,
         Err(rejected) => return rejected,
@@ -94,6 +94,10 @@ fn numbers_have_ranges() {
             option("maxMemoryMB", json!(15)),
             option("maxMemoryMB", json!(65537)),
             option("threads", json!(1)),
+            json!({ "memcached": { "threads": 128, "maxConnections": 784 } }),
+            json!({ "memcached": { "threads": 128, "maxConnections": 783 } }),
+            json!({ "memcached": { "threads": 64, "maxConnections": 256 } }),
+            json!({ "memcached": { "threads": 1, "maxConnections": 22 } }),
             option("threads", json!(128)),
             option("threads", json!(0)),
             option("threads", json!(129)),
@@ -120,12 +124,16 @@ fn numbers_have_ranges() {
             {"memcached":{"maxMemoryMB":15}}: rejected, spec.memcached.maxMemoryMB: 15 is less than the minimum of 16
             {"memcached":{"maxMemoryMB":65537}}: rejected, spec.memcached.maxMemoryMB: 65537 is greater than the maximum of 65536
             {"memcached":{"threads":1}}: accepted
+            {"memcached":{"maxConnections":784,"threads":128}}: accepted
+            {"memcached":{"maxConnections":783,"threads":128}}: rejected, spec.memcached: maxConnections must be at least 6 times threads plus 16
+            {"memcached":{"maxConnections":256,"threads":64}}: rejected, spec.memcached: maxConnections must be at least 6 times threads plus 16
+            {"memcached":{"maxConnections":22,"threads":1}}: accepted
             {"memcached":{"threads":128}}: accepted
             {"memcached":{"threads":0}}: rejected, spec.memcached.threads: 0 is less than the minimum of 1
             {"memcached":{"threads":129}}: rejected, spec.memcached.threads: 129 is greater than the maximum of 128
-            {"memcached":{"maxConnections":1}}: accepted
+            {"memcached":{"maxConnections":1}}: rejected, spec.memcached: maxConnections must be at least 6 times threads plus 16
             {"memcached":{"maxConnections":65536}}: accepted
-            {"memcached":{"maxConnections":0}}: rejected, spec.memcached.maxConnections: 0 is less than the minimum of 1
+            {"memcached":{"maxConnections":0}}: rejected, spec.memcached: maxConnections must be at least 6 times threads plus 16; spec.memcached.maxConnections: 0 is less than the minimum of 1
             {"memcached":{"maxConnections":65537}}: rejected, spec.memcached.maxConnections: 65537 is greater than the maximum of 65536
             {"memcached":{"verbosity":2}}: accepted
             {"memcached":{"verbosity":-1}}: rejected, spec.memcached.verbosity: -1 is less than the minimum of 0
@@ -139,7 +147,12 @@ fn an_item_fits_into_half_of_the_memory() {
     let sizes = [
         "8m",
         "8192k",
+        "512k",
+        "1536k",
         "1k",
+        "100k",
+        "1000k",
+        "7681k",
         "9m",
         "8193k",
         "1g",
@@ -154,55 +167,78 @@ fn an_item_fits_into_half_of_the_memory() {
     check(
         &small,
         &expect![[r#"
-        {"memcached":{"maxItemSize":"8m","maxMemoryMB":16}}: accepted
-        {"memcached":{"maxItemSize":"8192k","maxMemoryMB":16}}: accepted
-        {"memcached":{"maxItemSize":"1k","maxMemoryMB":16}}: accepted
-        {"memcached":{"maxItemSize":"9m","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be at most half of maxMemoryMB and at most 1024m
-        {"memcached":{"maxItemSize":"8193k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be at most half of maxMemoryMB and at most 1024m
-        {"memcached":{"maxItemSize":"1g","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1g" does not match "^[1-9][0-9]{0,6}(k|m)$"
-        {"memcached":{"maxItemSize":"0k","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "0k" does not match "^[1-9][0-9]{0,6}(k|m)$"
-        {"memcached":{"maxItemSize":"1M","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1M" does not match "^[1-9][0-9]{0,6}(k|m)$"
-        {"memcached":{"maxItemSize":"","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "" does not match "^[1-9][0-9]{0,6}(k|m)$"
-        {"memcached":{"maxItemSize":"1","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1" does not match "^[1-9][0-9]{0,6}(k|m)$"
-        {"memcached":{"maxItemSize":"99999999k","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "99999999k" does not match "^[1-9][0-9]{0,6}(k|m)$"; spec.memcached.maxItemSize: "99999999k" is longer than 8 characters
-    "#]],
+            {"memcached":{"maxItemSize":"8m","maxMemoryMB":16}}: accepted
+            {"memcached":{"maxItemSize":"8192k","maxMemoryMB":16}}: accepted
+            {"memcached":{"maxItemSize":"512k","maxMemoryMB":16}}: accepted
+            {"memcached":{"maxItemSize":"1536k","maxMemoryMB":16}}: accepted
+            {"memcached":{"maxItemSize":"1k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"100k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"1000k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"7681k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"9m","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"8193k","maxMemoryMB":16}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"1g","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1g" does not match "^[1-9][0-9]{0,6}(k|m)$"
+            {"memcached":{"maxItemSize":"0k","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "0k" does not match "^[1-9][0-9]{0,6}(k|m)$"
+            {"memcached":{"maxItemSize":"1M","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1M" does not match "^[1-9][0-9]{0,6}(k|m)$"
+            {"memcached":{"maxItemSize":"","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "" does not match "^[1-9][0-9]{0,6}(k|m)$"
+            {"memcached":{"maxItemSize":"1","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "1" does not match "^[1-9][0-9]{0,6}(k|m)$"
+            {"memcached":{"maxItemSize":"99999999k","maxMemoryMB":16}}: rejected, spec.memcached.maxItemSize: "99999999k" does not match "^[1-9][0-9]{0,6}(k|m)$"; spec.memcached.maxItemSize: "99999999k" is longer than 8 characters
+        "#]],
     );
-    let sizes = ["1024m", "1048576k", "1025m", "1048577k"];
+    let sizes = ["1024m", "1048576k", "1025m", "1049088k", "1025k"];
     let large =
         sizes.map(|size| json!({ "memcached": { "maxMemoryMB": 65536, "maxItemSize": size } }));
     check(
         &large,
         &expect![[r#"
-        {"memcached":{"maxItemSize":"1024m","maxMemoryMB":65536}}: accepted
-        {"memcached":{"maxItemSize":"1048576k","maxMemoryMB":65536}}: accepted
-        {"memcached":{"maxItemSize":"1025m","maxMemoryMB":65536}}: rejected, spec.memcached: maxItemSize must be at most half of maxMemoryMB and at most 1024m
-        {"memcached":{"maxItemSize":"1048577k","maxMemoryMB":65536}}: rejected, spec.memcached: maxItemSize must be at most half of maxMemoryMB and at most 1024m
-    "#]],
+            {"memcached":{"maxItemSize":"1024m","maxMemoryMB":65536}}: accepted
+            {"memcached":{"maxItemSize":"1048576k","maxMemoryMB":65536}}: accepted
+            {"memcached":{"maxItemSize":"1025m","maxMemoryMB":65536}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"1049088k","maxMemoryMB":65536}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+            {"memcached":{"maxItemSize":"1025k","maxMemoryMB":65536}}: rejected, spec.memcached: maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m
+        "#]],
     );
 }
 
 #[test]
 fn a_memory_limit_holds_the_cache() {
-    let limits = ["96Mi", "95Mi", "64Mi", "100663296", "1Gi"];
+    let limits = ["103Mi", "102Mi", "96Mi", "64Mi", "107374183", "1Gi"];
     let mut specs: Vec<Value> = limits
         .iter()
         .map(|limit| json!({ "resources": { "limits": { "memory": limit } } }))
         .collect();
-    specs.push(json!({ "resources": { "limits": { "memory": 100_663_296 } } }));
-    specs.push(json!({ "resources": { "limits": { "memory": 100_663_295 } } }));
+    specs.push(json!({ "resources": { "limits": { "memory": 107_374_183 } } }));
+    specs.push(json!({ "resources": { "limits": { "memory": 107_374_182 } } }));
     specs.push(json!({ "resources": { "limits": { "cpu": 1 } } }));
+    for (memory, limit) in [
+        (1024, "1056Mi"),
+        (1024, "1158Mi"),
+        (1024, "1159Mi"),
+        (65536, "72121Mi"),
+        (65536, "72122Mi"),
+    ] {
+        specs.push(json!({
+            "memcached": { "maxMemoryMB": memory }, "resources": { "limits": { "memory": limit } },
+        }));
+    }
     check(
         &specs,
         &expect![[r#"
-        {"resources":{"limits":{"memory":"96Mi"}}}: accepted
-        {"resources":{"limits":{"memory":"95Mi"}}}: rejected, spec: resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi
-        {"resources":{"limits":{"memory":"64Mi"}}}: rejected, spec: resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi
-        {"resources":{"limits":{"memory":"100663296"}}}: accepted
-        {"resources":{"limits":{"memory":"1Gi"}}}: accepted
-        {"resources":{"limits":{"memory":100663296}}}: accepted
-        {"resources":{"limits":{"memory":100663295}}}: rejected, spec: resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi
-        {"resources":{"limits":{"cpu":1}}}: accepted
-    "#]],
+            {"resources":{"limits":{"memory":"103Mi"}}}: accepted
+            {"resources":{"limits":{"memory":"102Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"resources":{"limits":{"memory":"96Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"resources":{"limits":{"memory":"64Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"resources":{"limits":{"memory":"107374183"}}}: accepted
+            {"resources":{"limits":{"memory":"1Gi"}}}: accepted
+            {"resources":{"limits":{"memory":107374183}}}: accepted
+            {"resources":{"limits":{"memory":107374182}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"resources":{"limits":{"cpu":1}}}: accepted
+            {"memcached":{"maxMemoryMB":1024},"resources":{"limits":{"memory":"1056Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"memcached":{"maxMemoryMB":1024},"resources":{"limits":{"memory":"1158Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"memcached":{"maxMemoryMB":1024},"resources":{"limits":{"memory":"1159Mi"}}}: accepted
+            {"memcached":{"maxMemoryMB":65536},"resources":{"limits":{"memory":"72121Mi"}}}: rejected, spec: resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi
+            {"memcached":{"maxMemoryMB":65536},"resources":{"limits":{"memory":"72122Mi"}}}: accepted
+        "#]],
     );
 }
 
@@ -303,8 +339,6 @@ const DANGEROUS: &[(&[&str], &str, &str)] = &[
     (&["-p1"], "-p1", UNLISTED),
     (&["-e/tmp/x"], "-e/tmp/x", UNLISTED),
     (&["-kA"], "-kA", UNLISTED),
-    (&["-e /tmp/x"], "-e /tmp/x", UNLISTED),
-    (&["-f 1.25"], "-f 1.25", UNLISTED),
     (&["-oext_path=/tmp/x:1g"], "-oext_path=/tmp/x:1g", UNLISTED),
     (&["--memory-f=/tmp/x"], "--memory-f", UNLISTED),
     (&["--ext=ext_path=/tmp/x:1g"], "--ext", UNLISTED),
@@ -353,7 +387,34 @@ fn extra_arguments_are_options_that_reach_nothing_outside_of_memcached() {
 #[test]
 fn extra_arguments_have_values_of_their_form() {
     for (wrong, problem) in [
-        (&["-f", "-e"][..], "-f \"-e\": write a number such as 1.25"),
+        (
+            &["-f", "-e"][..],
+            "-f \"-e\": write a number above 1 and below 100",
+        ),
+        (
+            &["-o modern"],
+            "\"-o modern\": write a flag and its value as two items",
+        ),
+        (
+            &["-e /tmp/x"],
+            "\"-e /tmp/x\": write a flag and its value as two items",
+        ),
+        (
+            &["-k", "-f\t1.25"],
+            "\"-f\t1.25\": write a flag and its value as two items",
+        ),
+        (
+            &["-o", "hashpower=12"],
+            "hashpower \"12\": write a whole number from 13 to 28",
+        ),
+        (
+            &["-o", "hot_lru_pct=30", "-o", "warm_lru_pct=51"],
+            "hot_lru_pct (default 20) and warm_lru_pct (default 40) must be at most 80 together",
+        ),
+        (
+            &["-o", "no_lru_maintainer,temporary_ttl=60"],
+            "temporary_ttl needs the LRU maintainer: leave out no_lru_maintainer",
+        ),
         (
             &["-b", "1 -e /tmp/x"],
             "-b \"1 -e /tmp/x\": write a whole number",

@@ -22,8 +22,10 @@ pub enum Form {
     Switch,
     /// A whole number of at most 18 digits.
     Number,
-    /// A number with or without a fraction.
-    Decimal,
+    /// A whole number from the first to the second bound.
+    Between(u32, u32),
+    /// A number with or without a fraction, above the first and below the second bound.
+    Decimal(u32, u32),
     /// A duration of Go, such as `1h30m` or `500ms`.
     Duration,
     /// One of these texts.
@@ -39,9 +41,13 @@ impl Form {
             Self::Nothing => value.is_empty(),
             Self::Switch => matches!(value, "" | "true" | "false"),
             Self::Number => is_number(value),
-            Self::Decimal => {
-                let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
-                is_number(whole) && is_number(fraction)
+            Self::Between(least, most) => {
+                let number = value.parse().ok().filter(|_| is_number(value));
+                number.is_some_and(|number: u64| (least.into()..=most.into()).contains(&number))
+            }
+            Self::Decimal(above, below) => {
+                let number = value.parse().ok().filter(|_| is_decimal(value));
+                number.is_some_and(|number: f64| number > above.into() && number < below.into())
             }
             Self::Duration => is_duration(value),
             Self::Choice(texts) => texts.contains(&value),
@@ -56,7 +62,8 @@ impl fmt::Display for Form {
             Self::Nothing => f.write_str("no value"),
             Self::Switch => f.write_str("true, false or no value"),
             Self::Number => f.write_str("a whole number"),
-            Self::Decimal => f.write_str("a number such as 1.25"),
+            Self::Between(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Decimal(above, below) => write!(f, "a number above {above} and below {below}"),
             Self::Duration => f.write_str("a duration such as 1h30m"),
             Self::Choice(texts) => {
                 let texts: Vec<&str> = texts.iter().copied().filter(|it| !it.is_empty()).collect();
@@ -71,6 +78,11 @@ fn is_number(text: &str) -> bool {
     (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+fn is_decimal(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    is_number(whole) && is_number(fraction)
+}
+
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 6] = ["ms", "us", "ns", "h", "m", "s"];
     let mut rest = text;
@@ -81,7 +93,7 @@ fn is_duration(text: &str) -> bool {
             .iter()
             .find(|it| unit.starts_with(**it))
             .map(|it| it.len());
-        let (Some(len), true) = (unit_len, Form::Decimal.accepts(number)) else {
+        let (Some(len), true) = (unit_len, is_decimal(number)) else {
             return false;
         };
         rest = &unit[len..];
@@ -111,9 +123,14 @@ mod tests {
                 &["", "-1", "1k", "1.5", " 1", "1 ", "1234567890123456789"],
             ),
             (
-                Form::Decimal,
+                Form::Between(1, 79),
+                &["1", "79", "07"],
+                &["", "0", "80", "1.5", "-1", "123456789012345678"],
+            ),
+            (
+                Form::Decimal(0, 2),
                 &["1", "1.25", "0.8"],
-                &["", ".5", "1.", "1.2.3", "-1", "1e3"],
+                &["", ".5", "1.", "1.2.3", "-1", "1e0", "0", "0.00", "2"],
             ),
             (
                 Form::Duration,
