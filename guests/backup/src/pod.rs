@@ -14,6 +14,7 @@ use crate::{
     render::{Credential, KEYS, Origin},
 };
 
+pub(crate) mod dumps;
 pub(crate) mod script;
 pub(crate) mod volumes;
 

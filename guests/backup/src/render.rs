@@ -78,6 +78,14 @@ pub(crate) struct LocalStorage {
     pub(crate) path: String,
 }
 
+/// The file of a database of type sqlite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SqliteFile {
+    /// The kind and the name of the object.
+    pub(crate) name: String,
+    pub(crate) path: String,
+}
+
 /// A place to which a storage writes, other than a directory of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -104,6 +112,10 @@ pub(crate) struct Rendered {
     /// The keys of the storages, in the order of the references.
     pub(crate) storages: Vec<String>,
     pub(crate) local: Vec<LocalStorage>,
+    /// The files of databases of type sqlite.
+    pub(crate) sqlite: Vec<SqliteFile>,
+    /// There are databases.
+    pub(crate) has_dumps: bool,
     pub(crate) places: Vec<Place>,
     /// Storages with `keep` from which gobackup cannot read its state back.
     pub(crate) forgetful: Vec<String>,
@@ -153,8 +165,10 @@ pub(crate) fn render(
     let mut databases = Vec::new();
     let mut taken = BTreeSet::new();
     for (index, source) in related.databases.iter().enumerate() {
-        let entry = entry::database(source, index, parent, &mut rendered)?;
-        databases.push((unique(&source.name, &mut taken), entry));
+        let key = unique(&source.name, &mut taken);
+        let entry = entry::database(source, index, &key, parent, &mut rendered)?;
+        rendered.has_dumps = true;
+        databases.push((key, entry));
     }
     let mut storages = Vec::new();
     let mut default = None;

@@ -13,6 +13,8 @@ use crate::Plugin;
 
 mod bad_input;
 mod configuration;
+mod dumps;
+mod gobackup;
 mod inputs;
 mod monitoring;
 pub(crate) mod outcomes;

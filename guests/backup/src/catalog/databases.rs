@@ -4,13 +4,12 @@ use super::{Form, Key, Type, flag, secret, text, texts};
 
 const BEFORE_SCRIPT: Key = text(
     "before_script",
-    "Command to run before the dump of this database. gobackup splits it into words and uses no \
-     shell. If the command fails, the run fails, unless the command starts with a minus sign.",
+    "Script for sh to run before the dump of this database. If it fails, the run fails.",
 );
 const AFTER_SCRIPT: Key = text(
     "after_script",
-    "Command to run after the dump of this database, in the form of before_script. After a failed \
-     dump it runs only if on_exit is always or failure.",
+    "Script for sh to run after the dump of this database and before the check of the dump. If it \
+     fails, the run fails. After a failed dump it runs only if on_exit is always or failure.",
 );
 const ON_EXIT: Key = Key::new(
     "on_exit",

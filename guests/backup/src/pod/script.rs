@@ -10,6 +10,7 @@
 
 use std::fmt::Write;
 
+use super::dumps;
 use crate::{
     plan::Plan,
     render::{Passing, SHELL},
@@ -73,6 +74,16 @@ const INCLUDE: &str = r#"include() {
     if [ -e "$file" ]; then printf "%s\n" "$file"; fi
   done' sh {} + 2>/dev/null | head -n 1`
   [ -z "$closed" ] || fail "archive.includes: user $user cannot read $closed; set securityContext of the parent to its owner or group, or add the path to archive.excludes"
+}
+"#;
+
+/// Checks a file of SQLite: `sqlite NAME PATH`. gobackup would create a missing one, and store an empty dump of a broken one.
+const SQLITE: &str = r#"sqlite() {
+  [ -f "$2" ] || fail "$1: there is no file $2; correct config.path, or mount the volume that has it"
+  [ -r "$2" ] || fail "$1: user `id -u` cannot read $2; set securityContext of the parent to its owner or group"
+  [ "`head -c 15 "$2" | tr -d '\000'`" = "SQLite format 3" ] || fail "$1: $2 is not a database of SQLite: it is empty, encrypted or of another program"
+  checked=`sqlite3 -batch -cmd '.timeout 10000' "$2" 'PRAGMA quick_check' 2>&1 | head -n 3`
+  [ "$checked" = ok ] || fail "$1: SQLite cannot read $2, which may be corrupt or locked; one in WAL mode needs a volume with readOnly: false: $checked"
 }
 "#;
 
@@ -246,6 +257,11 @@ pub(super) fn script(plan: &Plan<'_>) -> String {
             format_args!("check {passing} {field} \"${{{name}-}}\""),
         );
     }
+    script.push_str(SQLITE);
+    for file in &plan.rendered.sqlite {
+        let (name, path) = (quoted(&file.name), quoted(&file.path));
+        line(&mut script, format_args!("sqlite {name} {path}"));
+    }
     script.push_str(INCLUDE);
     let archive = &plan.rendered.archive;
     let mounts = plan.parent.spec.volumes.iter();
@@ -263,6 +279,15 @@ pub(super) fn script(plan: &Plan<'_>) -> String {
     }
     script.push_str(VERSION);
     script.push_str(") || exit 1\n");
+    if plan.rendered.has_dumps {
+        let (file, text) = (dumps::FILE, dumps::file());
+        line(
+            &mut script,
+            format_args!(
+                "cat >\"$HOME/{file}\" <<'END' || fail \"the home directory is not writable\"\n{text}END"
+            ),
+        );
+    }
     script.push_str(REDACT);
     script.push_str(&directories(plan));
     script.push_str(PERFORM);

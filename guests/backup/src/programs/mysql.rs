@@ -199,3 +199,40 @@ pub(crate) const MARIADB_BACKUP: Program = Program::new(
         ),
     ],
 );
+
+/// The options that make mysqldump write all of a database as of one moment: by default it leaves out routines and events,
+/// and locks each table alone. Options of the user come later, where they win.
+///
+/// mysqldump refuses `--single-transaction` beside `--lock-all-tables`. Routines and events are of no table, so a dump of
+/// some tables has none.
+pub(crate) fn whole(args: &str, has_tables: bool) -> String {
+    let mut options = Vec::new();
+    let mut words = args.split_whitespace();
+    if !words.any(|word| word.starts_with("--lock") || matches!(word, "-l" | "-x")) {
+        options.push("--single-transaction");
+    }
+    if !has_tables {
+        options.extend(["--routines", "--events"]);
+    }
+    options.push("--triggers");
+    if !args.is_empty() {
+        options.push(args);
+    }
+    options.join(" ")
+}
+
+/// Returns true if mysqldump writes no comment at the end of a dump.
+pub(crate) fn has_no_end(args: &str) -> bool {
+    let words = args.split_whitespace().map(|word| word.replace('_', "-"));
+    let silent = [
+        "--compact",
+        "--skip-comments",
+        "--disable-comments",
+        "--comments=0",
+        "--comments=false",
+        "--comments=off",
+    ];
+    words
+        .map(|word| word.to_ascii_lowercase())
+        .any(|word| silent.contains(&word.as_str()))
+}

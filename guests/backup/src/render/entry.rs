@@ -8,10 +8,15 @@ use std::collections::BTreeMap;
 use innkeeper_sdk::hash::sha256_hex;
 use serde_json::{Value, json};
 
-use super::{Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered, yaml::quoted};
+use super::{
+    Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered, SqliteFile,
+    yaml::quoted,
+};
 use crate::{
     api::{HEADERS, Notifier, Parent, SecretKey},
     catalog::{self, Key, WITH_HEADERS},
+    pod::{dumps, script as shell},
+    programs,
     references::Source,
     status::Warning,
     stop::Stop,
@@ -28,13 +33,52 @@ type Config = BTreeMap<String, Value>;
 pub(super) fn database(
     source: &Source,
     index: usize,
+    key: &str,
     parent: &Parent,
     rendered: &mut Rendered,
 ) -> Result<Node, Stop> {
-    let config = translate::database(source, parent, &mut rendered.warnings);
+    let mut config = translate::database(source, parent, &mut rendered.warnings);
     check::database(source, &config)?;
+    // gobackup would expand a variable in the path.
+    if source.type_.name == "sqlite"
+        && let Some(path) = text(&config, "path")
+        && !(parent.spec.expand_env && path.contains('$'))
+    {
+        rendered.sqlite.push(SqliteFile {
+            name: format!("{} {}", source.kind, source.name),
+            path: path.to_owned(),
+        });
+    }
+    let script = dump_check(source, key, &config);
+    // It says when the script of the user runs.
+    if text(&config, "after_script").is_none() {
+        config.remove("on_exit");
+    }
+    set(&mut config, "after_script", script);
     let prefix = format!("DB{index}");
     Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The script after the dump of a database: that of the user, and the check of the dump. gobackup uploads nothing after a
+/// failure of it.
+///
+/// The script of the user comes first, because it may have to run whatever the dump is like.
+fn dump_check(source: &Source, key: &str, config: &Config) -> String {
+    let type_ = source.type_.rendered;
+    let name = shell::quoted(&format!("{} {}", source.kind, source.name));
+    let option = if programs::has_no_end(text(config, "args").unwrap_or_default()) {
+        " bare"
+    } else {
+        ""
+    };
+    let check = format!(
+        "sh \"${{HOME}}/{}\" {type_} {key} {name}{option}",
+        dumps::FILE
+    );
+    match text(config, "after_script") {
+        None => check,
+        Some(given) => format!("(\n{given}\n) && {check}"),
+    }
 }
 
 /// The entry of a storage.

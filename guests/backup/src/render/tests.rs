@@ -57,6 +57,7 @@ fn renders_the_article() {
                 databases:
                   "example-postgresql":
                     type: "postgresql"
+                    after_script: "sh \"${DOLLAR}{HOME}/check-dump\" postgresql example-postgresql 'PostgreSQL example-postgresql'"
                     database: "my_database"
                     host: "postgres-service.default"
                     password: |2-
@@ -105,18 +106,21 @@ fn dots_in_names_and_names_that_meet_get_keys_of_their_own() {
                 databases:
                   "a_b":
                     type: "postgresql"
+                    after_script: "sh \"${DOLLAR}{HOME}/check-dump\" postgresql a_b 'Database a.b'"
                     database: "shop"
                     password: |2-
                       ${DB1_PASSWORD}
                     username: "u"
                   "pg":
                     type: "postgresql"
+                    after_script: "sh \"${DOLLAR}{HOME}/check-dump\" postgresql pg 'Database pg'"
                     database: "shop"
                     password: |2-
                       ${DB0_PASSWORD}
                     username: "u"
                   "pg_2":
                     type: "postgresql"
+                    after_script: "sh \"${DOLLAR}{HOME}/check-dump\" postgresql pg_2 'PostgreSQL pg'"
                     database: "old"
                     port: 5432
                 storages:
@@ -162,6 +166,7 @@ fn blocks_of_the_parent_win_as_a_whole() {
                 databases:
                   "pg":
                     type: "postgresql"
+                    after_script: "sh \"${DOLLAR}{HOME}/check-dump\" postgresql pg 'Database pg'"
                     database: "shop"
                     password: |2-
                       ${DB0_PASSWORD}
@@ -185,61 +190,67 @@ fn translates_databases() {
         "mongodb",
         json!({ "oplog": true, "auth_db": "admin" }),
         expect![[r#"
-                  "pg":
-                    type: "mongodb"
-                    all_databases: true
-                    authdb: "admin"
-                    oplog: true
+            "pg":
+              type: "mongodb"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" mongodb pg 'Database pg'"
+              all_databases: true
+              authdb: "admin"
+              oplog: true
         "#]],
     );
     check_database(
         "mongodb",
         json!({ "database": "d", "oplog": true }),
         expect![[r#"
-                  "pg":
-                    type: "mongodb"
-                    database: "d"
+            "pg":
+              type: "mongodb"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" mongodb pg 'Database pg'"
+              database: "d"
         "#]],
     );
     check_database(
         "redis",
         json!({ "args_redis": "--tls" }),
         expect![[r#"
-              "pg":
-                type: "redis"
-                args: "--tls"
-                mode: "sync"
-    "#]],
+            "pg":
+              type: "redis"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" redis pg 'Database pg'"
+              args: "--tls"
+              mode: "sync"
+        "#]],
     );
     check_database(
         "redis",
         json!({ "copy": true }),
         expect![[r#"
-              "pg":
-                type: "redis"
-                mode: "copy"
-    "#]],
+            "pg":
+              type: "redis"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" redis pg 'Database pg'"
+              mode: "copy"
+        "#]],
     );
     check_database(
         "influxdb",
         json!({ "host": "i", "token": "t", "bucket": "b", "port": 8087 }),
         expect![[r#"
-                  "pg":
-                    type: "influxdb2"
-                    bucket: "b"
-                    host: "http://i:8087"
-                    token: |2-
-                      ${DB0_TOKEN}
+            "pg":
+              type: "influxdb2"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" influxdb2 pg 'Database pg'"
+              bucket: "b"
+              host: "http://i:8087"
+              token: |2-
+                ${DB0_TOKEN}
         "#]],
     );
     check_database(
         "etcd",
         json!({ "endpoints": ["https://e:2379", "f:2379"], "args": "--debug" }),
         expect![[r#"
-                  "pg":
-                    type: "etcd"
-                    args: "--debug --insecure-transport=false"
-                    endpoint: "e:2379"
+            "pg":
+              type: "etcd"
+              after_script: "sh \"${DOLLAR}{HOME}/check-dump\" etcd pg 'Database pg'"
+              args: "--debug --insecure-transport=false"
+              endpoint: "e:2379"
         "#]],
     );
 }

@@ -87,6 +87,7 @@ proptest! {
             "compress_with": { "type": "tar", "filename_format": "2006.01.02.15.04.05-" },
             "databases": { "pg": {
                 "type": "postgresql", "args": args, "database": "d", "password": password,
+                "after_script": "sh \"${HOME}/check-dump\" postgresql pg 'Database pg'",
             } },
             "storages": { "s": {
                 "type": "s3", "access_key_id": "i", "bucket": "b", "secret_access_key": "k",

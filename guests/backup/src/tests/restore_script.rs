@@ -13,11 +13,11 @@ use super::{
 };
 
 mod real;
-mod servers;
+pub(super) mod servers;
 mod stores;
 
 /// A password with every character that a shell, a configuration or a URL could act on.
-const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";
+pub(super) const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";
 
 /// A program in the place of rclone that copies from a directory of this machine.
 const COPYING: &str = r#"source=${4#src:}
@@ -85,7 +85,7 @@ fn containers_from(storage: &Value, databases: &[Value]) -> [Value; 2] {
 }
 
 /// The two containers of a Job.
-fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
+pub(super) fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
     let job = outcome.child(key).expect("there is a Job");
     let job = Value::from(job.object.clone());
     let pod = &job["spec"]["template"]["spec"];
@@ -122,7 +122,7 @@ fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
 }
 
 /// Runs both containers; the second only after the success of the first.
-fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> Ended {
+pub(super) fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> Ended {
     let fetched = run.execute(&containers[0], &run.search_path(), values);
     match fetched.code {
         Some(0) => run.execute(&containers[1], &run.search_path(), values),
@@ -130,7 +130,7 @@ fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> Ended {
     }
 }
 
-fn database(name: &str, type_: &str, further: Value) -> Value {
+pub(super) fn database(name: &str, type_: &str, further: Value) -> Value {
     let mut config = json!({ "password_ref": { "name": "keys", "key": "pg" }, "username": "u u" });
     for (key, value) in further.as_object().unwrap() {
         config[key] = value.clone();

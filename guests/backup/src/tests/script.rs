@@ -22,9 +22,29 @@ use super::*;
 const USER: u32 = 65532;
 
 /// The programs of the script.
-const PROGRAMS: [&str; 19] = [
-    "awk", "cat", "cut", "date", "expr", "find", "grep", "head", "id", "mkdir", "printf", "rm",
-    "sed", "sh", "stat", "tail", "touch", "tr", "[",
+const PROGRAMS: [&str; 22] = [
+    "awk",
+    "cat",
+    "cut",
+    "date",
+    "expr",
+    "find",
+    "grep",
+    "gzip",
+    "head",
+    "id",
+    "mkdir",
+    "od",
+    "printf",
+    "rm",
+    "sed",
+    "sh",
+    "sha256sum",
+    "stat",
+    "tail",
+    "touch",
+    "tr",
+    "[",
 ];
 
 /// A program in place of gobackup that stores an archive in each storage.
@@ -162,7 +182,7 @@ impl Run {
     }
 
     /// Runs the script of an answer with these values of Secrets, by the names of their variables.
-    fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
+    pub(super) fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
         // busybox has every program of the script.
         let path = match self.shell {
             Shell::Own => self.search_path(),
@@ -240,7 +260,7 @@ fn timeless(message: &str) -> String {
 }
 
 /// The container of a run.
-fn gobackup(outcome: &Outcome) -> Value {
+pub(super) fn gobackup(outcome: &Outcome) -> Value {
     let job = Value::from(outcome.child("run").unwrap().object.clone());
     job["spec"]["template"]["spec"]["containers"][0].clone()
 }

@@ -1,7 +1,7 @@
 //! Translation of older or more convenient keys into those of gobackup.
 
 use super::{Config, flag, is_given, rename, set, text, texts};
-use crate::{api::Parent, references::Source, status::Warning};
+use crate::{api::Parent, programs, references::Source, status::Warning};
 
 /// The keys of a database in the form of gobackup.
 pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warning>) -> Config {
@@ -12,6 +12,11 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
         "influxdb" | "influxdb2" => influxdb(&mut config),
         "etcd" => etcd(&mut config),
         "postgresql" => postgresql(source, &mut config, parent, warnings),
+        "mysql" => {
+            let args = text(&config, "args").unwrap_or_default();
+            let args = programs::whole(args, is_given(&config, "tables"));
+            set(&mut config, "args", args);
+        }
         "firebird" if parent.spec.image.is_none() => warnings.push(Warning::new(
             "TypeNotInImage",
             format!(

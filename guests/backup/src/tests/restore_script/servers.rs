@@ -18,25 +18,25 @@ const NOBODY: u32 = 65534;
 
 /// A program that serves a type of databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(in crate::tests) enum Engine {
     PostgreSql,
     MariaDb,
 }
 
 /// A server on loopback. Its user `u` has the password [`PASSWORD`].
-pub(super) struct Server {
-    pub(super) engine: Engine,
+pub(in crate::tests) struct Server {
+    pub(in crate::tests) engine: Engine,
     process: Child,
-    port: u16,
+    pub(in crate::tests) port: u16,
     /// The path of its log.
     log: String,
 }
 
 impl Engine {
-    pub(super) const ALL: [Self; 2] = [Self::PostgreSql, Self::MariaDb];
+    pub(in crate::tests) const ALL: [Self; 2] = [Self::PostgreSql, Self::MariaDb];
 
     /// The type of a `Database`.
-    pub(super) const fn type_(self) -> &'static str {
+    pub(in crate::tests) const fn type_(self) -> &'static str {
         match self {
             Self::PostgreSql => "postgresql",
             Self::MariaDb => "mysql",
@@ -44,7 +44,7 @@ impl Engine {
     }
 
     /// The path of the dump of the database `shop` in an archive, for the `Database` of this name.
-    pub(super) fn dump_path(self, name: &str) -> String {
+    pub(in crate::tests) fn dump_path(self, name: &str) -> String {
         format!("nightly/{}/{name}/shop.sql", self.type_())
     }
 
@@ -119,13 +119,13 @@ fn as_nobody(run: &Run, program: PathBuf) -> Command {
 }
 
 /// A port that no server has.
-pub(super) fn free_port() -> u16 {
+pub(in crate::tests) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 impl Server {
-    pub(super) fn start(run: &Run, engine: Engine) -> Self {
+    pub(in crate::tests) fn start(run: &Run, engine: Engine) -> Self {
         let data = run.path("data");
         let given = run.path("given");
         let temporary = run.path("temporary");
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// Creates an empty database on which the user has all privileges.
-    pub(super) fn create(&self, name: &str) {
+    pub(in crate::tests) fn create(&self, name: &str) {
         match self.engine {
             Engine::PostgreSql => self.query("postgres", &format!("CREATE DATABASE {name}")),
             Engine::MariaDb => {
@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// The rows that the user gets, one a line.
-    pub(super) fn query(&self, database: &str, sql: &str) -> String {
+    pub(in crate::tests) fn query(&self, database: &str, sql: &str) -> String {
         match self.engine {
             Engine::PostgreSql => {
                 let arguments = ["--username=u", "-Atc", sql, "-d", database];
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// The dump that gobackup makes of a database, with these arguments.
-    pub(super) fn dump(&self, arguments: &[&str], database: &str) -> String {
+    pub(in crate::tests) fn dump(&self, arguments: &[&str], database: &str) -> String {
         let (program, first) = match self.engine {
             Engine::PostgreSql => ("pg_dump", &["--username=u"][..]),
             Engine::MariaDb => ("mysqldump", &["--no-defaults", "--user=u"][..]),
@@ -189,7 +189,12 @@ impl Server {
     }
 
     /// The output of a client, tried again until the server accepts connections.
-    fn output(&self, program: &str, arguments: &[&str], password: &[u8]) -> String {
+    pub(in crate::tests) fn output(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        password: &[u8],
+    ) -> String {
         let deadline = Instant::now() + Duration::from_mins(1);
         let password = std::str::from_utf8(password).unwrap();
         let server = match self.engine {
@@ -220,7 +225,7 @@ impl Server {
     }
 
     /// The `Database` of this name, which is also that of the database.
-    pub(super) fn target(&self, name: &str) -> Value {
+    pub(in crate::tests) fn target(&self, name: &str) -> Value {
         let config = json!({
             "database": name, "username": "u", "host": "127.0.0.1", "port": self.port,
         });
