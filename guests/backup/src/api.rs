@@ -164,7 +164,7 @@ pub(crate) struct BackupSpec {
     /// Maximum duration of a run in seconds, retries included: 6 hours by default.
     #[schemars(range(min = 1), extend("default" = deadline()))]
     pub(crate) active_deadline_seconds: Option<i64>,
-    /// Maximum number of retries of a failed run.
+    /// Maximum number of retries of a failed run; none while a storage has keep, which counts the archive of each try.
     #[schemars(range(min = 0, max = 100), extend("default" = BACKOFF_LIMIT))]
     pub(crate) backoff_limit: Option<i32>,
     /// Time in seconds after which Kubernetes deletes a finished Job. Default: no deletion by time.

@@ -133,7 +133,11 @@ pub(crate) fn job_spec(plan: &Plan<'_>) -> JobSpec {
     let spec = &plan.parent.spec;
     JobSpec {
         active_deadline_seconds: Some(spec.active_deadline_seconds.unwrap_or_else(deadline)),
-        backoff_limit: Some(spec.backoff_limit.unwrap_or(BACKOFF_LIMIT)),
+        backoff_limit: Some(match spec.backoff_limit {
+            // A try that fails after an upload is an archive more, for which keep would delete an older one.
+            _ if plan.rendered.has_keep => 0,
+            given => given.unwrap_or(BACKOFF_LIMIT),
+        }),
         ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
         template: pod::template(plan),
         ..Default::default()

@@ -117,6 +117,8 @@ pub(crate) struct Rendered {
     /// There are databases.
     pub(crate) has_dumps: bool,
     pub(crate) places: Vec<Place>,
+    /// A storage has `keep`.
+    pub(crate) has_keep: bool,
     /// Storages with `keep` from which gobackup cannot read its state back.
     pub(crate) forgetful: Vec<String>,
 }

@@ -132,6 +132,14 @@ impl Reporter<'_> {
     fn warnings(&self, plan: &Plan<'_>) -> Vec<Warning> {
         const CODE: &str = "SpecChangedAfterRun";
         let mut warnings = plan.rendered.warnings.clone();
+        let ended = self.history.last_ended().filter(|_| plan.rendered.has_keep);
+        if let Some(line) = ended.and_then(|run| run.retention.as_ref()) {
+            let message = format!(
+                "the last run: {line}; give the credentials the rights to read, write and delete, and delete the \
+                 archives beyond keep by hand"
+            );
+            warnings.push(Warning::new("RetentionNotKept", message));
+        }
         let newest = self.history.recent.first();
         let job = newest.and_then(|run| {
             let children = &self.request.children;

@@ -129,6 +129,10 @@ pub(crate) struct Run {
     /// Size of the archive in bytes, as a quantity of two digits, for example 1.2M.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<String>,
+    /// The line of the log that says why an old archive was not deleted, or why the list of archives could not be read or
+    /// stored; at most 300 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retention: Option<String>,
     /// Duration of gobackup in seconds; only of a successful run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duration_seconds: Option<i64>,

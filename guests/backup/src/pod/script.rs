@@ -106,8 +106,12 @@ fi
 /// the 4096 that the kubelet reads, and it begins with a whole character.
 ///
 /// It also adds up the sizes of uploaded files, which gobackup only logs, and writes that of an archive into
-/// `.size`: the largest sum of a storage, because each gets all chunks of the same archive.
-pub(crate) const REDACT: &str = r#"redact='
+/// `.size`: the largest sum of a storage, because each gets all chunks of the same archive. The last upload is that of the
+/// list of archives.
+///
+/// gobackup only logs that it cannot read or store the list of archives, or delete one. The first such line is in
+/// `.retention` and at the end of the message.
+const REDACT: &str = r#"redact='
 function add(value) {
   if (value != "" && !(value in known)) { known[value] = 1; values[++count] = value }
 }
@@ -136,6 +140,11 @@ function add_forms(value) {
   add(escaped(value, "+"))
   add(escaped(value, "%20"))
   if (match(value, /^https?:\/\/[^\/]+\//) && length(value) - RLENGTH > 7) add(substr(value, RLENGTH))
+}
+function is_retention(line) {
+  # The first run, or an archive that is gone already.
+  if (line ~ /HTTP 404|[Nn]ot exist|[Nn]o such file|NoSuchKey|[Nn]ot found$/) return 0
+  return line ~ /Remove .* failed: |state not found \(HTTP |Failed to fetch remote cycler state|Failed to unmarshal remote cycler state|Failed to save cycler state|Failed to write state|Failed to create temp directory|cycler.json failed|Skip save cycler.json/
 }
 function redacted(line, value,    at, text) {
   text = ""
@@ -169,26 +178,74 @@ BEGIN {
     values[j + 1] = value
   }
 }
-/=> Storage / { sum = 0 }
+/=> Storage / {
+  if (sum > size) size = sum
+  sum = 0
+}
+/cycler state to remote storage/ {
+  sum -= last
+  last = 0
+}
 match($0, /-> Uploading \([0-9.]+ [kMGTPE]?B\)/) {
   split(substr($0, RSTART + 14, RLENGTH - 15), part, " ")
-  sum += part[1] * bytes[part[2]]
-  if (sum > size) size = sum
+  last = part[1] * bytes[part[2]]
+  sum += last
 }
 {
   line = $0
   for (i = 1; i <= count; i++) line = redacted(line, values[i])
   print line
   fflush()
+  if (retention == "" && is_retention(line)) {
+    retention = line
+    gsub(/[^ -~]/, "?", retention)
+    retention = substr(retention, 1, 300)
+  }
   end = end line "\n"
   if (length(end) > 3584) end = substr(end, length(end) - 3583)
 }
 END {
   while (end != "" && index(following, substr(end, 1, 1))) end = substr(end, 2)
   printf "%s", end >"/dev/termination-log"
+  if (retention != "") {
+    print "RETENTION" retention >"/dev/termination-log"
+    printf "%s", escaped(retention, "") >(ENVIRON["HOME"] "/.retention")
+  }
+  if (sum > size) size = sum
   if (size) printf "%.0f", size >(ENVIRON["HOME"] "/.size")
 }
 '
+"#;
+
+/// The start of the line of a termination message that says why archives were not kept as `keep` says.
+pub(crate) const RETENTION: &str = "keep was not carried out: ";
+
+/// The filter of the log, as a variable of the script.
+pub(crate) fn redact() -> String {
+    REDACT.replace("RETENTION", RETENTION)
+}
+
+/// Writes the sizes of the files that gobackup is about to upload, because sftp logs none and gobackup deletes them. A login
+/// to sftp takes longer than this. It is no part of the filter, because mawk reads many lines at once.
+const WATCH: &str = r#"watch() {
+  while IFS= read -r line || [ -n "$line" ]; do
+    printf '%s\n' "$line"
+    case $line in
+    *"WorkDir: "*) work=${line#*WorkDir: } ;;
+    *"=> Storage | sftp"*)
+      find "${work%/*}" -type f ! -path "$work/*" -exec stat -c '%s %n' {} + >"$HOME/.files" 2>/dev/null
+      ;;
+    esac
+  done
+}
+size_of() {
+  [ -s "$HOME/.files" ] || { echo null; return; }
+  FILE=$1 awk '{
+    length_ = split($0, part, "/")
+    if (part[length_] == ENVIRON["FILE"] || part[length_ - 1] == ENVIRON["FILE"]) sum += $1
+  }
+  END { if (sum) printf "%.0f", sum; else printf "null" }' "$HOME/.files"
+}
 "#;
 
 /// Runs gobackup, fails if it succeeds without an upload, and writes the names of the stored files, the size of
@@ -209,12 +266,12 @@ export ARCHIVE_ID
 started="$GOBACKUP_DIR/.started.$ARCHIVE_ID"
 trap 'rm -f "$started"' EXIT
 mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
-rm -f "$HOME/.exit" "$HOME/.size"
+rm -f "$HOME/.exit" "$HOME/.size" "$HOME/.retention" "$HOME/.files"
 begin=`date +%s`
 {
   gobackup perform --config /etc/gobackup/gobackup.yml 2>&1
   echo $? >"$HOME/.exit"
-} | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
+} | watch | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
 code=`cat "$HOME/.exit"`
 [ "${code:-1}" = 0 ] || exit "${code:-1}"
 end=`date +%s`
@@ -230,11 +287,14 @@ for key in $STORAGES; do
   file=`printf '%s\n' "$files" | grep -F -e "$ARCHIVE_ID" | tail -n 1`
   [ -n "$file" ] || file=`printf '%s\n' "$files" | tail -n 1`
   artifacts="$artifacts${artifacts:+,}{\"storage\":\"$key\",\"file\":\"$file\"}"
+  [ "$size" != null ] || size=`size_of "$file"`
   kept=`directory "$key"`/$file
   [ "$kept" = "/$file" ] || [ ! -f "$kept" ] || size=`stat -c %s "$kept"`
 done
 seconds=`expr "$end" - "$begin"`
-printf '{"artifacts":[%s],"bytes":%s,"seconds":%s}' "$artifacts" "$size" "$seconds" >/dev/termination-log
+retention=
+[ ! -s "$HOME/.retention" ] || retention=`cat "$HOME/.retention"`
+printf '{"artifacts":[%s],"bytes":%s,"retention":"%s","seconds":%s}' "$artifacts" "$size" "$retention" "$seconds" >/dev/termination-log
 "#;
 
 /// The script for one parent.
@@ -288,8 +348,9 @@ pub(super) fn script(plan: &Plan<'_>) -> String {
             ),
         );
     }
-    script.push_str(REDACT);
+    script.push_str(&redact());
     script.push_str(&directories(plan));
+    script.push_str(WATCH);
     script.push_str(PERFORM);
     script
 }

@@ -91,6 +91,7 @@ pub(super) fn storage(
     let config = translate::storage(source);
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
+    rendered.has_keep |= keep > 0;
     // With a key, gobackup reads its state back by a signed URL, but it cannot replace the first one.
     let has_key = is_given(&config, "credentials") || is_given(&config, "credentials_file");
     if keep > 0 && source.type_.name == "gcs" && has_key {

@@ -13,7 +13,7 @@ use super::{
     remote::PLAIN,
     target::{Target, is_file},
 };
-use crate::pod::script::{FAIL, REDACT, quoted};
+use crate::pod::script::{FAIL, quoted, redact};
 
 /// Takes line feeds off the end of the values of Secrets, as gobackup does.
 const TRIM: &str = r#"for name in $SECRETS; do
@@ -208,7 +208,8 @@ code=`cat "$HOME/.exit"`
 /// The script of the init container.
 pub(super) fn fetch() -> String {
     let fetch = FETCH.replace("PLAIN", PLAIN);
-    format!("{FAIL}{TRIM}{fetch}{REDACT}steps() {{\n  fetch\n}}\n{RUN}")
+    let redact = redact();
+    format!("{FAIL}{TRIM}{fetch}{redact}steps() {{\n  fetch\n}}\n{RUN}")
 }
 
 /// The script of the container that restores.
@@ -232,7 +233,8 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
     } else {
         ""
     };
-    format!("{FAIL}{TRIM}{unpack}{DATABASES}{empty}{REDACT}{steps}{RUN}")
+    let redact = redact();
+    format!("{FAIL}{TRIM}{unpack}{DATABASES}{empty}{redact}{steps}{RUN}")
 }
 
 fn line(script: &mut String, line: &str) {

@@ -1,14 +1,13 @@
 //! The run that a Job and the termination message of its newest Pod show.
 //!
-//! Logs can contain passwords, because they contain command lines of tools. They are redacted before
-//! they are stored.
+//! Logs can contain passwords, because they contain command lines of tools. The run redacts them.
 
 use innkeeper_sdk::job::{self, JobPhase, JobPod, JobRun, ObservedJob};
 use serde::Deserialize;
 
 use super::text;
 use crate::{
-    pod::CONTAINER,
+    pod::{CONTAINER, script::RETENTION},
     status::{Artifact, Phase, Run},
 };
 
@@ -18,6 +17,9 @@ const LOG_MAX: usize = 4096;
 
 /// The maximum length of a message in characters.
 const MESSAGE_MAX: usize = 1024;
+
+/// The maximum length of the line about `keep` in characters.
+const RETENTION_MAX: usize = 300;
 
 /// The maximum number of artifacts of a run: one for each of up to 64 storage references.
 const ARTIFACTS_MAX: usize = 64;
@@ -41,6 +43,7 @@ impl Observed {
                 message: self.run.message.clone(),
                 logs: self.run.logs.clone(),
                 artifacts: self.run.artifacts.clone(),
+                retention: self.run.retention.clone(),
                 size: self.run.size.clone(),
                 duration_seconds: self.run.duration_seconds,
                 ..recorded
@@ -56,6 +59,8 @@ impl Observed {
 struct Stored {
     artifacts: Vec<Artifact>,
     bytes: Option<u64>,
+    #[serde(default)]
+    retention: String,
     seconds: Option<i64>,
 }
 
@@ -94,6 +99,7 @@ fn complete(run: &mut Run, message: &str) {
             return;
         };
         run.size = stored.bytes.map(quantity);
+        run.retention = cut(&stored.retention);
         run.duration_seconds = stored.seconds.filter(|it| *it >= 0);
         let mut artifacts = stored.artifacts;
         artifacts.truncate(ARTIFACTS_MAX);
@@ -111,10 +117,16 @@ fn complete(run: &mut Run, message: &str) {
         }
         run.artifacts = artifacts;
     } else {
-        let log = redacted(message);
-        run.message = Some(job::tail(log.trim(), MESSAGE_MAX).to_owned());
-        run.logs = Some(job::tail(&log, LOG_MAX).to_owned());
+        let mut lines = message.lines();
+        run.retention = lines.find_map(|line| cut(line.strip_prefix(RETENTION)?));
+        run.message = Some(job::tail(message.trim(), MESSAGE_MAX).to_owned());
+        run.logs = Some(job::tail(message, LOG_MAX).to_owned());
     }
+}
+
+/// A line of the log, if there is one.
+fn cut(line: &str) -> Option<String> {
+    (!line.is_empty()).then(|| line.chars().take(RETENTION_MAX).collect())
 }
 
 /// A number of bytes as a quantity of at most three digits.
@@ -133,45 +145,3 @@ pub(super) fn quantity(bytes: u64) -> String {
 
 /// The decimal suffixes of quantities.
 const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
-
-/// A log in which the values of options that carry passwords are replaced.
-///
-/// The run itself replaces the values of Secrets, wherever they stand. This is for Pods of an older version of
-/// the plugin.
-pub(super) fn redacted(log: &str) -> String {
-    const OPTIONS: &[&str] = &[
-        "-k ",
-        " -pass ",
-        " -p",
-        "-a ",
-        "--password=",
-        "--token=",
-        "--uri=",
-        "-Signature=",
-        "/SourcePassword:",
-    ];
-    OPTIONS.iter().fold(log.to_owned(), |log, option| {
-        let mut parts = log.split(option);
-        let mut kept = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let end = value_end(option, part);
-            kept.push_str(option);
-            if end > 0 {
-                kept.push_str("***");
-            }
-            kept.push_str(&part[end..]);
-        }
-        kept
-    })
-}
-
-/// The end of an option's value. The password of openssl is one argument, and may have blanks.
-fn value_end(option: &str, text: &str) -> usize {
-    let end = match option {
-        "-k " => text.find(" -in ").into_iter().chain(text.find('\n')).min(),
-        " -p" if text.starts_with("ass ") => Some(0),
-        "-Signature=" => text.find(|it: char| !it.is_ascii_alphanumeric() && it != '"'),
-        _ => text.find(char::is_whitespace),
-    };
-    end.unwrap_or(text.len())
-}

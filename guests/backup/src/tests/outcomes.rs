@@ -34,7 +34,8 @@ fn the_article_makes_a_configuration_and_a_job() {
     );
     let spec = &run.object["spec"];
     assert_eq!(spec["activeDeadlineSeconds"], 21600);
-    assert_eq!(spec["backoffLimit"], 2);
+    // The storage has keep.
+    assert_eq!(spec["backoffLimit"], 0);
     let pod = &spec["template"]["spec"];
     assert_eq!(pod["restartPolicy"], "Never");
     let container = &pod["containers"][0];

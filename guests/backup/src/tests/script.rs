@@ -306,7 +306,7 @@ fn a_run_tells_the_stored_files() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let message: Value = serde_json::from_str(&ended.message).unwrap();
     let artifacts = json!([{ "storage": "s", "file": "f.tar" }]);
-    let expected = json!({ "artifacts": artifacts, "bytes": null, "seconds": 0 });
+    let expected = json!({ "artifacts": artifacts, "bytes": null, "retention": "", "seconds": 0 });
     assert_eq!(message, expected);
     // The kubelet would expand it.
     let run = Run::new(Shell::Own, STORING);
@@ -333,12 +333,94 @@ fn a_run_tells_the_size_of_the_archive() {
         ("[SFTP] -> Uploading (83 B)...", 83),
         (
             "=> Storage | s3\n-> Uploading (2.0 GB)...\n-> Uploading (500 MB)...\n\
-             => Storage | sftp\n-> Uploading (2.0 GB)...\n-> Uploading (500 MB)...",
+             => Storage | scp\n-> Uploading (2.0 GB)...\n-> Uploading (500 MB)...",
             2_500_000_000_u64,
+        ),
+        // The list of archives, which gobackup uploads too.
+        (
+            "=> Storage | s3\n-> Uploading (229 B)...\n[Cycler] Remote cycler state not found (HTTP 404), falling back to local\n\
+             -> Uploading (105 B)...\n[Cycler] Saved cycler state to remote storage\n=> Storage | minio\n-> Uploading (229 B)...\n\
+             -> Uploading (98 kB)...\n[Cycler] Failed to save cycler state to remote storage: AccessDenied",
+            229,
         ),
     ] {
         let program = format!("echo '{log}'\n{STORING}");
         assert_eq!(size(&program, &outcome), expected, "{log}");
+    }
+}
+
+// It has no size in its log, and the archive is gone after the run.
+#[test]
+fn a_run_tells_the_size_of_an_archive_for_sftp() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for (made, file, expected) in [
+        ("printf 0123456789 >f.tar", "f.tar", 10),
+        (
+            "printf 0123456789 >f.tar; printf 12345 >f.tar.enc",
+            "f.tar.enc",
+            5,
+        ),
+        (
+            "mkdir f; printf 123 >f/f.tar-000; printf 12 >f/f.tar-001",
+            "f",
+            5,
+        ),
+    ] {
+        let program = format!(
+            "work=\"$TMPDIR/gobackup1/2/nightly\"\nmkdir -p \"$work/postgresql\"\necho dump >\"$work/postgresql/f.tar\"\n\
+             echo \"[Model: nightly] WorkDir: $work\"\ncd \"$work/..\"\n{made}\n\
+             echo '[Storage] => Storage | sftp'\n/bin/sleep 0.5\nrm -r \"$TMPDIR/gobackup1\"\n{}",
+            STORING.replace("f.tar", file)
+        );
+        for shell in Shell::all() {
+            let ended = Run::new(shell, &program).end(&outcome, &[]);
+            let message: Value = serde_json::from_str(&ended.message).unwrap();
+            assert_eq!(message["bytes"], expected, "{made}");
+        }
+    }
+}
+
+#[test]
+fn a_run_tells_the_first_failure_of_retention() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for (log, expected) in [
+        ("[Cycler] Remove a.tar failed: AccessDenied", true),
+        (
+            "[Cycler] Remote cycler state not found (HTTP 503), falling back to local",
+            true,
+        ),
+        (
+            "[Cycler] Failed to fetch remote cycler state: EOF, falling back to local",
+            true,
+        ),
+        (
+            "[Cycler] Failed to unmarshal remote cycler state: \"x\" \\",
+            true,
+        ),
+        (
+            "[Cycler] Failed to save cycler state to remote storage: 403",
+            true,
+        ),
+        ("[Cycler] Save cycler.json failed: no space left", true),
+        (
+            "[Cycler] Remote cycler state not found (HTTP 404), falling back to local",
+            false,
+        ),
+        (
+            "[Cycler] Remote cycler state not found or unavailable: SFTP not support download, falling back to local",
+            false,
+        ),
+        ("[Cycler] Remove a.tar failed: file does not exist", false),
+        ("[Cycler] Removed a.tar", false),
+    ] {
+        let program = format!("cat <<'END'\n{log}\nEND\n{STORING}");
+        let ended = end(&program, &outcome, &[]);
+        let message: Value = serde_json::from_str(&ended.message).unwrap();
+        let told = if expected { log } else { "" };
+        assert_eq!(message["retention"], told);
+        let ended = end(&format!("{program}exit 1"), &outcome, &[]);
+        let line = format!("keep was not carried out: {log}\n");
+        assert_eq!(ended.message.ends_with(&line), expected, "{ended:?}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! Dumps of real servers and files: a run succeeds only with a whole one, and a Restore gives it back.
 
-use std::process::{Command, Stdio};
+use std::{
+    io::{Read as _, Write as _},
+    process::{Command, Stdio},
+};
 
 use super::{
     super::restore_script::servers::{Engine, Server},
@@ -28,6 +31,46 @@ enum Lite {
     Directory,
 }
 
+/// Makes the file, and returns the program that locks it.
+fn prepare(case: &Case, state: Lite) -> Option<std::process::Child> {
+    let path = case.run.mount("/data/app.db");
+    let content = "CREATE TABLE t (v); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n \
+            WHERE i < 2000) INSERT INTO t SELECT hex(randomblob(40)) FROM n";
+    match state {
+        Lite::Missing => {}
+        Lite::Empty => drop(case.run.file("volumes/data/app.db", "")),
+        Lite::Directory => drop(case.run.directory("volumes/data/app.db")),
+        Lite::Encrypted => fs::write(&path, vec![0xa7; 65536]).unwrap(),
+        Lite::Good | Lite::Locked | Lite::Corrupt => drop(sqlite(&path, content)),
+    }
+    if state == Lite::Corrupt {
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[3 * 4096..20 * 4096].fill(0xff);
+        fs::write(&path, bytes).unwrap();
+    }
+    if state != Lite::Missing {
+        std::os::unix::fs::chown(&path, Run::owner(), Run::owner()).unwrap();
+    }
+    (state == Lite::Locked).then(|| {
+        let mut child = Command::new("sqlite3")
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.as_mut().unwrap();
+        input.write_all(b"BEGIN EXCLUSIVE; SELECT 1;\n").unwrap();
+        let mut answer = [0; 1];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut answer)
+            .unwrap();
+        child
+    })
+}
+
 #[test]
 fn a_run_with_a_broken_file_of_sqlite_fails() {
     let Some(program) = program() else { return };
@@ -47,42 +90,7 @@ fn a_run_with_a_broken_file_of_sqlite_fails() {
             &[shelf()],
         );
         let path = case.run.mount("/data/app.db");
-        let content = "CREATE TABLE t (v); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n \
-            WHERE i < 2000) INSERT INTO t SELECT hex(randomblob(40)) FROM n";
-        match state {
-            Lite::Missing => {}
-            Lite::Empty => drop(case.run.file("volumes/data/app.db", "")),
-            Lite::Directory => drop(case.run.directory("volumes/data/app.db")),
-            Lite::Encrypted => fs::write(&path, [0xa7; 65536]).unwrap(),
-            Lite::Good | Lite::Locked | Lite::Corrupt => drop(sqlite(&path, content)),
-        }
-        if state == Lite::Corrupt {
-            let mut bytes = fs::read(&path).unwrap();
-            bytes[3 * 4096..20 * 4096].fill(0xff);
-            fs::write(&path, bytes).unwrap();
-        }
-        if state != Lite::Missing {
-            std::os::unix::fs::chown(&path, Run::owner(), Run::owner()).unwrap();
-        }
-        let locker = (state == Lite::Locked).then(|| {
-            let mut child = Command::new("sqlite3")
-                .arg(&path)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            use std::io::{Read as _, Write as _};
-            let input = child.stdin.as_mut().unwrap();
-            input.write_all(b"BEGIN EXCLUSIVE; SELECT 1;\n").unwrap();
-            let mut answer = [0; 1];
-            child
-                .stdout
-                .as_mut()
-                .unwrap()
-                .read_exact(&mut answer)
-                .unwrap();
-            child
-        });
+        let locker = prepare(&case, state);
         let ended = case.perform(&program);
         if let Some(mut child) = locker {
             child.kill().unwrap();
@@ -118,14 +126,13 @@ impl<'a> Owner<'a> {
     /// The owner of databases of a MariaDB, as a user with the least privileges that a dump of routines needs.
     fn new(server: &'a Server, databases: &[&str]) -> Self {
         let password = std::str::from_utf8(OWNER_PASSWORD).unwrap();
-        let mut sql = format!(
+        let created = format!(
             "CREATE USER o@'127.0.0.1' IDENTIFIED BY '{password}'; GRANT SELECT ON mysql.proc TO o@'127.0.0.1'"
         );
-        for name in databases {
-            sql += &format!(
-                "; CREATE DATABASE {name}; GRANT ALL PRIVILEGES ON {name}.* TO o@'127.0.0.1'"
-            );
-        }
+        let databases = databases.iter().map(|name| {
+            format!("; CREATE DATABASE {name}; GRANT ALL PRIVILEGES ON {name}.* TO o@'127.0.0.1'")
+        });
+        let sql = created + &databases.collect::<String>();
         server.output(
             "mariadb",
             &["--no-defaults", "--user=root", "--execute", &sql],
