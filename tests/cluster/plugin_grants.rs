@@ -250,6 +250,7 @@ fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
             read(s3, "full"),
             read(own("Backup"), "full"),
             read(own("CronBackup"), "full"),
+            read(own("Restore"), "full"),
             {"kind": "Secret", "access": "hash"},
             {"kind": "ConfigMap", "access": "hash"},
             {"kind": "PersistentVolumeClaim", "access": "metadata"},

@@ -82,6 +82,7 @@ impl Reconciler for Plugin {
                 Access::Full,
                 ReadScope::ParentNamespace,
             )
+            .read::<Restore>(Access::Full, ReadScope::ParentNamespace)
             // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             // The ConfigMaps of variables, so that a change of them is seen.

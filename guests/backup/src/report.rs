@@ -101,6 +101,7 @@ impl Reporter<'_> {
             last_run_request: history.last_request.clone(),
             last_verification_time: self.last_verification_time(),
             verification: self.verification.as_ref().and_then(|it| it.newest.clone()),
+            restores: history.restores.clone(),
             effective_schedule: match plan {
                 Some(plan) => effective(plan),
                 None => self.stored.effective_schedule.clone(),

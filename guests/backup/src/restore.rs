@@ -20,7 +20,7 @@ use crate::{
     plan::Plan,
     references::{self, Source},
     render::{self, LocalStorage},
-    status::{BackupStatus, Phase},
+    status::{BackupStatus, Phase, Restored},
     stop::Stop,
     tenants, validate,
 };
@@ -157,7 +157,10 @@ fn plan(
         let problem = "databases or archive: there is nothing to restore";
         return Err(Stop::Invalid(problem.to_owned()));
     }
-    confirmed(&chosen, spec)?;
+    // The spec does not change, and the record of restores has this one soon.
+    if reporter.file().is_none() {
+        confirmed(request, &chosen, spec, &status.restores)?;
+    }
     let (parent, mut origin, storage_key) = origin(request, host, &backup, spec, config, chosen)?;
     origin.file = match (&reporter.file(), spec.file.as_str()) {
         (Some(file), _) => file.clone(),
@@ -319,10 +322,43 @@ impl Origin {
     }
 }
 
+/// The kind that a reference to a database or a storage names, by the kinds of the two generations.
+fn kind_of<'a>(reference: &Reference, [new, old]: [&'a str; 2]) -> &'a str {
+    match reference.api_group.as_deref() {
+        Some("database.gobackup.io" | "storage.gobackup.io") => old,
+        _ => new,
+    }
+}
+
+const DATABASE: [&str; 2] = ["Database", "PostgreSQL"];
+
+/// Checks that a name is that of one reference, because the names of two kinds may be the same.
+fn named_once(
+    field: &str,
+    name: &str,
+    references: &[Reference],
+    kinds: [&str; 2],
+) -> Result<(), Stop> {
+    let named = references.iter().filter(|it| it.name == name);
+    let named: Vec<String> = named
+        .map(|it| format!("{} {name}", kind_of(it, kinds)))
+        .collect();
+    if named.len() < 2 {
+        return Ok(());
+    }
+    Err(Stop::invalid_reference(format!(
+        "{field}: {name} is the name of {}; give one of the objects another name",
+        named.join(" and ")
+    )))
+}
+
 /// The storage reference, and the key of the storage in the state of the parent.
 fn storage(backup: &Parent, spec: &RestoreSpec) -> Result<(Reference, String), Stop> {
     let references = backup.storages();
     let keys = render::keys(references.iter().map(|it| it.name.as_str()));
+    if let Some(name) = &spec.storage {
+        named_once("storage", name, references, ["Storage", "S3"])?;
+    }
     let mut named = references.iter().zip(keys);
     let found = match &spec.storage {
         None => named.next(),
@@ -357,6 +393,7 @@ fn chosen(backup: &Parent, spec: &RestoreSpec) -> Result<Vec<(String, Reference)
                 spec.backup_ref.name
             )));
         }
+        named_once(list, name, references, DATABASE)?;
     }
     let keys = render::keys(references.iter().map(|it| it.name.as_str()));
     let is_wanted = |name: &String| spec.databases.as_ref().is_none_or(|it| it.contains(name));
@@ -375,11 +412,51 @@ fn chosen(backup: &Parent, spec: &RestoreSpec) -> Result<Vec<(String, Reference)
     Ok(chosen)
 }
 
+/// The databases whose content is replaced, as `confirm` lists them: by name, and by kind and name if two names are the same.
+fn listed(chosen: &[(String, Reference)]) -> String {
+    let objects: BTreeSet<(&str, &str)> = chosen
+        .iter()
+        .map(|it| (kind_of(&it.1, DATABASE), it.1.name.as_str()))
+        .collect();
+    let names: BTreeSet<&str> = objects.iter().map(|it| it.1).collect();
+    let listed: Vec<String> = if names.len() < objects.len() {
+        let objects = objects.iter();
+        objects
+            .map(|(kind, name)| format!("{kind} {name}"))
+            .collect()
+    } else {
+        names.into_iter().map(str::to_owned).collect()
+    };
+    listed.join(",")
+}
+
 /// Checks that the user names the databases whose content is replaced.
-fn confirmed(chosen: &[(String, Reference)], spec: &RestoreSpec) -> Result<(), Stop> {
-    let names: BTreeSet<&str> = chosen.iter().map(|it| it.1.name.as_str()).collect();
-    let wanted = names.into_iter().collect::<Vec<_>>().join(",");
-    if wanted == spec.confirm.as_deref().unwrap_or_default() {
+///
+/// A Restore that is deleted and applied again is another one of the same name. It runs only if the user names the time of
+/// the last one, because GitOps tools and restored namespaces apply old manifests.
+fn confirmed(
+    request: &Request,
+    chosen: &[(String, Reference)],
+    spec: &RestoreSpec,
+    restores: &[Restored],
+) -> Result<(), Stop> {
+    let given = spec.confirm.as_deref().unwrap_or_default();
+    let wanted = listed(chosen);
+    let is_same = |it: &&Restored| it.name == request.name() && it.uid != request.uid();
+    if let Some(last) = restores.iter().find(is_same) {
+        let time = &last.time;
+        let again = format!("{wanted} after {time}");
+        return if given == again.trim_start() {
+            Ok(())
+        } else {
+            Err(Stop::Invalid(format!(
+                "confirm: a Restore of this name started at {time}; write \"{}\" to allow that the content is replaced \
+                 again, or delete this Restore",
+                again.trim_start()
+            )))
+        };
+    }
+    if given == wanted {
         return Ok(());
     }
     Err(Stop::Invalid(format!(

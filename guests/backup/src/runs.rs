@@ -20,11 +20,12 @@ use serde::de::IgnoredAny;
 use crate::{
     api::Kind,
     names,
-    status::{ActiveJob, BackupStatus, Phase, Run},
+    status::{ActiveJob, BackupStatus, Phase, Restored, Run},
 };
 
 mod message;
 pub(crate) mod requested;
+mod restores;
 
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ pub(crate) struct History {
     pub(crate) observed: Vec<Run>,
     /// The last value of the annotation that asks for a run for which a Job was made.
     pub(crate) last_request: Option<String>,
+    /// The last Restores of the parent.
+    pub(crate) restores: Vec<Restored>,
     /// The CronJob, if it is observed.
     pub(crate) cron_job: Option<ObservedCronJob>,
 }
@@ -78,11 +81,13 @@ impl History {
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
         let last_request = requested::acted_on(request, stored.last_run_request.clone());
+        let restores = restores::read(request, host, kind, stored.restores.clone())?;
         let status = cron_job.as_ref().map(|it| &it.status);
         let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
         let mut history = Self::merge(stored, observed, succeeded.map(text));
         history.cron_job = cron_job;
         history.last_request = last_request;
+        history.restores = restores;
         Ok(history)
     }
 

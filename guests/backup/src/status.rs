@@ -42,6 +42,9 @@ pub(crate) struct BackupStatus {
     /// The newest verification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verification: Option<Verified>,
+    /// The last Restores of this parent that started, by name; at most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) restores: Vec<Restored>,
     /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
@@ -136,6 +139,17 @@ pub(crate) struct Run {
     /// Duration of gobackup in seconds; only of a successful run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duration_seconds: Option<i64>,
+}
+
+/// A Restore that started.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Restored {
+    /// Name of the Restore.
+    pub(crate) name: String,
+    /// UID of the Restore.
+    pub(crate) uid: String,
+    /// Start time.
+    pub(crate) time: String,
 }
 
 /// A stored archive.

@@ -607,3 +607,141 @@ proptest! {
         prop_assert_eq!(Value::from(held.object.clone()), made);
     }
 }
+
+/// A `PostgreSQL` and an `S3` with the names of the other database and storage.
+fn of_both_generations() -> Vec<Value> {
+    let mut objects = ran();
+    let config = json!({ "host": "legacy", "database": "shop", "username": "u" });
+    objects.push(related("PostgreSQL", "pg", config));
+    objects.push(related(
+        "S3",
+        "s",
+        json!({ "bucket": "b", "accessKeyID": "i", "secretAccessKey": "k" }),
+    ));
+    let spec = &mut objects[3]["spec"];
+    spec["databaseRefs"] = json!([
+        { "name": "pg" }, { "apiGroup": "database.gobackup.io", "type": "PostgreSQL", "name": "pg" },
+    ]);
+    spec["storageRefs"] = json!([
+        { "name": "s" }, { "apiGroup": "storage.gobackup.io", "type": "S3", "name": "s" },
+    ]);
+    objects
+}
+
+#[test]
+fn a_name_of_two_kinds_is_never_confirmed_once() {
+    let meet = |field: &str, kinds: &str| {
+        format!(
+            "False/InvalidReference: {field} is the name of {kinds}; give one of the objects another name"
+        )
+    };
+    let confirm = "False/Invalid: confirm: write \"Database pg,PostgreSQL pg\" to allow that it is overwritten".to_owned();
+    let databases = "Database pg and PostgreSQL pg";
+    let old = json!({ "apiGroup": "database.gobackup.io", "type": "PostgreSQL", "name": "pg" });
+    for (spec, expected) in [
+        (json!({}), confirm.clone()),
+        (json!({ "confirm": "pg,pg" }), confirm),
+        (
+            json!({ "databases": ["pg"] }),
+            meet("databases: pg", databases),
+        ),
+        (
+            json!({ "overrides": [{ "database": "pg", "databaseRef": old }] }),
+            meet("overrides: pg", databases),
+        ),
+        (
+            json!({ "storage": "s", "confirm": "Database pg,PostgreSQL pg" }),
+            meet("storage: s", "Storage s and S3 s"),
+        ),
+        (
+            json!({ "confirm": "Database pg,PostgreSQL pg" }),
+            String::new(),
+        ),
+    ] {
+        let request = TestRequest::new(&restore(spec.clone())).build();
+        let answer = Plugin::reconcile(&request, &host(&of_both_generations()));
+        let found = match &answer {
+            Ok(outcome) if outcome.child("restore").is_some() => String::new(),
+            Ok(outcome) => condition(outcome.report(), "Ready"),
+            Err(fault) => condition(fault.report.as_ref().unwrap(), "Ready"),
+        };
+        assert_eq!(found, expected, "{spec}");
+    }
+}
+
+// Two dumps of one parent go into databases of one name.
+#[test]
+fn targets_of_one_name_are_confirmed_with_their_kinds() {
+    let mut objects = ran();
+    let config = json!({ "host": "legacy", "database": "shop", "username": "u" });
+    objects.push(related("PostgreSQL", "pg", config));
+    let mut other = postgresql();
+    other["metadata"]["name"] = json!("other");
+    objects.push(other);
+    objects[3]["spec"]["databaseRefs"] = json!([{ "name": "pg" }, { "name": "other" }]);
+    let old = json!({ "apiGroup": "database.gobackup.io", "type": "PostgreSQL", "name": "pg" });
+    let spec = json!({ "overrides": [{ "database": "other", "databaseRef": old }] });
+    let request = TestRequest::new(&restore(spec)).build();
+    let fault = Plugin::reconcile(&request, &host(&objects)).unwrap_err();
+    assert!(
+        fault.message.contains("\"Database pg,PostgreSQL pg\""),
+        "{fault:?}"
+    );
+}
+
+// GitOps tools and restored namespaces apply a manifest again.
+#[test]
+fn a_restore_that_is_applied_again_needs_the_time_of_the_last_one() {
+    let time = "2026-08-20T03:00:00Z";
+    let again = format!("pg after {time}");
+    for (name, uid, confirm, is_made) in [
+        ("back", "another", "pg", false),
+        ("back", "another", again.as_str(), true),
+        ("back", OWNER, "pg", true),
+        ("earlier", "another", "pg", true),
+        ("earlier", "another", again.as_str(), false),
+    ] {
+        let mut objects = ran();
+        objects[3]["status"]["restores"] = json!([{ "name": name, "uid": uid, "time": time }]);
+        let request = TestRequest::new(&restore(json!({ "confirm": confirm }))).build();
+        match Plugin::reconcile(&request, &host(&objects)) {
+            Ok(outcome) => assert_eq!(outcome.child("restore").is_some(), is_made),
+            Err(fault) => {
+                assert!(!is_made, "{fault:?}");
+                assert!(fault.message.starts_with("confirm: "), "{fault:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_parent_records_the_restores_that_started() {
+    let started = |name: &str, uid: &str, of: &str, time: Option<&str>| {
+        let mut object = restore(json!({ "backupRef": { "name": of } }));
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["uid"] = json!(uid);
+        if let Some(time) = time {
+            object["status"] = json!({ "jobName": name, "startTime": time });
+        }
+        object
+    };
+    let mut objects = around();
+    objects.extend([
+        started("a", "2", "nightly", Some("2026-08-20T03:00:00Z")),
+        started("b", "3", "nightly", None),
+        started("c", "4", "other", Some("2026-08-20T03:00:00Z")),
+    ]);
+    let record =
+        |name: &str, uid: &str, time: &str| json!({ "name": name, "uid": uid, "time": time });
+    let stored = json!({ "restores": [
+        record("a", "1", "2026-08-19T03:00:00Z"), record("gone", "0", "2026-08-18T03:00:00Z"),
+    ] });
+    let request = TestRequest::new(&backup(json!({}))).status(&stored).build();
+    let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+    let status = outcome.report().status.as_ref().unwrap();
+    let expected = json!([
+        record("a", "2", "2026-08-20T03:00:00Z"),
+        record("gone", "0", "2026-08-18T03:00:00Z"),
+    ]);
+    assert_eq!(status["restores"], expected);
+}

@@ -1,0 +1,70 @@
+//! The record of the Restores of a parent. It outlives them, so that one that is applied again is not taken for a new one.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::prelude::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use crate::{
+    api::{Kind, restore::BackupReference},
+    status::Restored,
+};
+
+/// The maximum number of Restores in the record.
+const RESTORES_MAX: usize = 16;
+
+/// A Restore without the fields that do not matter here.
+#[derive(Deserialize)]
+struct Observed {
+    metadata: ObjectMeta,
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    backup_ref: BackupReference,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    job_name: Option<String>,
+    start_time: Option<String>,
+}
+
+/// The record of an earlier pass with the Restores that have started since.
+pub(super) fn read(
+    request: &Request,
+    host: &dyn Host,
+    kind: Kind,
+    stored: Vec<Restored>,
+) -> Result<Vec<Restored>, Fault> {
+    let kind = match kind {
+        Kind::CronBackup => "CronBackup",
+        _ => "Backup",
+    };
+    let namespace = Some(request.namespace());
+    let observed: Vec<Observed> = host.list_as("gobackup.io/v1", "Restore", namespace, "")?;
+    let mut known: BTreeMap<String, Restored> = BTreeMap::new();
+    let started = observed.into_iter().filter_map(|it| {
+        let backup = &it.spec.backup_ref;
+        let is_own = backup.kind.as_str() == kind && backup.name == request.name();
+        it.status.job_name.filter(|_| is_own)?;
+        Some(Restored {
+            name: it.metadata.name?,
+            uid: it.metadata.uid?,
+            time: it.status.start_time?,
+        })
+    });
+    for restored in stored.into_iter().chain(started) {
+        known.insert(restored.name.clone(), restored);
+    }
+    let mut restores: Vec<Restored> = known.into_values().collect();
+    restores.sort_by(|a, b| b.time.cmp(&a.time));
+    restores.truncate(RESTORES_MAX);
+    Ok(restores)
+}
