@@ -12,7 +12,7 @@ pub(crate) mod openssl;
 mod postgresql;
 
 pub(crate) use clients::{ETCDCTL, GBAK, MONGODUMP, REDIS_CLI, SQLPACKAGE};
-pub(crate) use mysql::{MARIADB_BACKUP, MYSQLDUMP, has_no_end, whole};
+pub(crate) use mysql::{MARIADB_BACKUP, MYSQLDUMP, whole};
 pub(crate) use openssl::OPENSSL;
 pub(crate) use postgresql::{PG_DUMP, PG_DUMPALL};
 

@@ -177,6 +177,14 @@ pub(crate) fn render(
     let mut taken = BTreeSet::new();
     for (index, source) in related.storages.iter().enumerate() {
         let key = unique(&source.name, &mut taken);
+        let type_ = source.type_.name;
+        if settings.split_with.is_some() && matches!(type_, "ftp" | "sftp") {
+            return Err(Stop::invalid_reference(format!(
+                "{} {}: gobackup cannot store the chunks of splitWith in a storage of type {type_}; remove splitWith, or \
+                 use another storage",
+                source.kind, source.name
+            )));
+        }
         let entry = entry::storage(source, index, &key, &mut rendered)?;
         if parent.spec.default_storage.as_ref() == Some(&source.name) {
             default.get_or_insert_with(|| key.clone());

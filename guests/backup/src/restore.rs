@@ -285,6 +285,7 @@ impl Origin {
         let mut settings = self.settings;
         let has_files = settings.archive.take().is_some();
         settings.notifiers = None;
+        settings.split_with = None;
         let rendered = render::render(request.name(), parent, &settings, &self.related)?;
         let owner = spec.backup_ref.claimant(request.namespace());
         let limits = &config.tenants;

@@ -6,8 +6,8 @@
 /// The name of the file with [`CHECK`] in the home directory of a run.
 pub(crate) const FILE: &str = "check-dump";
 
-/// Checks the dumps of one database: `check_dump TYPE PATH NAME [bare]`. PATH is the directory of the dump, or its start
-/// for etcd, whose dump has the endpoint in its name. With `bare`, mysqldump writes no comment at the end.
+/// Checks the dumps of one database: `check_dump TYPE PATH NAME`. PATH is the directory of the dump, or its start for etcd,
+/// whose dump has the endpoint in its name.
 ///
 /// The end of each format:
 ///
@@ -15,7 +15,7 @@ pub(crate) const FILE: &str = "check-dump";
 /// |---|---|
 /// | pg_dump, plain | the comment `database dump complete` or `database cluster dump complete` |
 /// | pg_dump, custom, directory, tar | pg_restore reads all of it |
-/// | mysqldump | the comment `Dump completed`, or the end of the XML |
+/// | mysqldump | the comment `Dump completed` if the dump begins with a comment, or the end of the XML |
 /// | mariadb-backup | the file that it writes last |
 /// | mongodump | each document ends with a zero, an archive with its terminator |
 /// | Redis | the opcode before the checksum |
@@ -63,7 +63,7 @@ is_whole() {
   postgresql:28b52ffd*) zstd -dc "$dump" | ends_with "$complete" ;;
   postgresql:04224d18*) lz4 -dc "$dump" | ends_with "$complete" ;;
   postgresql:*) ends_with "$complete" <"$dump" ;;
-  mysql:*) [ "$option" = bare ] || ends_with '^-- Dump completed' '^</mysqldump>' <"$dump" ;;
+  mysql:*) ! head -n 5 "$dump" | grep -q -e '^-- M' -e '^<?xml' || ends_with '^-- Dump completed' '^</mysqldump>' <"$dump" ;;
   sqlite:*)
     case `tail -n 1 "$dump"` in
     COMMIT*) ;;
@@ -95,7 +95,7 @@ has_content() {
   esac
 }
 check_dump() {
-  type=$1 path=$2 name=$3 option=${4-}
+  type=$1 path=$2 name=$3
   complete='^-- PostgreSQL database .*dump complete$'
   cut="is not complete: its end is missing"
   list=${TMPDIR:-/tmp}/dumps
@@ -118,9 +118,7 @@ check_dump() {
 }
 "#;
 
-/// The file with the check of one database: `check-dump TYPE KEY NAME [bare]`.
+/// The file with the check of one database: `check-dump TYPE KEY NAME`.
 pub(crate) fn file() -> String {
-    format!(
-        "{CHECK}check_dump \"$1\" \"`echo \"$TMPDIR\"/gobackup*/*/\"$MODEL/$1/$2\"`\" \"$3\" \"${{4-}}\"\n"
-    )
+    format!("{CHECK}check_dump \"$1\" \"`echo \"$TMPDIR\"/gobackup*/*/\"$MODEL/$1/$2\"`\" \"$3\"\n")
 }

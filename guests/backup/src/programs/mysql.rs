@@ -220,19 +220,3 @@ pub(crate) fn whole(args: &str, has_tables: bool) -> String {
     }
     options.join(" ")
 }
-
-/// Returns true if mysqldump writes no comment at the end of a dump.
-pub(crate) fn has_no_end(args: &str) -> bool {
-    let words = args.split_whitespace().map(|word| word.replace('_', "-"));
-    let silent = [
-        "--compact",
-        "--skip-comments",
-        "--disable-comments",
-        "--comments=0",
-        "--comments=false",
-        "--comments=off",
-    ];
-    words
-        .map(|word| word.to_ascii_lowercase())
-        .any(|word| silent.contains(&word.as_str()))
-}

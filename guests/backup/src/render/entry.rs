@@ -16,7 +16,6 @@ use crate::{
     api::{HEADERS, Notifier, Parent, SecretKey},
     catalog::{self, Key, WITH_HEADERS},
     pod::{dumps, script as shell},
-    programs,
     references::Source,
     status::Warning,
     stop::Stop,
@@ -66,15 +65,7 @@ pub(super) fn database(
 fn dump_check(source: &Source, key: &str, config: &Config) -> String {
     let type_ = source.type_.rendered;
     let name = shell::quoted(&format!("{} {}", source.kind, source.name));
-    let option = if programs::has_no_end(text(config, "args").unwrap_or_default()) {
-        " bare"
-    } else {
-        ""
-    };
-    let check = format!(
-        "sh \"${{HOME}}/{}\" {type_} {key} {name}{option}",
-        dumps::FILE
-    );
+    let check = format!("sh \"${{HOME}}/{}\" {type_} {key} {name}", dumps::FILE);
     match text(config, "after_script") {
         None => check,
         Some(given) => format!("(\n{given}\n) && {check}"),

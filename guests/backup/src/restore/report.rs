@@ -11,12 +11,13 @@ use super::{
     children::{FILE, RESTORED},
     keys,
     pod::{FETCH, RESTORE},
+    script::OWNER,
 };
 use crate::{
     api::{Kind, restore::RestoreStatus},
     names,
     runs::JOB_LOST,
-    status::Phase,
+    status::{Phase, Warning},
 };
 
 /// The maximum length of a message in characters.
@@ -158,11 +159,24 @@ fn observed(
             status.restored = restored.split(',').map(str::to_owned).collect();
             let restored = status.restored.join(", ");
             status.message = Some(format!("restored {restored} from {file}"));
+            status.warnings = owners(request, host, job)?;
         }
         Phase::Failed => status.message = Some(failure(request, host, Kind::Restore, job)?),
         Phase::Idle | Phase::Pending | Phase::Running => {}
     }
     Ok(())
+}
+
+/// The warning about owners that the files do not have any more.
+fn owners(request: &Request, host: &dyn Host, job: &ObservedJob) -> Result<Vec<Warning>, Fault> {
+    let [_, component] = keys(Kind::Restore);
+    let selector = labels::selector_text(&names::labels(request, Kind::Restore, component));
+    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let said = job::termination_message(uid, &pods, RESTORE).unwrap_or_default();
+    let line = said.lines().find_map(|line| line.strip_prefix(OWNER));
+    let warning = line.map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
+    Ok(warning.into_iter().collect())
 }
 
 /// The cause of a failure: the end of the log, or the message of the Job.

@@ -13,7 +13,10 @@ use super::{
     remote::PLAIN,
     target::{Target, is_file},
 };
-use crate::pod::script::{FAIL, quoted, redact};
+use crate::pod::{
+    dumps::CHECK,
+    script::{FAIL, quoted, redact},
+};
 
 /// Takes line feeds off the end of the values of Secrets, as gobackup does.
 const TRIM: &str = r#"for name in $SECRETS; do
@@ -71,8 +74,8 @@ const UNPACK: &str = r#"unpack() {
 /// Restores one database: `postgresql NAME DIRECTORY HOST PORT USER DATABASE PASSWORD`, `mysql_` alike, with options of the
 /// client after them, or `sqlite NAME DIRECTORY FILE`.
 ///
-/// gobackup names a dump of PostgreSQL by `compress` alone, so one in the custom format of `args` has the name of a plain
-/// one, and its first bytes tell. It is restored in one transaction, so a failure changes nothing, and neither does a dump that
+/// gobackup names a dump of PostgreSQL by `compress` alone, so one in another format of `args` has the name of a plain one,
+/// and its first bytes tell: those of pg_restore (custom, directory and tar), or those of a compressed plain one. It is restored in one transaction, so a failure changes nothing, and neither does a dump that
 /// creates its database, which a transaction cannot. pg_dump writes the data of large objects with a COMMIT of their own
 /// into a plain dump, which ends the transaction. mysqldump can write statements that choose another database
 /// than that of the command line; they begin a line, which no value does.
@@ -92,20 +95,31 @@ const DATABASES: &str = r#"foreign='
 }
 '
 dump() {
-  for file in "/work/unpacked/$2"/*; do
-    [ ! -f "$file" ] || return 0
+  for file in "/work/unpacked/$3"/*; do
+    [ -e "$file" ] || fail "$2: the archive has no dump of it"
+    (check_dump "$1" "/work/unpacked/$3" "$2") || fail "$2: the dump cannot be restored, and nothing was changed"
+    return 0
   done
-  fail "$1: the archive has no dump of it"
+}
+plain() {
+  "$1" -dc "$file" >/work/plain.sql || fail "$name: $1 cannot read the dump, and nothing was changed"
+  file=/work/plain.sql is_plain=1
 }
 postgresql() {
-  dump "$1" "$2"
+  dump postgresql "$1" "$2"
   name=$1
   export PGPASSWORD="$7"
   set -- --host="$3" --port="$4" ${5:+--username="$5"} --dbname="$6"
   is_plain=
-  case $file in
-  *.sql) [ "`head -c 5 "$file"`" = PGDMP ] || is_plain=1 ;;
-  esac
+  if [ ! -d "$file" ]; then
+    case `head -c 8 "$file" | hex` in
+    5047444d50* | 746f632e646174*) ;;
+    1f8b*) plain gzip ;;
+    28b52ffd*) plain zstd ;;
+    04224d18*) plain lz4 ;;
+    *) [ "$file" = "${file%.sql}" ] || is_plain=1 ;;
+    esac
+  fi
   if [ -n "$is_plain" ]; then
     psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null
   else
@@ -121,7 +135,7 @@ client() {
   mysql "$@" --host="$host" --port="$port" ${user:+--user="$user"} ${base:+"$base"}
 }
 mysql_() {
-  dump "$1" "$2"
+  dump mysql "$1" "$2"
   export MYSQL_PWD="$7"
   if [ -n "$6" ]; then
     other=`TARGET="$6" LC_ALL=C awk "$foreign" "$file"` || fail "$1: the dump cannot be checked: the image needs awk"
@@ -131,13 +145,8 @@ mysql_() {
     fail "$1: the dump cannot be restored; what came before the error was"
 }
 sqlite() {
-  dump "$1" "$2"
+  dump sqlite "$1" "$2"
   new="$3.restored"
-  # gobackup takes the dump of a broken database for a good one. Only a whole one ends with its transaction.
-  case `tail -n 1 "$file"` in
-  COMMIT*) ;;
-  *) fail "$1: the dump is not complete, and nothing was changed" ;;
-  esac
   rm -f "$new" && : >"$new" && { [ ! -f "$3" ] || chmod "`stat -c %a "$3"`" "$new"; } ||
     fail "$1: $new cannot be written; set securityContext to the owner of its directory"
   sqlite3 -batch -bail "$new" <"$file" >/dev/null && [ "`sqlite3 "$new" 'PRAGMA quick_check'`" = ok ] ||
@@ -146,9 +155,14 @@ sqlite() {
   rm -f "$3-wal" "$3-shm" "$3-journal" && mv -f "$new" "$3" || fail "$1: $3 cannot be replaced; $new has the content of the dump"
 }
 files() {
-  [ -f "/work/unpacked/$1/archive.tar" ] || fail "the archive has no files"
-  mkdir -p "$2" && tar -xf "/work/unpacked/$1/archive.tar" -C "$2" ||
+  packed="/work/unpacked/$1/archive.tar"
+  [ -f "$packed" ] || fail "the archive has no files"
+  mkdir -p "$2" && tar -xpf "$packed" -C "$2" ||
     fail "the files cannot be restored below $2: make its volume writable, and set securityContext to its owner"
+  [ "`id -u`" != 0 ] || return 0
+  own=`id -u`/`id -g`
+  others=`tar --numeric-owner -tvf "$packed" | awk -v own="$own" '$2 != own && $2 ~ /^[0-9]+\/[0-9]+$/ && !known[$2]++ && ++count < 6 { printf "%s%s", separator, $2; separator = ", " }'`
+  [ -z "$others" ] || echo "OWNERfiles of $others (user/group) belong to $own now: give them their owners, or set securityContext to that of most of them"
 }
 "#;
 
@@ -196,6 +210,9 @@ END
 }
 "#;
 
+/// The start of the line of a termination message about owners that a restoration did not keep.
+pub(super) const OWNER: &str = "owners were not kept: ";
+
 /// Runs the steps, with the filter of the log, and ends as they do.
 const RUN: &str = r#"{
   (steps) 2>&1
@@ -234,7 +251,8 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
         ""
     };
     let redact = redact();
-    format!("{FAIL}{TRIM}{unpack}{DATABASES}{empty}{redact}{steps}{RUN}")
+    let databases = DATABASES.replace("OWNER", OWNER);
+    format!("{FAIL}{TRIM}{unpack}{CHECK}{databases}{empty}{redact}{steps}{RUN}")
 }
 
 fn line(script: &mut String, line: &str) {
@@ -250,7 +268,7 @@ fn decryption(restoration: &Restoration<'_>) -> String {
         arguments.push("-base64".to_owned());
     }
     let given = given.args.unwrap_or_default();
-    arguments.extend(given.split_ascii_whitespace().map(quoted));
+    arguments.extend(given.split_whitespace().map(quoted));
     arguments.join(" ")
 }
 

@@ -12,7 +12,7 @@ use crate::pod::dumps::CHECK;
 const READING: &str = r#"grep -rq whole "$2" || { echo "unexpected end of file" >&2; exit 1; }"#;
 
 /// The message of the check of these files below the directory of a dump; empty if it is whole.
-fn verdict(shell: Shell, type_: &str, option: &str, files: &[(&str, &[u8])]) -> String {
+fn verdict(shell: Shell, type_: &str, files: &[(&str, &[u8])]) -> String {
     let run = Run::new(shell, "");
     run.program("pg_restore", READING);
     let directory = run.directory("work/dump");
@@ -22,7 +22,7 @@ fn verdict(shell: Shell, type_: &str, option: &str, files: &[(&str, &[u8])]) -> 
         fs::write(path, content).unwrap();
     }
     let script = format!(
-        "{CHECK}check_dump {type_} {} 'Database a' {option}\n",
+        "{CHECK}check_dump {type_} {} 'Database a'\n",
         directory.display()
     );
     let mut command = match shell {
@@ -52,72 +52,72 @@ const NOTHING: &str = "has no content";
 const RESTRICTED: &[u8] =
     b"SELECT 1;\n--\n-- PostgreSQL database dump complete\n--\n\n\\unrestrict aB3\n\n";
 
-type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a [u8])], &'a str);
+type Row<'a> = (&'a str, &'a [(&'a str, &'a [u8])], &'a str);
 
 const ROWS: &[Row<'_>] = &[
-    ("postgresql", "", &[], NOTHING),
-    ("postgresql", "", &[("dump/a.sql", b"")], "is empty"),
-    ("postgresql", "", &[("dump/a.sql", b"CREATE TABLE t (v int);\nCOPY t FROM stdin;\n1\n")], CUT),
-    ("postgresql", "", &[("dump/a.sql", b"--\n-- PostgreSQL database dump complete\n--\n\n")], ""),
-    ("postgresql", "", &[("dump/a.sql", RESTRICTED)], ""),
-    ("postgresql", "", &[("dump/all_databases.sql", b"--\n-- PostgreSQL database cluster dump complete\n--\n\n")], ""),
-    ("postgresql", "", &[("dump/all_databases.sql", b"--\n-- PostgreSQL database dump complete\n--\n\n--\n-- PostgreSQL database cluster dump\n")], ""),
-    ("postgresql", "", &[("dump/a.sql", b"PGDMP whole")], ""),
-    ("postgresql", "", &[("dump/a.sql.gz", b"PGDMP")], "is not complete: pg_restore cannot read it"),
-    ("postgresql", "", &[("dump/a.sql/toc.dat", b"PGDMP whole")], ""),
-    ("postgresql", "", &[("dump/a.sql/toc.dat", b"PGDMP")], "is not complete: pg_restore cannot read it"),
-    ("postgresql", "", &[("dump/a.sql", b"toc.dat\0whole")], ""),
-    ("postgresql", "", &[("dump/a.sql", b"toc.dat\0")], "is not complete: pg_restore cannot read it"),
-    ("postgresql", "", &[("dump/a.sql", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
-    ("mysql", "", &[("dump/a.sql", b"")], "is empty"),
-    ("mysql", "", &[("dump/a.sql", b"INSERT INTO t VALUES (1);\n")], CUT),
-    ("mysql", "", &[("dump/a.sql", b"INSERT INTO t VALUES ('-- Dump completed on');\n")], CUT),
-    ("mysql", "", &[("dump/a.sql", b"-- Dump completed on 2026-08-20  2:00:01\n")], ""),
-    ("mysql", "", &[("dump/a.sql", b"-- Dump completed\n")], ""),
-    ("mysql", "", &[("dump/a.sql", b"<mysqldump>\n</mysqldump>\n")], ""),
-    ("mysql", "bare", &[("dump/a.sql", b"INSERT INTO t VALUES (1);\n")], ""),
-    ("mysql", "bare", &[("dump/a.sql", b"")], "is empty"),
-    ("mariadb", "", &[("dump/ibdata1", b"pages")], NOTHING),
-    ("mariadb", "", &[("dump/xtrabackup_info", b"uuid"), ("dump/shop/db.opt", b"")], ""),
-    ("mariadb", "", &[("dump/mariadb_backup_info", b"uuid")], ""),
-    ("mongodb", "", &[], NOTHING),
-    ("mongodb", "", &[("dump/prelude.json", b"{}")], NOTHING),
-    ("mongodb", "", &[("dump/shop/a.bson", b"\x05\0\0\0\0"), ("dump/shop/a.metadata.json", b"{}")], ""),
-    ("mongodb", "", &[("dump/shop/a.bson", b""), ("dump/shop/a.metadata.json", b"{\"a\":{}}\n")], ""),
-    ("mongodb", "", &[("dump/shop/a.bson", b"\x16\0\0\0\x02abc")], CUT),
-    ("mongodb", "", &[("dump/shop/a.bson", b"\x05\0\0\0\0"), ("dump/shop/a.metadata.json", b"{\"a\":")], CUT),
-    ("mongodb", "", &[("dump/shop/a.bson.gz", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
-    ("mongodb", "", &[("dump/a.archive", b"\x6d\xe2\x99\x81....\xff\xff\xff\xff")], ""),
-    ("mongodb", "", &[("dump/a.archive", b"\x6d\xe2\x99\x81........")], CUT),
-    ("redis", "", &[("dump/dump.rdb", b"")], "is empty"),
-    ("redis", "", &[("dump/dump.rdb", b"REDIS0011\xfe\0\xff12345678")], ""),
-    ("redis", "", &[("dump/dump.rdb", b"VALKEY080\xfe\0\xff12345678")], ""),
-    ("redis", "", &[("dump/dump.rdb", b"REDIS0011\xfe\0\xff1234567")], CUT),
-    ("redis", "", &[("dump/dump.rdb", b"-ERR unknown command")], "is not an RDB file"),
-    ("mssql", "", &[], NOTHING),
-    ("mssql", "", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x06123456789012345678")], ""),
-    ("mssql", "", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x0612345678901234567")], CUT),
-    ("mssql", "", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x06123456789012345678"), ("dump/b.bacpac", b"PK\x03\x04....")], CUT),
-    ("mssql", "", &[("dump/a.bacpac", b"<html>")], "is not a bacpac file"),
-    ("influxdb2", "", &[("dump/1.sqlite.gz", b"\x1f\x8b")], NOTHING),
-    ("influxdb2", "", &[("dump/1.manifest", b"{}"), ("dump/1.tar.gz", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
-    ("influxdb2", "", &[("dump/1.manifest", b"{}"), ("dump/1.bolt", b"x")], ""),
-    ("sqlite", "", &[("dump/a.sql", b"")], "is empty"),
-    ("sqlite", "", &[("dump/a.sql", b"BEGIN TRANSACTION;\nCOMMIT;\n")], ""),
-    ("sqlite", "", &[("dump/a.sql", b"BEGIN TRANSACTION;\nROLLBACK; -- due to errors\n")], "is not complete: SQLite met errors in the file"),
-    ("sqlite", "", &[("dump/a.sql", b"BEGIN TRANSACTION;\nINSERT")], CUT),
-    ("firebird", "", &[("dump/a.fbk", b"")], "is empty"),
-    ("firebird", "", &[("dump/a.fbk", b"x")], ""),
-    ("etcd", "", &[], "is empty"),
-    ("etcd", "", &[("dump-h:2379", b"short")], CUT),
+    ("postgresql", &[], NOTHING),
+    ("postgresql", &[("dump/a.sql", b"")], "is empty"),
+    ("postgresql", &[("dump/a.sql", b"CREATE TABLE t (v int);\nCOPY t FROM stdin;\n1\n")], CUT),
+    ("postgresql", &[("dump/a.sql", b"--\n-- PostgreSQL database dump complete\n--\n\n")], ""),
+    ("postgresql", &[("dump/a.sql", RESTRICTED)], ""),
+    ("postgresql", &[("dump/all_databases.sql", b"--\n-- PostgreSQL database cluster dump complete\n--\n\n")], ""),
+    ("postgresql", &[("dump/all_databases.sql", b"--\n-- PostgreSQL database dump complete\n--\n\n--\n-- PostgreSQL database cluster dump\n")], ""),
+    ("postgresql", &[("dump/a.sql", b"PGDMP whole")], ""),
+    ("postgresql", &[("dump/a.sql.gz", b"PGDMP")], "is not complete: pg_restore cannot read it"),
+    ("postgresql", &[("dump/a.sql/toc.dat", b"PGDMP whole")], ""),
+    ("postgresql", &[("dump/a.sql/toc.dat", b"PGDMP")], "is not complete: pg_restore cannot read it"),
+    ("postgresql", &[("dump/a.sql", b"toc.dat\0whole")], ""),
+    ("postgresql", &[("dump/a.sql", b"toc.dat\0")], "is not complete: pg_restore cannot read it"),
+    ("postgresql", &[("dump/a.sql", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
+    ("mysql", &[("dump/a.sql", b"")], "is empty"),
+    ("mysql", &[("dump/a.sql", b"-- MySQL dump 10.13\nINSERT INTO t VALUES (1);\n")], CUT),
+    ("mysql", &[("dump/a.sql", b"-- MariaDB dump 10.19\nINSERT INTO t VALUES ('-- Dump completed on');\n")], CUT),
+    ("mysql", &[("dump/a.sql", b"-- Dump completed on 2026-08-20  2:00:01\n")], ""),
+    ("mysql", &[("dump/a.sql", b"-- Dump completed\n")], ""),
+    ("mysql", &[("dump/a.sql", b"<mysqldump>\n</mysqldump>\n")], ""),
+    ("mysql", &[("dump/a.sql", b"INSERT INTO t VALUES (1);\n")], ""),
+    ("mysql", &[("dump/a.sql", b"")], "is empty"),
+    ("mariadb", &[("dump/ibdata1", b"pages")], NOTHING),
+    ("mariadb", &[("dump/xtrabackup_info", b"uuid"), ("dump/shop/db.opt", b"")], ""),
+    ("mariadb", &[("dump/mariadb_backup_info", b"uuid")], ""),
+    ("mongodb", &[], NOTHING),
+    ("mongodb", &[("dump/prelude.json", b"{}")], NOTHING),
+    ("mongodb", &[("dump/shop/a.bson", b"\x05\0\0\0\0"), ("dump/shop/a.metadata.json", b"{}")], ""),
+    ("mongodb", &[("dump/shop/a.bson", b""), ("dump/shop/a.metadata.json", b"{\"a\":{}}\n")], ""),
+    ("mongodb", &[("dump/shop/a.bson", b"\x16\0\0\0\x02abc")], CUT),
+    ("mongodb", &[("dump/shop/a.bson", b"\x05\0\0\0\0"), ("dump/shop/a.metadata.json", b"{\"a\":")], CUT),
+    ("mongodb", &[("dump/shop/a.bson.gz", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
+    ("mongodb", &[("dump/a.archive", b"\x6d\xe2\x99\x81....\xff\xff\xff\xff")], ""),
+    ("mongodb", &[("dump/a.archive", b"\x6d\xe2\x99\x81........")], CUT),
+    ("redis", &[("dump/dump.rdb", b"")], "is empty"),
+    ("redis", &[("dump/dump.rdb", b"REDIS0011\xfe\0\xff12345678")], ""),
+    ("redis", &[("dump/dump.rdb", b"VALKEY080\xfe\0\xff12345678")], ""),
+    ("redis", &[("dump/dump.rdb", b"REDIS0011\xfe\0\xff1234567")], CUT),
+    ("redis", &[("dump/dump.rdb", b"-ERR unknown command")], "is not an RDB file"),
+    ("mssql", &[], NOTHING),
+    ("mssql", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x06123456789012345678")], ""),
+    ("mssql", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x0612345678901234567")], CUT),
+    ("mssql", &[("dump/a.bacpac", b"PK\x03\x04....PK\x05\x06123456789012345678"), ("dump/b.bacpac", b"PK\x03\x04....")], CUT),
+    ("mssql", &[("dump/a.bacpac", b"<html>")], "is not a bacpac file"),
+    ("influxdb2", &[("dump/1.sqlite.gz", b"\x1f\x8b")], NOTHING),
+    ("influxdb2", &[("dump/1.manifest", b"{}"), ("dump/1.tar.gz", b"\x1f\x8bcut")], "is not complete: gzip cannot read it"),
+    ("influxdb2", &[("dump/1.manifest", b"{}"), ("dump/1.bolt", b"x")], ""),
+    ("sqlite", &[("dump/a.sql", b"")], "is empty"),
+    ("sqlite", &[("dump/a.sql", b"BEGIN TRANSACTION;\nCOMMIT;\n")], ""),
+    ("sqlite", &[("dump/a.sql", b"BEGIN TRANSACTION;\nROLLBACK; -- due to errors\n")], "is not complete: SQLite met errors in the file"),
+    ("sqlite", &[("dump/a.sql", b"BEGIN TRANSACTION;\nINSERT")], CUT),
+    ("firebird", &[("dump/a.fbk", b"")], "is empty"),
+    ("firebird", &[("dump/a.fbk", b"x")], ""),
+    ("etcd", &[], "is empty"),
+    ("etcd", &[("dump-h:2379", b"short")], CUT),
 ];
 
 #[test]
 fn a_dump_without_its_end_is_not_complete() {
-    for (type_, option, files, expected) in ROWS {
+    for (type_, files, expected) in ROWS {
         for shell in Shell::all() {
-            let found = verdict(shell, type_, option, files);
-            assert_eq!(&found, expected, "{type_} {option} {files:?} {shell:?}");
+            let found = verdict(shell, type_, files);
+            assert_eq!(&found, expected, "{type_} {files:?} {shell:?}");
         }
     }
 }
@@ -134,7 +134,7 @@ fn the_hash_of_a_snapshot_of_etcd_is_checked() {
         (&whole[1..], CUT),
     ] {
         for shell in Shell::all() {
-            let found = verdict(shell, "etcd", "", &[("dump-h:2379", snapshot)]);
+            let found = verdict(shell, "etcd", &[("dump-h:2379", snapshot)]);
             assert_eq!(found, expected);
         }
     }
@@ -213,5 +213,34 @@ fn a_dump_of_mysql_is_whole_unless_its_arguments_say_otherwise() {
         );
         let text = configuration(&reconcile(&backup(json!({})), &objects).unwrap());
         assert!(text.contains(&format!("args: \"{expected}\"\n")), "{text}");
+    }
+}
+
+// gobackup makes no directory for the chunks there.
+#[test]
+fn chunks_are_refused_where_gobackup_cannot_store_them() {
+    let login =
+        json!({ "host": "h", "username": "u", "password": "p", "path": "/p", "root": "http://h" });
+    for (type_, is_refused) in [
+        ("sftp", true),
+        ("ftp", true),
+        ("scp", false),
+        ("webdav", false),
+    ] {
+        let mut objects = around();
+        objects[1] = related("Storage", "s", json!({ "type": type_, "config": login }));
+        let parent = backup(json!({ "splitWith": { "chunkSize": "1m" } }));
+        let outcome = reconcile(&parent, &objects).unwrap();
+        let ready = condition(outcome.report(), "Ready");
+        let told = format!("chunks of splitWith in a storage of type {type_};");
+        assert_eq!(
+            ready.starts_with("False/InvalidReference: Storage s: "),
+            is_refused,
+            "{ready}"
+        );
+        assert_eq!(ready.contains(&told), is_refused, "{ready}");
+        assert_eq!(outcome.child("run").is_some(), !is_refused);
+        let whole = reconcile(&backup(json!({})), &objects).unwrap();
+        assert!(whole.child("run").is_some());
     }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 
 mod dumps;
+mod formats;
 
 /// The program; none if these tests do not run.
 #[expect(

@@ -38,18 +38,33 @@ fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
     for (path, content) in files {
         let path = Path::new("made").join(path);
         run.directory(path.parent().unwrap().to_str().unwrap());
-        run.file(path.to_str().unwrap(), content);
+        run.file(
+            path.to_str().unwrap(),
+            &whole(path.to_str().unwrap(), content),
+        );
     }
     let target = run.directory("volumes/data/archives/2026.tar");
     let script = r#"mkdir nightly/source && printf content >nightly/source/file &&
-        tar -cPf nightly/archive.tar nightly/source && rm -r nightly/source &&
+        tar $OWNER -cPf nightly/archive.tar nightly/source && rm -r nightly/source &&
         tar -czf packed nightly && openssl aes-256-cbc -salt -pbkdf2 -pass env:PASSWORD -in packed -out packed.enc &&
         split -b 100 -a 3 --numeric-suffixes packed.enc "$1/2026.tar.gz.enc-" && chmod -R a+rX "$1""#;
     let mut command = Command::new("sh");
     let password = std::ffi::OsStr::new(std::str::from_utf8(password).unwrap());
     let command = command.args(["-ec", script, "sh", target.to_str().unwrap()]);
     let made = command.current_dir(directory).env("PASSWORD", password);
+    // As a run does, whose user packs its own files.
+    let owner = Run::owner().map(|it| format!("--owner={it} --group={it} --numeric-owner"));
+    let made = made.env("OWNER", owner.unwrap_or_default());
     assert!(made.status().unwrap().success());
+}
+
+/// The content of a dump with the end that its program writes.
+fn whole(path: &str, content: &str) -> String {
+    if path.contains("/postgresql/") && !content.starts_with("PGDMP") {
+        return format!("{content}--\n-- PostgreSQL database dump complete\n--\n\n");
+    }
+    let is_empty = content.is_empty() && path.contains("/mysql/");
+    if is_empty { "--\n" } else { content }.to_owned()
 }
 
 /// The two containers of a restoration from a local storage, with these databases.
