@@ -15,6 +15,7 @@ use super::{
 
 mod dumps;
 mod formats;
+mod storages;
 
 /// The program; none if these tests do not run.
 #[expect(
@@ -171,4 +172,10 @@ fn files(run: &Run, directory: &str) -> BTreeMap<String, u64> {
         }
     }
     found
+}
+
+/// The paths of the archives on the shelf.
+fn archives(run: &Run) -> Vec<String> {
+    let all = files(run, "volumes/data/archives").into_keys();
+    all.filter(|it| !it.contains("/.gobackup-state/")).collect()
 }

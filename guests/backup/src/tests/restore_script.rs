@@ -14,7 +14,7 @@ use super::{
 
 mod real;
 pub(super) mod servers;
-mod stores;
+pub(super) mod stores;
 
 /// A password with every character that a shell, a configuration or a URL could act on.
 pub(super) const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";

@@ -17,14 +17,14 @@ const USER: &[u8] = b"u 'b' \"c\" $HOME ${D} #e\\ %20";
 const SECRET_KEY: &[u8] = b"a/b+c= 'd' \"e\" $HOME #f\\ %20";
 
 /// A server of files on loopback.
-struct Store {
+pub(in crate::tests) struct Store {
     process: Child,
-    port: u16,
+    pub(in crate::tests) port: u16,
 }
 
 impl Store {
     /// Starts the server of a row, and waits until it accepts connections.
-    fn start(run: &Run, row: &Row) -> Self {
+    pub(in crate::tests) fn start(run: &Run, row: &Row) -> Self {
         let port = free_port();
         let address = format!("127.0.0.1:{port}");
         let directory = run.path("volumes/data");
@@ -93,8 +93,8 @@ fn key(run: &Run) -> String {
 }
 
 /// A type of storages.
-struct Row {
-    type_: &'static str,
+pub(in crate::tests) struct Row {
+    pub(in crate::tests) type_: &'static str,
     /// The protocol of its server.
     protocol: &'static str,
     /// True for a login by a key.
@@ -102,7 +102,7 @@ struct Row {
     /// Settings without credentials; `PORT` is that of the server.
     config: &'static str,
     /// Credentials by their keys, with the variables that rclone reads, and their values.
-    credentials: &'static [(&'static str, &'static str, &'static [u8])],
+    pub(in crate::tests) credentials: &'static [(&'static str, &'static str, &'static [u8])],
 }
 
 const LOGIN: &[(&str, &str, &[u8])] = &[
@@ -123,7 +123,7 @@ const KEYS: &[(&str, &str, &[u8])] = &[
     ),
 ];
 
-const ROWS: [Row; 6] = [
+pub(in crate::tests) const ROWS: [Row; 6] = [
     Row {
         type_: "sftp",
         protocol: "sftp",
@@ -173,7 +173,7 @@ const ROWS: [Row; 6] = [
 ];
 
 impl Row {
-    fn storage(&self, port: u16) -> Value {
+    pub(in crate::tests) fn storage(&self, port: u16) -> Value {
         let config = self.config.replace("PORT", &port.to_string());
         let mut config: Value = serde_json::from_str(&config).unwrap();
         for (key, _, _) in self.credentials {
