@@ -34,7 +34,7 @@ pub(crate) fn plan<'a>(
     let schedule = parent
         .schedule
         .as_ref()
-        .map(|given| schedule::effective(request, given))
+        .map(|given| schedule::effective(request, host, given))
         .transpose()?;
     let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
     let mut related = references::read(request, host, parent, &path)?;

@@ -80,7 +80,7 @@ impl History {
             observed.insert(run.run.job_uid.clone(), run);
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
-        let last_request = requested::acted_on(request, stored.last_run_request.clone());
+        let last_request = requested::acted_on(request, &stored);
         let restores = restores::read(request, host, kind, stored.restores.clone())?;
         let status = cron_job.as_ref().map(|it| &it.status);
         let succeeded = status.and_then(|it| it.last_successful_time.as_ref());

@@ -38,8 +38,29 @@ impl Effective {
     }
 }
 
+/// Checks that the host knows a time zone. Kubernetes would refuse the CronJob, also for a name in other letters.
+fn known_zone(zone: &str, host: &dyn Host) -> Result<(), Stop> {
+    /// Any time; the zone alone matters.
+    const MOMENT_MS: u64 = 1_700_000_000_000;
+    let is_name = zone
+        .split('/')
+        .all(|part| part.starts_with(|it: char| it.is_ascii_uppercase()));
+    let is_utc = matches!(zone, "Etc/UTC" | "UTC");
+    if is_name && (is_utc || host.zone_offset(zone, MOMENT_MS).is_some()) {
+        return Ok(());
+    }
+    Err(Stop::Invalid(format!(
+        "schedule.timeZone: {zone} is not a known time zone; write a name of the IANA database, such as Europe/Berlin"
+    )))
+}
+
 /// Translates a schedule.
-pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effective, Stop> {
+pub(crate) fn effective(
+    request: &Request,
+    host: &dyn Host,
+    schedule: &Schedule,
+) -> Result<Effective, Stop> {
+    known_zone(&schedule.time_zone, host)?;
     let recurrence = &schedule.recurrence;
     let expression = match (&recurrence.cron, &recurrence.every) {
         (Some(cron), _) => {

@@ -52,7 +52,7 @@ pub(crate) struct BackupStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) schedule_change_time: Option<String>,
-    /// Time of the next run. Absent while suspended, and in a time zone that the host does not know.
+    /// Time of the next run. Absent while suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) next_run: Option<String>,

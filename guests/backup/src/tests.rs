@@ -76,6 +76,7 @@ pub(crate) fn schema(kind: &str) -> &'static Schema {
 pub(crate) fn host(related: &[Value]) -> FakeHost {
     FakeHost::granting(manifest())
         .objects(related)
+        .zone("Europe/Berlin", [(0, 3600)])
         // 2026-08-20T12:00:00Z.
         .now(1_787_227_200_000)
 }

@@ -98,7 +98,7 @@ fi
 
 /// The filter of the log: it replaces the values of Secrets, and writes the end as the termination message.
 ///
-/// `SECRETS` has the names of variables, of prefixes (with a star) and of files. The log is replaced line by line, so
+/// A value has at least four characters. `SECRETS` has the names of variables, of prefixes (with a star) and of files. The log is replaced line by line, so
 /// of a value with several lines each of eight characters or more counts, without blanks around it. Long values come
 /// first, because a short one may be a part of them. Programs also print values with escapes and, in URLs, with
 /// percent signs. The path of a URL counts too, because errors of requests print a URL without its password.
@@ -113,7 +113,8 @@ fi
 /// `.retention` and at the end of the message.
 const REDACT: &str = r#"redact='
 function add(value) {
-  if (value != "" && !(value in known)) { known[value] = 1; values[++count] = value }
+  # A shorter one would be in many words.
+  if (length(value) > 3 && !(value in known)) { known[value] = 1; values[++count] = value }
 }
 function escaped(value, space,    i, c, text) {
   text = ""

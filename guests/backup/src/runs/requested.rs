@@ -5,12 +5,13 @@
 
 use innkeeper_sdk::{hash::sha256_hex, prelude::*};
 use k8s_openapi::api::batch::v1::Job;
+use serde_json::Value;
 
 use super::History;
 use crate::{
     api::{ConcurrencyPolicy, OldSchedule, Schedule},
     plan::Plan,
-    status::{Phase, Run},
+    status::{BackupStatus, Phase, Run},
 };
 
 /// The annotation on a parent: a value that it has not had before asks for a run.
@@ -36,13 +37,26 @@ fn prefix(request: &Request) -> String {
 }
 
 /// The last value for which a Job was made.
-pub(super) fn acted_on(request: &Request, stored: Option<String>) -> Option<String> {
-    match wanted(request) {
-        Some((token, name)) if request.children.find::<Job>(&name).is_some() => {
-            Some(token.to_owned())
-        }
-        _ => stored,
-    }
+///
+/// A value may come back after another one, while its first Job is still there. That Job is in the record of an earlier pass.
+pub(super) fn acted_on(request: &Request, stored: &BackupStatus) -> Option<String> {
+    let last = stored.last_run_request.clone();
+    let Some((token, name)) = wanted(request) else {
+        return last;
+    };
+    let Some(job) = request.children.find::<Job>(&name) else {
+        return last;
+    };
+    let uid = job
+        .object()
+        .pointer("/metadata/uid")
+        .and_then(Value::as_str);
+    let is_known = |uid: &str| {
+        let mut runs = stored.recent_runs.iter().chain(&stored.last_run);
+        stored.counted_jobs.iter().any(|it| it == uid) || runs.any(|it| it.job_uid == uid)
+    };
+    let is_old = last.as_deref() != Some(token) && uid.is_some_and(is_known);
+    if is_old { last } else { Some(token.to_owned()) }
 }
 
 /// The requested Jobs by key and name: the new one, and those that ended within the limits of the history.
@@ -51,8 +65,12 @@ pub(crate) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<(String, String)> 
     let mut names = kept(plan, history);
     if let Some((token, name)) = wanted(request) {
         let is_made = history.last_request.as_deref() == Some(token);
-        if !is_made && !waits(plan, history) && !names.contains(&name) {
-            names.push(name);
+        if !is_made && !waits(plan, history) {
+            // The host deletes the Job of an earlier request of this value first.
+            names.retain(|it| *it != name);
+            if request.children.find::<Job>(&name).is_none() {
+                names.push(name);
+            }
         }
     }
     let prefix = prefix(request);

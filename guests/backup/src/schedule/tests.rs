@@ -5,12 +5,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::effective;
-use crate::{api::Schedule, stop::Stop, tests::backup};
+use crate::{
+    api::Schedule,
+    stop::Stop,
+    tests::{backup, host},
+};
 
 fn attempt(schedule: &Value) -> (Option<String>, Option<String>) {
     let schedule = Schedule::deserialize(schedule).expect("the schedule fits its type");
     let request = TestRequest::new(&backup(json!({}))).build();
-    match effective(&request, &schedule) {
+    match effective(&request, &host(&[]), &schedule) {
         Ok(effective) => (Some(effective.expression), None),
         Err(Stop::Invalid(message)) => (None, Some(message)),
         Err(other) => panic!("{other:?}"),

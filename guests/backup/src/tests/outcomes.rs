@@ -520,15 +520,35 @@ fn due_times_are_those_of_the_time_zone() {
     assert!(report.requeue.is_some());
 }
 
+// The API server would refuse the CronJob, and the parent would wait for it.
 #[test]
-fn a_time_zone_that_the_host_does_not_know_has_no_next_run() {
-    let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Nowhere" });
-    let outcome = reconcile(&backup(json!({ "schedule": schedule })), &around()).unwrap();
-    assert_eq!(outcome.report().requeue, None);
-    assert_eq!(
-        outcome.report().status.as_ref().unwrap().get("nextRun"),
-        None
-    );
+fn an_unknown_time_zone_is_told() {
+    for (zone, is_known) in [
+        ("UTC", true),
+        ("Etc/UTC", true),
+        ("Europe/Berlin", true),
+        ("Europe/Berln", false),
+        ("europe/berlin", false),
+        ("Europe/berlin", false),
+        ("utc", false),
+        ("Local", false),
+        ("+01:00", false),
+        ("/Berlin", false),
+    ] {
+        let schedule = json!({ "cron": "0 2 * * *", "timeZone": zone });
+        let parent = backup(json!({ "schedule": schedule }));
+        let answer = reconcile(&parent, &around());
+        let Err(fault) = answer else {
+            assert!(is_known, "{zone}");
+            continue;
+        };
+        assert!(!is_known, "{zone}: {fault:?}");
+        let told = format!("schedule.timeZone: {zone} is not a known time zone");
+        assert!(fault.message.starts_with(&told), "{fault:?}");
+        let report = fault.report.as_ref().unwrap();
+        assert!(condition(report, "Ready").starts_with("False/Invalid: "));
+        assert!(condition(report, "Scheduled").starts_with("False/"));
+    }
 }
 
 // `kubectl apply && kubectl wait --for=condition=Ready` would wait for nothing.

@@ -169,3 +169,30 @@ fn requested_runs_stay_within_the_limits_of_the_history() {
     let line = |it: u32| format!("run-0000000{it} {} Hold", name(it));
     assert_eq!(kept, [3, 4, 5, 7, 8].map(line));
 }
+
+// The Job of the first request is still there when the value comes back after another one.
+#[test]
+fn a_value_that_comes_back_is_another_request() {
+    let parent = asking("one", daily());
+    let old = job(FIRST, "a", OWNER, complete());
+    let status = json!({
+        "lastRunRequest": "two", "countedJobs": ["a"],
+        "recentRuns": [{ "jobName": FIRST, "jobUID": "a", "phase": "Succeeded" }],
+    });
+    let request =
+        |outcome: &Outcome| outcome.report().status.clone().unwrap()["lastRunRequest"].clone();
+    let first = pass(&parent, std::slice::from_ref(&old), &status);
+    assert!(jobs(&first).is_empty());
+    assert_eq!(request(&first), "two");
+    let status = first.report().status.clone().unwrap();
+    let second = pass(&parent, &[], &status);
+    assert_eq!(jobs(&second), [format!("run-7692c3ad {FIRST} Always")]);
+    let status = second.report().status.clone().unwrap();
+    let third = pass(&parent, &[job(FIRST, "b", OWNER, running())], &status);
+    assert_eq!(jobs(&third), [format!("run-7692c3ad {FIRST} Hold")]);
+    assert_eq!(request(&third), "one");
+    // The next passes see it in the record.
+    let status = third.report().status.clone().unwrap();
+    let fourth = pass(&parent, &[job(FIRST, "b", OWNER, complete())], &status);
+    assert_eq!(jobs(&fourth), [format!("run-7692c3ad {FIRST} Hold")]);
+}

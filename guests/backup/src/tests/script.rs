@@ -940,3 +940,22 @@ fn a_failure_is_told_by_the_end_of_the_log() {
     );
     assert!(!ended.message.contains('\u{fffd}'));
 }
+
+// A word of the log that happens to be a short password would make the log unreadable.
+#[test]
+fn a_short_value_is_not_replaced() {
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    for (value, expected) in [
+        ("a", "a bad attempt"),
+        ("bad", "a bad attempt"),
+        ("attempt", "a bad ***"),
+        ("temp", "a bad at***t"),
+    ] {
+        let ended = end(
+            "echo a bad attempt; exit 1",
+            &outcome,
+            &[("DB0_PASSWORD", value.as_bytes())],
+        );
+        assert_eq!(ended.log.trim_end(), expected, "{value}");
+    }
+}
