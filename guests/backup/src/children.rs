@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::{
     api::{BACKOFF_LIMIT, LOCAL_SIZE, Parent, STATE_SIZE, restore::deadline},
     names::{labels, local_claim_made},
-    plan::{CONFIG_FILE, PLACES, Plan},
+    plan::{CONFIG_FILE, Plan},
     pod,
     runs::{History, requested},
 };
@@ -85,12 +85,7 @@ pub(crate) fn secret(plan: &Plan<'_>) -> Secret {
     let config = plan.rendered.text.clone().into_bytes();
     let mut data = BTreeMap::from([(CONFIG_FILE.to_owned(), ByteString(config))]);
     data.extend(plan.clear_credentials());
-    let mut metadata = metadata(plan.secret_name(), &plan.labels("config"));
-    let places = plan.rendered.places.iter().map(|it| it.digest.as_str());
-    let places = places.collect::<Vec<_>>().join(" ");
-    if !places.is_empty() {
-        metadata.annotations = Some(BTreeMap::from([(PLACES.to_owned(), places)]));
-    }
+    let metadata = metadata(plan.secret_name(), &plan.labels("config"));
     Secret {
         metadata: config_hash(plan).mark(metadata),
         data: Some(data),

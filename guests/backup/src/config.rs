@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the administrator for all parents.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
     /// Images for parents without one.
@@ -18,12 +18,24 @@ pub(crate) struct Config {
     /// Secrets for pulling images, for parents without any.
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
     /// Path below that of each storage, in which the archives of one parent lie: parts of letters, digits, '.', '_' and
-    /// '-' with single slashes between them, in which {namespace}, {kind} and {name} stand for those of the parent, for
-    /// example {namespace}/{name}. Empty: none.
+    /// '-' with single slashes between them, in which {namespace}, {kind} and {name} stand for those of the parent. Parents
+    /// whose paths are the same delete each other's archives. Empty: none.
     #[schemars(length(max = 253), regex(pattern = STORAGE_PATH))]
     pub(crate) storage_path: String,
     /// Limits for those who create parents.
     pub(crate) tenants: Tenants,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            images: Images::default(),
+            default_resources: None,
+            image_pull_secrets: Vec::new(),
+            storage_path: "{namespace}/{kind}/{name}".to_owned(),
+            tenants: Tenants::default(),
+        }
+    }
 }
 
 /// No part begins with a dot or a dash: `..` would leave the path of the storage, and a dash would begin an option of the

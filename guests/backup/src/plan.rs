@@ -16,9 +16,6 @@ use crate::{
 /// The key of the configuration in the child Secret.
 pub(crate) const CONFIG_FILE: &str = "gobackup.yml";
 
-/// The annotation on the Secret: the places to which the parent writes.
-pub(crate) const PLACES: &str = "gobackup.io/places";
-
 /// The desired state for one parent.
 pub(crate) struct Plan<'a> {
     pub(crate) request: &'a Request,

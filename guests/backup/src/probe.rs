@@ -136,13 +136,10 @@ fn rendered(
         warnings: Vec::new(),
     };
     let name = format!("{MODEL}{}", request.name());
-    let mut rendered = match render::render(&name, parent, &settings, &related) {
-        Err(Stop::Blocked { message, .. }) => return Err(Stop::Invalid(message)),
-        rendered => rendered?,
-    };
-    // The warning about shared storages is about archives of parents.
-    rendered.places.clear();
-    Ok(rendered)
+    match render::render(&name, parent, &settings, &related) {
+        Err(Stop::Blocked { message, .. }) => Err(Stop::Invalid(message)),
+        rendered => rendered,
+    }
 }
 
 /// Checks the limits for tenants as for a run, and returns the key of the probe, which changes with each setting.

@@ -58,10 +58,20 @@ impl Source {
         let given = self.config.get("path").and_then(Value::as_str);
         given.unwrap_or_default().clone_into(&mut self.root);
         let parts = parts.into_iter().filter(|it| !it.is_empty());
-        let path = parts.fold(self.root.clone(), |path, part| match path.as_str() {
-            "" => part.to_owned(),
-            path => format!("{}/{part}", path.trim_end_matches('/')),
-        });
+        let path = if self.type_.name == "ftp" {
+            // gobackup makes the last directory alone. No name of a parent has the sign between the parts.
+            let parts: Vec<String> = parts.map(|part| part.replace('/', "_")).collect();
+            match (self.root.trim_end_matches('/'), parts.join("_")) {
+                (_, below) if below.is_empty() => self.root.clone(),
+                ("", below) => format!("{}{below}", self.root),
+                (root, below) => format!("{root}_{below}"),
+            }
+        } else {
+            parts.fold(self.root.clone(), |path, part| match path.as_str() {
+                "" => part.to_owned(),
+                path => format!("{}/{part}", path.trim_end_matches('/')),
+            })
+        };
         if path != self.root {
             self.config.insert("path".to_owned(), json!(path));
         }

@@ -86,15 +86,6 @@ pub(crate) struct SqliteFile {
     pub(crate) path: String,
 }
 
-/// A place to which a storage writes, other than a directory of the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The kind and the name of the object.
-    pub(crate) storage: String,
-    /// The first digits of a SHA-256 of the server, the bucket and the path.
-    pub(crate) digest: String,
-}
-
 /// The directory of credentials that are files.
 pub(crate) const KEYS: &str = "/etc/gobackup/keys";
 
@@ -116,7 +107,6 @@ pub(crate) struct Rendered {
     pub(crate) sqlite: Vec<SqliteFile>,
     /// There are databases.
     pub(crate) has_dumps: bool,
-    pub(crate) places: Vec<Place>,
     /// A storage has `keep`.
     pub(crate) has_keep: bool,
     /// Storages with `keep` from which gobackup cannot read its state back.

@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::hash::sha256_hex;
 use serde_json::{Value, json};
 
 use super::{
-    Credential, KEYS, LocalStorage, Node, Origin, Passing, Place, Rendered, SqliteFile,
-    yaml::quoted,
+    Credential, KEYS, LocalStorage, Node, Origin, Passing, Rendered, SqliteFile, yaml::quoted,
 };
 use crate::{
     api::{HEADERS, Notifier, Parent, SecretKey},
@@ -116,8 +114,6 @@ pub(super) fn storage(
             mount: source.root.clone(),
             path: text(&config, "path").unwrap_or_default().to_owned(),
         });
-    } else {
-        rendered.places.push(place(source, &config));
     }
     let prefix = format!("ST{index}");
     Ok(entry(source, &config, &prefix, rendered))
@@ -168,36 +164,6 @@ pub(super) fn notifier(
         members.push(("headers".to_owned(), Node::Map(headers)));
     }
     Ok(Node::Map(members))
-}
-
-/// The keys that tell the place of a storage.
-const PLACE: [&str; 9] = [
-    "account",
-    "account_id",
-    "bucket",
-    "container",
-    "endpoint",
-    "host",
-    "port",
-    "region",
-    "root",
-];
-
-fn place(source: &Source, config: &Config) -> Place {
-    let mut parts = vec![source.type_.rendered.to_owned()];
-    parts.extend(
-        PLACE
-            .iter()
-            .map(|key| config.get(*key).unwrap_or(&Value::Null).to_string()),
-    );
-    let path = text(config, "path").unwrap_or_default().trim_matches('/');
-    parts.push(if path == "." { "" } else { path }.to_owned());
-    let mut digest = sha256_hex(json!(parts).to_string());
-    digest.truncate(16);
-    Place {
-        storage: format!("{} {}", source.kind, source.name),
-        digest,
-    }
 }
 
 /// The text of a key, if it is not empty.

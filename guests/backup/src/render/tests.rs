@@ -73,6 +73,7 @@ fn renders_the_article() {
                     force_path_style: false
                     keep: 5
                     max_retries: 3
+                    path: "default/backup/example-backup"
                     region: "us-east-1"
                     secret_access_key: |2-
                       ${ST0_SECRET_ACCESS_KEY}
@@ -129,6 +130,7 @@ fn dots_in_names_and_names_that_meet_get_keys_of_their_own() {
                     access_key_id: |2-
                       ${ST0_ACCESS_KEY_ID}
                     bucket: "b"
+                    path: "default/backup/nightly"
                     secret_access_key: |2-
                       ${ST0_SECRET_ACCESS_KEY}
                 default_storage: "s"
@@ -177,6 +179,7 @@ fn blocks_of_the_parent_win_as_a_whole() {
                     access_key_id: |2-
                       ${ST0_ACCESS_KEY_ID}
                     bucket: "b"
+                    path: "default/backup/nightly"
                     secret_access_key: |2-
                       ${ST0_SECRET_ACCESS_KEY}
                 default_storage: "s"
@@ -261,22 +264,24 @@ fn translates_storages() {
         "sftp",
         json!({ "host": "h", "username": "u", "private_key": "/data/id" }),
         expect![[r#"
-                  "s":
-                    type: "sftp"
-                    host: "h"
-                    private_key: "/data/id"
-                    username: "u"
+            "s":
+              type: "sftp"
+              host: "h"
+              path: "default/backup/nightly"
+              private_key: "/data/id"
+              username: "u"
         "#]],
     );
     check_storage(
         "gcs",
         json!({ "bucket": "b", "credentials": "{\n}", "keep": 3 }),
         expect![[r#"
-                  "s":
-                    type: "gcs"
-                    bucket: "b"
-                    credentials_file: "/etc/gobackup/keys/ST0_CREDENTIALS"
-                    keep: 3
+            "s":
+              type: "gcs"
+              bucket: "b"
+              credentials_file: "/etc/gobackup/keys/ST0_CREDENTIALS"
+              keep: 3
+              path: "default/backup/nightly"
         "#]],
     );
     check_storage(
@@ -289,7 +294,7 @@ fn translates_storages() {
               client_id: "c"
               client_secret: |2-
                 ${ST0_CLIENT_SECRET}
-              path: "."
+              path: "default/backup/nightly"
               tenant_id: "t"
         "#]],
     );
@@ -298,14 +303,15 @@ fn translates_storages() {
         json!({ "bucket": "b", "access_key_id": "a", "secret_access_key": "s",
                 "storage_class": "", "endpoint": "", "tls": true }),
         expect![[r#"
-                  "s":
-                    type: "minio"
-                    access_key_id: |2-
-                      ${ST0_ACCESS_KEY_ID}
-                    bucket: "b"
-                    secret_access_key: |2-
-                      ${ST0_SECRET_ACCESS_KEY}
-                    storage_class: ""
+            "s":
+              type: "minio"
+              access_key_id: |2-
+                ${ST0_ACCESS_KEY_ID}
+              bucket: "b"
+              path: "default/backup/nightly"
+              secret_access_key: |2-
+                ${ST0_SECRET_ACCESS_KEY}
+              storage_class: ""
         "#]],
     );
 }

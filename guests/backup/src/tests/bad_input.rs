@@ -500,7 +500,7 @@ fn storages_are_checked_before_a_run() {
             azure {"account":"a"}: kept, InvalidReference: Storage s: config.tenant_id is required
             ftp {"host":"h","username":"u"}: kept, InvalidReference: Storage s: config.password is required
             sftp {"host":"h","username":"u"}: kept, InvalidReference: Storage s: config.password or config.private_key is required
-            scp {"host":"h","password":"p","username":"u"}: kept, InvalidReference: Storage s: config.path is required for scp
+            scp {"host":"h","password":"p","username":"u"}: accepted, ClearTextCredential
             webdav {}: kept, InvalidReference: Storage s: config.root is required
             local {"path":"here"}: kept, InvalidReference: Storage s: config.path must be absolute
             local {"path":"/usr/bin"}: kept, InvalidReference: Storage s: config.path: a mount at /usr/bin can replace programs or settings in /usr, and tenants.scripts of the plugin's configuration is off

@@ -244,3 +244,90 @@ fn chunks_are_refused_where_gobackup_cannot_store_them() {
         assert!(whole.child("run").is_some());
     }
 }
+
+/// A program in the place of gobackup that fails as gobackup does: sqlite3 exits with 0 whatever it writes, and only a failed
+/// script after the dump ends the run before the upload.
+const DUMPING: &str = r#"echo gobackup runs
+work="$TMPDIR/gobackup1/2/$MODEL"
+mkdir -p "$work/sqlite/app"
+cp "$TMPDIR/made" "$work/sqlite/app/app.sql"
+sh "$HOME/check-dump" sqlite app 'Database app' 2>"$TMPDIR/error" ||
+  { echo "[Model nightly] Run dump after_script failed: `cat "$TMPDIR/error"`"; exit 1; }
+for key in $STORAGES; do
+  echo "[Storage] => Storage | s3"
+  echo "[S3] -> Uploading (229 B)..."
+  echo "[Cycler] Remote cycler state not found (HTTP 404), falling back to local"
+  echo "[S3] -> Uploading (105 B)..."
+  echo "[Cycler] Saved cycler state to remote storage"
+  echo '[{"file_key":"f.tar","created_at":"2026-08-20T02:00:01Z"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
+done
+"#;
+
+#[test]
+fn a_run_checks_a_file_of_sqlite_and_its_dump() {
+    const HEADER: &str = "SQLite format 3\u{0}pages";
+    const DUMP: &str = "BEGIN TRANSACTION;\nCOMMIT;\n";
+    const READ: &str = "Database app: SQLite cannot read";
+    let config = json!({ "type": "sqlite", "config": { "path": "/data/app.db" } });
+    let mut objects = around();
+    objects[0] = related("Database", "app", config);
+    let parent = backup(json!({ "databaseRefs": [{ "name": "app" }] }));
+    let outcome = reconcile(&parent, &objects).unwrap();
+    let container = script::gobackup(&outcome);
+    for (file, check, dump, told) in [
+        (Some(HEADER), "ok", DUMP, None),
+        (None, "ok", DUMP, Some("Database app: there is no file")),
+        (Some(""), "ok", DUMP, Some("is not a database of SQLite")),
+        (
+            Some("\u{1}\u{2}encrypted"),
+            "ok",
+            DUMP,
+            Some("is not a database of SQLite"),
+        ),
+        (Some(HEADER), "Error: database is locked", DUMP, Some(READ)),
+        (Some(HEADER), "*** in database main ***", DUMP, Some(READ)),
+        (Some(HEADER), "", DUMP, Some(READ)),
+        (
+            Some(HEADER),
+            "ok",
+            "BEGIN TRANSACTION;\nROLLBACK; -- due to errors\n",
+            Some("Database app: the dump is not complete: SQLite met errors in the file"),
+        ),
+        (
+            Some(HEADER),
+            "ok",
+            "BEGIN",
+            Some("Database app: the dump is not complete"),
+        ),
+        (
+            Some(HEADER),
+            "ok",
+            "",
+            Some("Database app: the dump is empty"),
+        ),
+    ] {
+        let run = Run::new(Shell::Own, DUMPING);
+        run.program("sqlite3", &format!("echo '{check}'"));
+        run.directory("volumes/data");
+        run.file("work/made", dump);
+        if let Some(content) = file {
+            run.file("volumes/data/app.db", content);
+        }
+        let ended = run.execute(&container, &run.search_path(), &[]);
+        match told {
+            None => {
+                let message: Value = serde_json::from_str(&ended.message).unwrap();
+                assert_eq!((&message["bytes"], ended.code), (&json!(229), Some(0)));
+            }
+            Some(told) => {
+                assert_eq!(ended.code, Some(1), "{ended:?}");
+                assert!(ended.message.contains(told), "{told}: {ended:?}");
+                assert!(!ended.log.contains("Uploading"), "{ended:?}");
+            }
+        }
+        assert_eq!(
+            fs::exists(run.mount("/data/app.db")).unwrap(),
+            file.is_some()
+        );
+    }
+}

@@ -262,11 +262,6 @@ fn a_storage_that_cannot_be_rendered_is_not_the_parents_fault() {
             json!({ "host": "h", "username": "u" }),
             "Storage s: config.password or config.private_key is required",
         ),
-        (
-            "scp",
-            json!({ "host": "h", "username": "u", "password": "p" }),
-            "Storage s: config.path is required for scp",
-        ),
     ];
     for (type_, config, message) in table {
         let expected = format!("False/InvalidReference: {message}");

@@ -96,25 +96,20 @@ fn parents_of_one_name_in_two_namespaces_have_places_of_their_own() {
             for object in objects.iter_mut().chain([&mut parent]) {
                 object["metadata"]["namespace"] = json!(namespace);
             }
-            let outcome = pass(&parent, &objects, template);
-            let secret = &outcome.child("config").unwrap().object;
-            (
-                path(&outcome, "nightly"),
-                secret["metadata"]["annotations"]["gobackup.io/places"].clone(),
-            )
+            path(&pass(&parent, &objects, template), "nightly")
         })
     };
     let [red, blue] = places("");
-    assert_eq!(red, blue, "without a path, archives stay where they were");
-    assert_eq!(red.0, "");
+    assert_eq!((red.as_str(), blue.as_str()), ("", ""));
     let [red, blue] = places("{namespace}/{name}");
     assert_eq!(
-        (red.0.as_str(), blue.0.as_str()),
+        (red.as_str(), blue.as_str()),
         ("red/nightly", "blue/nightly")
     );
-    assert_ne!(red.1, blue.1);
     let [red, _] = places("cluster-1/{namespace}/{kind}/{name}");
-    assert_eq!(red.0, "cluster-1/red/backup/nightly");
+    assert_eq!(red, "cluster-1/red/backup/nightly");
+    let outcome = reconcile(&backup(json!({})), &around()).unwrap();
+    assert_eq!(path(&outcome, "nightly"), "default/backup/nightly");
     let mut cron = backup(json!({ "schedule": { "cron": "@daily" } }));
     cron["kind"] = json!("CronBackup");
     let outcome = pass(&cron, &around(), "{namespace}/{kind}/{name}");
@@ -153,16 +148,16 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         }
         lines.push('\n');
     }
-    expect![[r"
+    expect![[r#"
         s3: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         minio: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         r2: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         b2: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         sftp: archives archives/, archives/shop archives/shop/, archives/default/nightly archives/default/nightly/, archives/x/backup/nightly/a/b archives/x/backup/nightly/a/b/,
         scp: /a /a/, /a/shop /a/shop/, /a/default/nightly /a/default/nightly/, /a/x/backup/nightly/a/b /a/x/backup/nightly/a/b/,
-        ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
-        ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
-        ftp:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
+        ftp:  , shop shop/, default_nightly default_nightly/, x_backup_nightly_a_b x_backup_nightly_a_b/,
+        ftp:  , shop shop/, default_nightly default_nightly/, x_backup_nightly_a_b x_backup_nightly_a_b/,
+        ftp:  , shop shop/, default_nightly default_nightly/, x_backup_nightly_a_b x_backup_nightly_a_b/,
         webdav:  , shop shop/, default/nightly default/nightly/, x/backup/nightly/a/b x/backup/nightly/a/b/,
         gcs:  b/, shop b/shop/, default/nightly b/default/nightly/, x/backup/nightly/a/b b/x/backup/nightly/a/b/,
         azure: . gobackup/, shop gobackup/shop/, default/nightly gobackup/default/nightly/, x/backup/nightly/a/b gobackup/x/backup/nightly/a/b/,
@@ -176,7 +171,7 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         obs: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         tos: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         upyun: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
-    "]].assert_eq(&lines);
+    "#]].assert_eq(&lines);
 }
 
 // gobackup joins the path and the name of the archive, and rclone cannot name an object with a slash at its start.
@@ -190,7 +185,8 @@ fn an_object_of_gcs_or_azure_has_no_slash_at_its_start() {
             let storage = related("Storage", "s", json!({ "type": type_, "config": config }));
             let objects = ran_with(&storage, "");
             let written = stored(&pass(&with_path(""), &objects, ""), "nightly");
-            let request = TestRequest::new(&restore(json!({}))).build();
+            let request = TestRequest::new(&restore(json!({})));
+            let request = request.config(&json!({ "storagePath": "" })).build();
             let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
             let read = fetched(&outcome, "restore");
             writeln!(lines, "{type_} {given:?}: {} {read}", written["path"]).unwrap();
@@ -331,7 +327,7 @@ fn the_path_of_the_configuration_stays_below_a_storage() {
     assert_eq!(config["additionalProperties"], false);
     assert_eq!(
         (&field["default"], &field["maxLength"]),
-        (&json!(""), &json!(253))
+        (&json!("{namespace}/{kind}/{name}"), &json!(253))
     );
     let spec = json!({ "type": "object", "properties": { "path": {
         "type": "string", "pattern": field["pattern"],
@@ -407,10 +403,14 @@ proptest! {
             path(&outcome, &names[1].replace('.', "_"))
         });
         let root = config["path"].as_str().unwrap_or_default().trim_end_matches('/');
+        let (sign, own) = match type_.as_str() {
+            "ftp" => ("_", own.map(|it| it.replace('/', "_"))),
+            _ => ("/", own),
+        };
         for (path, names) in [(&first, &names[..2]), (&second, &names[2..])] {
             let below = path.strip_prefix(root).unwrap().trim_start_matches('/');
             let expected = names.iter().map(String::as_str).chain(own.as_deref());
-            prop_assert_eq!(below, expected.collect::<Vec<_>>().join("/"));
+            prop_assert_eq!(below, expected.collect::<Vec<_>>().join(sign));
             prop_assert!(path.split('/').all(|it| it != ".." && it != "."));
         }
         prop_assert_eq!(first == second, names[..2] == names[2..]);

@@ -111,6 +111,7 @@ fn a_probe_is_a_run_that_stores_its_configuration() {
                 access_key_id: |2-
                   ${ST0_ACCESS_KEY_ID}
                 bucket: "b"
+                path: "default/storage/s"
                 secret_access_key: |2-
                   ${ST0_SECRET_ACCESS_KEY}
             default_storage: "s"

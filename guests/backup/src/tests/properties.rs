@@ -91,6 +91,7 @@ proptest! {
             } },
             "storages": { "s": {
                 "type": "s3", "access_key_id": "i", "bucket": "b", "secret_access_key": "k",
+                "path": "default/backup/nightly",
             } },
             "default_storage": "s",
         } } });

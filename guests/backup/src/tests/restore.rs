@@ -81,7 +81,7 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         assert!(!container["args"][0].as_str().unwrap().contains("$("));
     }
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    expect![[r"
+    expect![[r#"
         HOME=/home/gobackup
         TMPDIR=/tmp
         SECRETS=RCLONE_CONFIG_SRC_ACCESS_KEY_ID RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY
@@ -89,9 +89,9 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         RCLONE_CONFIG_SRC_PROVIDER=AWS
         RCLONE_CONFIG_SRC_REGION=us-east-1
         RCLONE_CONFIG_SRC_TYPE=s3
-        DIRECTORY=b/
+        DIRECTORY=b/default/backup/nightly/
         RCLONE_CONFIG_SRC_ACCESS_KEY_ID=keys/id
-        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"]]
+        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"#]]
     .assert_eq(&variables(fetch).join("\n"));
     expect![[r"
         HOME=/home/gobackup
@@ -390,19 +390,19 @@ fn a_storage_becomes_a_remote_of_rclone() {
         lines.push('\n');
     }
     expect![[r#"
-        s3: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~FORCE_PATH_STYLE=true ~PROVIDER=Other ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
-        minio: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~PROVIDER=Minio ~REGION=eu ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
-        r2: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=https://a.r2.cloudflarestorage.com ~PROVIDER=Cloudflare ~TYPE=s3 DIRECTORY=b/p/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        s3: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~FORCE_PATH_STYLE=true ~PROVIDER=Other ~TYPE=s3 DIRECTORY=b/p/default/backup/nightly/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        minio: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=http://m:9000 ~PROVIDER=Minio ~REGION=eu ~TYPE=s3 DIRECTORY=b/p/default/backup/nightly/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
+        r2: SECRETS=~ACCESS_KEY_ID ~SECRET_ACCESS_KEY FILE=2026.tar ~ENDPOINT=https://a.r2.cloudflarestorage.com ~PROVIDER=Cloudflare ~TYPE=s3 DIRECTORY=b/p/default/backup/nightly/ ~ACCESS_KEY_ID=keys/id ~SECRET_ACCESS_KEY=keys/key
         b2: False/InvalidReference: Storage s: config.endpoint is required to restore from this type of storage
-        sftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~PORT=2222 ~TYPE=sftp ~USER=u DIRECTORY=archives/ FETCH_PASS=keys/pg
-        scp: SECRETS=FETCH_KEY_FILE_PASS /etc/gobackup/keys/ST0_PRIVATE_KEY ~USER FILE=2026.tar ~HOST=h ~TYPE=sftp DIRECTORY=/a/ FETCH_KEY_FILE_PASS=keys/pg ~KEY_FILE=/etc/gobackup/keys/ST0_PRIVATE_KEY ~USER=keys/id "keys"="/etc/gobackup/keys"
-        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
-        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
-        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~EXPLICIT_TLS=true ~HOST=h ~TLS=false ~TYPE=ftp ~USER=u DIRECTORY= FETCH_PASS=keys/pg
-        webdav: SECRETS=FETCH_PASS FILE=2026.tar ~TYPE=webdav ~URL=http://h ~USER=u ~VENDOR=other DIRECTORY= FETCH_PASS=keys/pg
-        gcs: SECRETS=/etc/gobackup/keys/ST0_CREDENTIALS FILE=2026.tar ~TYPE=google cloud storage DIRECTORY=b/ ~SERVICE_ACCOUNT_FILE=/etc/gobackup/keys/ST0_CREDENTIALS "keys"="/etc/gobackup/keys"
-        azure: SECRETS=~CLIENT_SECRET FILE=2026.tar ~ACCOUNT=a ~CLIENT_ID=c ~TENANT=t ~TYPE=azureblob DIRECTORY=gobackup/ ~CLIENT_SECRET=keys/key
-        local: SECRETS= FILE=2026.tar ~TYPE=local DIRECTORY=/backups/ "local"="/backups"
+        sftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~PORT=2222 ~TYPE=sftp ~USER=u DIRECTORY=archives/default/backup/nightly/ FETCH_PASS=keys/pg
+        scp: SECRETS=FETCH_KEY_FILE_PASS /etc/gobackup/keys/ST0_PRIVATE_KEY ~USER FILE=2026.tar ~HOST=h ~TYPE=sftp DIRECTORY=/a/default/backup/nightly/ FETCH_KEY_FILE_PASS=keys/pg ~KEY_FILE=/etc/gobackup/keys/ST0_PRIVATE_KEY ~USER=keys/id "keys"="/etc/gobackup/keys"
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY=default_backup_nightly/ FETCH_PASS=keys/pg
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~HOST=h ~TLS=true ~TYPE=ftp ~USER=u DIRECTORY=default_backup_nightly/ FETCH_PASS=keys/pg
+        ftp: SECRETS=FETCH_PASS FILE=2026.tar ~EXPLICIT_TLS=true ~HOST=h ~TLS=false ~TYPE=ftp ~USER=u DIRECTORY=default_backup_nightly/ FETCH_PASS=keys/pg
+        webdav: SECRETS=FETCH_PASS FILE=2026.tar ~TYPE=webdav ~URL=http://h ~USER=u ~VENDOR=other DIRECTORY=default/backup/nightly/ FETCH_PASS=keys/pg
+        gcs: SECRETS=/etc/gobackup/keys/ST0_CREDENTIALS FILE=2026.tar ~TYPE=google cloud storage DIRECTORY=b/default/backup/nightly/ ~SERVICE_ACCOUNT_FILE=/etc/gobackup/keys/ST0_CREDENTIALS "keys"="/etc/gobackup/keys"
+        azure: SECRETS=~CLIENT_SECRET FILE=2026.tar ~ACCOUNT=a ~CLIENT_ID=c ~TENANT=t ~TYPE=azureblob DIRECTORY=gobackup/default/backup/nightly/ ~CLIENT_SECRET=keys/key
+        local: SECRETS= FILE=2026.tar ~TYPE=local DIRECTORY=/backups/default/backup/nightly/ "local"="/backups"
     "#]].assert_eq(&lines);
 }
 

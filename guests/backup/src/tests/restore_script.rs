@@ -43,7 +43,7 @@ fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
             &whole(path.to_str().unwrap(), content),
         );
     }
-    let target = run.directory("volumes/data/archives/2026.tar");
+    let target = run.directory("volumes/data/archives/default/backup/nightly/2026.tar");
     let script = r#"mkdir nightly/source && printf content >nightly/source/file &&
         tar $OWNER -cPf nightly/archive.tar nightly/source && rm -r nightly/source &&
         tar -czf packed nightly && openssl aes-256-cbc -salt -pbkdf2 -pass env:PASSWORD -in packed -out packed.enc &&

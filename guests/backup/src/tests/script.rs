@@ -429,7 +429,8 @@ fn a_run_tells_the_size_of_a_local_archive() {
     let mut objects = around();
     let config = json!({ "path": "/data/shelf" });
     objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
-    let outcome = reconcile(&backup(json!({})), &objects).unwrap();
+    let request = TestRequest::new(&backup(json!({}))).config(&json!({ "storagePath": "" }));
+    let outcome = Plugin::reconcile(&request.build(), &host(&objects)).unwrap();
     for shell in Shell::all() {
         check_size_on_shelf(shell, &outcome);
     }

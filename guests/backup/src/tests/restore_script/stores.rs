@@ -227,9 +227,15 @@ fn an_archive_of_one_file_is_fetched_from_each_type_of_storage() {
     }
     for row in &ROWS {
         let run = Run::new(Shell::Own, "");
-        run.directory("volumes/data/archives");
-        run.file("volumes/data/archives/2026.tar", "archive");
-        run.file("volumes/data/archives/2026.tar.other", "other");
+        run.directory("volumes/data/archives/default/backup/nightly");
+        run.file(
+            "volumes/data/archives/default/backup/nightly/2026.tar",
+            "archive",
+        );
+        run.file(
+            "volumes/data/archives/default/backup/nightly/2026.tar.other",
+            "other",
+        );
         let store = Store::start(&run, row);
         let [fetch, _] = containers_from(&row.storage(store.port), &[]);
         let given = row.credentials.iter().filter(|it| !it.1.is_empty());
