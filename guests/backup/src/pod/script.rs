@@ -229,6 +229,8 @@ pub(crate) fn redact() -> String {
 /// Writes the sizes of the files that gobackup is about to upload, because sftp logs none and gobackup deletes them. A login
 /// to sftp takes longer than this. It is no part of the filter, because mawk reads many lines at once.
 const WATCH: &str = r#"watch() {
+  # A script of the user may print such a line before gobackup does.
+  work=
   while IFS= read -r line || [ -n "$line" ]; do
     printf '%s\n' "$line"
     case $line in
