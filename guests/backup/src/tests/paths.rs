@@ -148,7 +148,7 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         }
         lines.push('\n');
     }
-    expect![[r#"
+    expect![[r"
         s3: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         minio: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         r2: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
@@ -171,7 +171,7 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
         obs: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         tos: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
         upyun: /p/ b/p/, /p/shop b/p/shop/, /p/default/nightly b/p/default/nightly/, /p/x/backup/nightly/a/b b/p/x/backup/nightly/a/b/,
-    "#]].assert_eq(&lines);
+    "]].assert_eq(&lines);
 }
 
 // gobackup joins the path and the name of the archive, and rclone cannot name an object with a slash at its start.

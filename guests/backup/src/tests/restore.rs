@@ -81,7 +81,7 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         assert!(!container["args"][0].as_str().unwrap().contains("$("));
     }
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    expect![[r#"
+    expect![[r"
         HOME=/home/gobackup
         TMPDIR=/tmp
         SECRETS=RCLONE_CONFIG_SRC_ACCESS_KEY_ID RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY
@@ -91,7 +91,7 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
         RCLONE_CONFIG_SRC_TYPE=s3
         DIRECTORY=b/default/backup/nightly/
         RCLONE_CONFIG_SRC_ACCESS_KEY_ID=keys/id
-        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"#]]
+        RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=keys/key"]]
     .assert_eq(&variables(fetch).join("\n"));
     expect![[r"
         HOME=/home/gobackup
