@@ -1,6 +1,6 @@
 //! The guest `wordpress` on the shared host: order of the start, passwords and data that outlive the parent.
 
-use innkeeper_tests::manifest::condition;
+use innkeeper_tests::manifest::{condition, condition_status};
 use serde_json::{Value, json};
 
 use crate::suite::{Site, Target, reason, retained_for};
@@ -118,8 +118,57 @@ fn the_site_waits_for_its_database() {
         assert!(database < position(late), "{writes:#?}");
         assert!(position(late) < web, "{writes:#?}");
     }
-    // Each child is written once: nothing is corrected after its creation.
-    assert_eq!(writes.len(), 8, "{writes:#?}");
+    // Each child is written once: nothing is corrected after its creation. The claim of the database records the
+    // image when it has been ready.
+    assert_eq!(writes.len(), 9, "{writes:#?}");
+}
+
+#[test]
+fn an_image_of_the_database_that_never_became_ready_is_taken_back() {
+    let (site, _) = article("wordpress-image-back");
+    let pod = ("v1", "Pod", "example-wordpress-mysql-0");
+    let image = |image: Option<&str>| {
+        let managed = json!({ "image": image });
+        site.merge(
+            PARENT,
+            &json!({ "spec": { "database": { "managed": managed } } }),
+        );
+    };
+    image(Some("mysql:84"));
+    site.wait("the Pod has the image", pod, |pod| {
+        pod["spec"]["containers"][0]["image"] == "mysql:84"
+    });
+    let annotations = json!({ "controlplane.test/ready": "false" });
+    site.merge(pod, &json!({ "metadata": { "annotations": annotations } }));
+    site.wait("the parent is not Ready", PARENT, |parent| {
+        condition_status(parent, "DatabaseReady") == "False"
+    });
+    image(None);
+    site.wait("the broken Pod is replaced", pod, |pod| {
+        pod["spec"]["containers"][0]["image"] == "mysql:8.4"
+    });
+    site.wait_ready(PARENT);
+}
+
+// The storage class of the control plane lets no claim grow.
+#[test]
+fn a_size_that_a_claim_did_not_take_is_taken_back() {
+    let (site, _) = article("wordpress-size-back");
+    let size = |size: &str| {
+        let claim = json!({ "size": size });
+        site.merge(
+            PARENT,
+            &json!({ "spec": { "code": { "persistentVolumeClaim": claim } } }),
+        );
+    };
+    size("20Gi");
+    let parent = site.wait("the parent is Degraded", PARENT, |parent| {
+        reason(parent, "Degraded") == "ClaimNotGrown"
+    });
+    assert_eq!(condition_status(&parent, "Ready"), "False");
+    assert_eq!(reason(&parent, "Synced"), "ApplyFailed");
+    size("10Gi");
+    site.wait_ready(PARENT);
 }
 
 #[test]

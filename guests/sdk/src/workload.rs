@@ -48,6 +48,8 @@ pub struct WorkloadStatus {
     pub replicas: i32,
     /// The Pods that are ready.
     pub ready_replicas: i32,
+    /// The Pods that have been ready for the seconds that the spec asks for.
+    pub available_replicas: i32,
     /// The Pods of the latest template.
     pub updated_replicas: i32,
     observed_generation: i64,

@@ -12,13 +12,13 @@ use crate::{
     site::{Site, product_of},
 };
 
-/// The kind of server that wrote the data.
+/// The annotation on the claim of the database: the kind of server that wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
-/// The image that was ready last.
+/// The annotation on the claim of the database: the image that was ready last.
 const IMAGE: &str = "example.com/database-image";
-/// The schema of the site.
+/// The annotation on the claim of the database: the schema of the site.
 const SCHEMA: &str = "example.com/database-name";
-/// The prefix of the site's tables.
+/// The annotation on the claim of the database: the prefix of the site's tables.
 const PREFIX: &str = "example.com/table-prefix";
 
 /// The prefix of the official images.
@@ -43,11 +43,17 @@ impl Record {
         let ready = database
             .filter(|it| it.is_settled() && it.status.ready_replicas > 0)
             // Else the ready Pod has another template than the observed one.
-            .filter(|it| it.status.updated_replicas >= it.replicas())
-            .and_then(|it| it.image("mysql"));
+            .filter(|it| it.status.updated_replicas >= it.replicas());
+        let ready_image = ready.and_then(|it| it.image("mysql"));
+        let is_available = ready.is_some_and(|it| it.status.available_replicas > 0);
         let annotations = claim.and_then(|it| it.metadata.annotations.as_ref());
         let noted = |key: &str| annotations?.get(key).cloned();
-        match ready.map(ToOwned::to_owned).or_else(|| noted(IMAGE)) {
+        let image = match (noted(IMAGE), ready_image) {
+            (None, ready) => ready.map(ToOwned::to_owned),
+            (_, Some(ready)) if is_available => Some(ready.to_owned()),
+            (last, _) => last,
+        };
+        match image {
             None => Self::default(),
             image => Self {
                 image,
@@ -56,6 +62,11 @@ impl Record {
                 prefix: noted(PREFIX),
             },
         }
+    }
+
+    /// True once this image has been ready long enough to be recorded.
+    pub(crate) fn has_image(&self, image: &str) -> bool {
+        self.image.as_deref() == Some(image)
     }
 
     /// The annotations of the claim.

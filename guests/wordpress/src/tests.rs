@@ -87,7 +87,7 @@ fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
         child.object["metadata"]["generation"] = json!(1);
         child.object["status"] = json!({
             "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
-            "readyReplicas": ready,
+            "readyReplicas": ready, "availableReplicas": ready,
         });
         child
     };

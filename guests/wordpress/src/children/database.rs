@@ -22,6 +22,9 @@ use crate::{api::Managed, observe::Observation, site::Site};
 /// The user of the official images.
 const USER: i64 = 999;
 
+/// The seconds after which a Pod of another image counts as its proof: a server can end right after its start.
+const MIN_READY_SECONDS: i32 = 10;
+
 /// The port and its name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
@@ -93,6 +96,7 @@ fn stateful_set(site: &Site<'_>, managed: &Managed, observation: &Observation) -
         metadata: TemplateHash::of(&template).mark(metadata),
         spec: Some(StatefulSetSpec {
             replicas: Some(1),
+            min_ready_seconds: Some(MIN_READY_SECONDS),
             pod_management_policy: is_parallel.then(|| "Parallel".to_owned()),
             service_name: Some(site.mysql_name()),
             selector: labels::label_selector(&labels),

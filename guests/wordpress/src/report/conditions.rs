@@ -217,7 +217,11 @@ impl<'a> View<'a> {
         let managed = self.site.managed.as_ref()?;
         let template = TemplateHash::of(&database_template(self.site, managed));
         let database = self.observation.database.as_ref();
-        let is_old = database.is_none_or(|it| !it.is_rolled_out(&template));
+        let is_old = database.is_none_or(|it| !it.is_rolled_out(&template))
+            || !self
+                .observation
+                .record
+                .has_image(self.site.database_image());
         is_old.then(|| {
             format!(
                 "waiting for the database {} to be updated",

@@ -142,6 +142,32 @@ fn an_image_reads_the_data_of_the_last_ready_one() {
 }
 
 #[test]
+fn an_image_is_recorded_after_its_pod_has_been_ready_for_a_while() {
+    let old = image("mysql:8.4");
+    let new = TestRequest::new(&parent("shop", &image("mysql:9.7")))
+        .answered(&super::first(&old))
+        .answered(&pass(&running(&parent("shop", &old))));
+    let started = pass(&new);
+    let mut ready = workloads(&started, 1, 1);
+    let Outcome::Desired(desired) = &mut ready else {
+        unreachable!("a valid parent has children");
+    };
+    for child in desired.children.iter_mut().filter(|it| it.key == "db") {
+        child.object["status"]["availableReplicas"] = json!(0);
+    }
+    let recorded = |outcome: &Outcome| {
+        let claim = &outcome.child("db-claim").unwrap().object;
+        claim["metadata"]["annotations"]["example.com/database-image"].clone()
+    };
+    let soon = pass(&new.clone().answered(&ready));
+    assert_eq!(recorded(&soon), "mysql:8.4");
+    assert!(condition(&soon, "Ready").starts_with("Ready=False/RollingOut"));
+    let later = pass(&new.answered(&workloads(&started, 1, 1)));
+    assert_eq!(recorded(&later), "mysql:9.7");
+    assert!(condition(&later, "Ready").starts_with("Ready=True"));
+}
+
+#[test]
 fn the_last_ready_image_is_recorded_on_the_claim() {
     let mut course = Course::new(&image("mysql:8.4"));
     assert_eq!(course.annotation("database-image"), "mysql:8.4");
