@@ -6,6 +6,7 @@ mod api;
 mod children;
 mod config;
 mod options;
+mod pods;
 mod report;
 mod validate;
 

@@ -9,127 +9,31 @@ use innkeeper_sdk::{
     workload::{Workload, WorkloadStatus},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
-use serde::Deserialize;
 
-use crate::{api::MemcachedStatus, children::Pool};
+use crate::{
+    api::MemcachedStatus,
+    children::Pool,
+    pods::{Failures, Member, members},
+};
 
 /// The observed state of one parent's pool.
 pub(crate) struct Observation {
     /// The Deployment; none before it is created.
     pub(crate) workload: Option<Workload>,
     nodes: Vec<String>,
-    /// The cause for which replicas are missing, as a sentence part.
-    cause: Option<String>,
-    /// The Deployment has not progressed within its deadline.
-    is_late: bool,
-}
-
-/// A condition of the Deployment or of a Pod.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ObservedCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
-impl ObservedCondition {
-    fn is(&self, type_: &str, status: &str) -> bool {
-        self.type_ == type_ && self.status == status
-    }
-}
-
-/// The fields that are read of a Pod.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Member {
-    metadata: MemberMetadata,
-    status: MemberStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct MemberMetadata {
-    name: String,
-    deletion_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct MemberStatus {
-    phase: String,
-    conditions: Vec<ObservedCondition>,
-    container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerStatus {
-    ready: bool,
-    restart_count: i32,
-    state: ContainerState,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    waiting: Option<Waiting>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: String,
-}
-
-impl Member {
-    /// An administrator may grant metadata only, and then there is no phase.
-    fn is_node(&self) -> bool {
-        let is_finished = matches!(&*self.status.phase, "Succeeded" | "Failed");
-        self.metadata.deletion_timestamp.is_none() && !is_finished
-    }
-
-    /// The cause for which the Pod is not ready; none if it is, or if none is known.
-    fn cause(&self) -> Option<String> {
-        let mut conditions = self.status.conditions.iter();
-        if let Some(scheduled) = conditions.find(|it| it.is("PodScheduled", "False")) {
-            return Some(format!("{}: {}", scheduled.reason, scheduled.message));
-        }
-        let mut containers = self.status.container_statuses.iter();
-        let container = containers.find(|container| !container.ready)?;
-        // The kubelet alternates between the two.
-        if container.restart_count > 0 {
-            return Some("CrashLoopBackOff".to_owned());
-        }
-        let reason = &container.state.waiting.as_ref()?.reason;
-        Some(reason.replace("ErrImagePull", "ImagePullBackOff"))
-    }
+    failures: Failures,
 }
 
 impl Observation {
     pub(crate) fn read(request: &Request, host: &dyn Host, pool: &Pool<'_>) -> Result<Self, Fault> {
         let workload = Workload::find::<Deployment>(&request.children, request.name())?;
         let selector = labels::selector_text(&pool.labels);
-        let mut pods: Vec<Member> =
-            host.list_as("v1", "Pod", Some(request.namespace()), &selector)?;
-        pods.retain(Member::is_node);
-        pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        let conditions = conditions(request);
-        let mut failures = conditions.iter();
-        let failure = failures.find(|it| it.is("ReplicaFailure", "True"));
-        let cause = failure.map(|it| it.message.clone()).or_else(|| {
-            let name = |pod: &Member| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?));
-            pods.iter().find_map(name)
-        });
-        let mut late = conditions.iter();
+        let pods = members(host.list_as("v1", "Pod", Some(request.namespace()), &selector)?);
+        let failures = Failures::read(request, &pods);
         Ok(Self {
             workload,
-            cause,
-            is_late: late
-                .any(|it| it.is("Progressing", "False") && it.reason == "ProgressDeadlineExceeded"),
-            nodes: pods.into_iter().map(|pod| pod.metadata.name).collect(),
+            nodes: pods.into_iter().map(Member::into_name).collect(),
+            failures,
         })
     }
 
@@ -219,8 +123,8 @@ impl Observation {
     ) -> Condition {
         let workload = self.workload.as_ref();
         // The conditions of a Deployment that has another template are about that one.
-        let is_late = self.is_late && workload.is_some_and(|it| it.is_current(template));
-        let cause = self.cause.as_ref();
+        let is_late = self.failures.is_late && workload.is_some_and(|it| it.is_current(template));
+        let cause = self.failures.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
         if wanted > 0 && is_late {
             let message =
@@ -260,14 +164,6 @@ impl Observation {
         };
         Condition::new("Progressing", true, "Progressing", message)
     }
-}
-
-/// The conditions of the Deployment.
-fn conditions(request: &Request) -> Vec<ObservedCondition> {
-    let observed = request.children.find::<Deployment>(request.name());
-    let conditions = observed.and_then(|it| it.object().pointer("/status/conditions"));
-    let conditions = conditions.map(|it| Vec::deserialize(it).unwrap_or_default());
-    conditions.unwrap_or_default()
 }
 
 /// Events on transitions of `Ready`, found by comparing with the stored condition.
