@@ -113,14 +113,14 @@ fn the_members_start_after_their_record_and_claims() {
     ] {
         assert!(position(early) < members, "{writes:#?}");
     }
-    // The record is written as new and then as existing, and the StatefulSet gets the mark of a formed cluster. The version
+    // The record is written as new and then as existing, and StatefulSet and claims get the mark of a formed cluster. The version
     // of etcd joins the record with the StatefulSet's status, which a slow controller writes after the Pods are ready: then
     // the record is updated twice. Everything else is written once.
     let formed = "patch configmaps demo-cluster-state 200";
     assert!(members < position(formed), "{writes:#?}");
     let updates = writes.iter().filter(|line| *line == formed).count();
     assert!((1..=2).contains(&updates), "{writes:#?}");
-    assert_eq!(writes.len(), 9 + updates, "{writes:#?}");
+    assert_eq!(writes.len(), 12 + updates, "{writes:#?}");
 }
 
 #[test]
