@@ -301,6 +301,8 @@ fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget>
         return None;
     }
     let min_available = match (&wanted.min_available, &wanted.max_unavailable) {
+        // A budget that lets no member go would only block each drain.
+        (None, None) if record.members.len() < 3 => return None,
         (None, None) => {
             let quorum = i32::try_from(quorum(record.members.len())).unwrap_or(i32::MAX);
             Some(IntOrString::Int(quorum))

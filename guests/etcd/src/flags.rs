@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use innkeeper_sdk::tenants::{Form, check_listed};
 
+use crate::version::Version;
+
 /// The flags with the form of their value. Each may begin with `experimental-`, as it did in the version that brought it.
 pub(crate) const FLAGS: &[(&str, Form)] = &[
     ("auth-token", Form::Choice(&["simple"])),
@@ -76,6 +78,44 @@ pub(crate) const FLAGS: &[(&str, Form)] = &[
     ("warning-unary-request-duration", Form::Duration),
     ("watch-progress-notify-interval", Form::Duration),
 ];
+
+/// Flags that a version does not know any more, as major and minor version, with the remedy.
+///
+/// Those that became feature gates never had a name without `experimental-`.
+const REMOVED: &[(&str, u32, &str)] = &[
+    ("compact-hash-check-enabled", 6, GATE),
+    ("debug", 6, "set log-level to debug"),
+    ("enable-lease-checkpoint", 6, GATE),
+    ("enable-lease-checkpoint-persist", 6, GATE),
+    ("enable-v2", 6, "leave it out"),
+    ("initial-corrupt-check", 6, GATE),
+    ("stop-grpc-service-on-defrag", 6, GATE),
+    ("txn-mode-write-with-shared-buffer", 6, GATE),
+];
+
+const GATE: &str = "use feature-gates";
+
+/// Checks that a version has the flags.
+pub(crate) fn check_version(
+    options: &BTreeMap<String, String>,
+    version: Version,
+) -> Result<(), String> {
+    let is_removed = |minor: u32| version >= Version::new(3, minor, 0);
+    for name in options.keys() {
+        if name.starts_with("experimental-") && is_removed(7) {
+            return Err(format!(
+                "spec.options: {name} was removed in etcd 3.7: use the flag without experimental-, or leave it out"
+            ));
+        }
+        let mut removed = REMOVED.iter();
+        if let Some((_, minor, remedy)) = removed.find(|it| it.0 == name && is_removed(it.1)) {
+            return Err(format!(
+                "spec.options: etcd 3.{minor} has no flag {name}: {remedy}"
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// A duration, a number of hours or of revisions.
 const RETENTION: Form = Form::Words;

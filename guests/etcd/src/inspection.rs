@@ -18,6 +18,12 @@ use crate::{cluster::Cluster, jobs, observe::Observation, record::Record};
 
 const COMPONENT: &str = "inspect";
 
+/// The number of inspections without an answer after which the last answer counts no more.
+const FAILURES: i32 = 3;
+
+/// The longest message of a failed inspection in a condition, in characters.
+const MESSAGE_CHARS_MAX: usize = 300;
+
 /// The first line of a result, which also tells that there is no alarm.
 const HEADING: &str = "inspected";
 
@@ -27,13 +33,16 @@ const INSPECT: &str = r#"for endpoint in $ENDPOINTS; do
     printf 'inspected\n%s' "$alarms" >/dev/termination-log
     exit 0
   fi
+  check_user alarm list
 done
 fail "no member answers"
 "#;
 
 /// The alarms of etcd at the last inspection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarms {
+    /// The message of the last inspection, if none of the last ones had an answer.
+    pub(crate) failure: Option<String>,
     /// A database has reached its quota.
     pub(crate) no_space: bool,
     /// The data of members differ.
@@ -49,16 +58,31 @@ impl Alarms {
         let selector = labels::selector_text(&labels::base_labels("etcd", cluster.name, COMPONENT));
         let mut pods = host.list::<JobPod>(cluster.namespace, &selector)?;
         pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|it| it.0));
-        let result = |pod: &JobPod| {
+        let message = |pod: &JobPod| {
             let uid = job::controller(&pod.metadata)?;
-            let message = job::termination_message(uid, slice::from_ref(pod), jobs::CONTAINER)?;
-            let alarms = message.strip_prefix(HEADING)?;
-            Some(Self {
-                no_space: alarms.contains("NOSPACE"),
-                corrupt: alarms.contains("CORRUPT"),
-            })
+            job::termination_message(uid, slice::from_ref(pod), jobs::CONTAINER).map(str::to_owned)
         };
-        Ok(pods.iter().rev().find_map(result).unwrap_or_default())
+        let messages = pods.iter().rev().filter_map(message);
+        let mut failures: Vec<String> = Vec::new();
+        for message in messages {
+            let Some(alarms) = message.strip_prefix(HEADING) else {
+                failures.push(message);
+                continue;
+            };
+            if failures.len() < usize::try_from(FAILURES).unwrap_or(usize::MAX) {
+                return Ok(Self {
+                    failure: None,
+                    no_space: alarms.contains("NOSPACE"),
+                    corrupt: alarms.contains("CORRUPT"),
+                });
+            }
+        }
+        let is_failed = failures.len() >= usize::try_from(FAILURES).unwrap_or(usize::MAX);
+        let last = failures.first().filter(|_| is_failed);
+        Ok(Self {
+            failure: last.map(|it| job::tail(it.trim(), MESSAGE_CHARS_MAX).to_owned()),
+            ..Self::default()
+        })
     }
 }
 
@@ -85,7 +109,7 @@ pub(crate) fn cron_job(
             suspend: Some(cluster.spec.size == 0 || observation.holds_jobs(cluster)),
             concurrency_policy: Some("Forbid".to_owned()),
             successful_jobs_history_limit: Some(1),
-            failed_jobs_history_limit: Some(1),
+            failed_jobs_history_limit: Some(FAILURES),
             job_template: JobTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels),

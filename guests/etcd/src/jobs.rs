@@ -52,6 +52,12 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// The begin of each script.
 const FUNCTIONS: &str = r#"fail() { printf %s "$1" >/dev/termination-log; echo "$1" >&2; exit 1; }
 ctl() { etcdctl --endpoints="$endpoint" --dial-timeout=5s --command-timeout=20s "$@"; }
+check_user() {
+  case "$(ctl "$@" 2>&1)" in
+    *"user name is empty"* | *"permission denied"*)
+      fail "authentication is on: give Jobs a client certificate of the user root, by tls.client, or run etcdctl auth disable" ;;
+  esac
+}
 "#;
 
 /// The begin of a script about members. It chooses one that answers with a quorum, because etcd 3.4 lists its members
@@ -59,6 +65,7 @@ ctl() { etcdctl --endpoints="$endpoint" --dial-timeout=5s --command-timeout=20s 
 const PRELUDE: &str = r#"chosen=
 for endpoint in $ENDPOINTS; do
   if ctl get innkeeper --keys-only >/dev/null; then chosen=1; break; fi
+  check_user get innkeeper --keys-only
 done
 [ "$chosen" ] || fail "no member answers with a quorum"
 list=$(ctl member list)

@@ -5,7 +5,7 @@ mod messages;
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
+use innkeeper_sdk::{condition::ConditionStatus, labels, prelude::*, quantity::Amount};
 
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
@@ -404,6 +404,14 @@ impl<'a> View<'a> {
             _ if !self.broken().is_empty() => (true, "MemberBroken", self.repair()),
             _ => (true, "MembersUnhealthy", self.counts()),
         };
-        Condition::new("Degraded", status, reason, message)
+        match &self.observation.alarms.failure {
+            Some(failure) if reason == "NotDegraded" => Condition::new(
+                "Degraded",
+                ConditionStatus::Unknown,
+                "InspectionFailed",
+                format!("the last inspections failed: {failure}"),
+            ),
+            _ => Condition::new("Degraded", status, reason, message),
+        }
     }
 }

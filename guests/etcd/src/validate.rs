@@ -206,14 +206,7 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
     let Some(target) = cluster.target else {
         return Ok(());
     };
-    let mut flags = cluster.spec.options.keys();
-    if target >= Version::new(3, 7, 0)
-        && let Some(flag) = flags.find(|flag| flag.starts_with("experimental-"))
-    {
-        return Err(format!(
-            "spec.options: {flag} was removed in etcd 3.7: use the flag without experimental-, or leave it out"
-        ));
-    }
+    flags::check_version(&cluster.spec.options, target)?;
     let Some(current) = observation.current_version() else {
         return Ok(());
     };

@@ -66,9 +66,15 @@ fn the_last_result_tells_the_alarms() {
         (&[full, corrupt], "Corrupt"),
         (&[corrupt, full], "NoSpace"),
         (&[full, none], "NotDegraded"),
-        // An inspection that failed tells nothing.
+        // An inspection that failed tells nothing, and three of them that the last answer is too old.
         (&[full, "no member answers"], "NoSpace"),
         (&[full, ""], "NoSpace"),
+        (&[full, "x", "x"], "NoSpace"),
+        (&["x", "x", full], "NoSpace"),
+        (&["x", "x"], "NotDegraded"),
+        (&["x", "x", "x"], "InspectionFailed"),
+        (&[full, "x", "x", "x"], "InspectionFailed"),
+        (&["x", "x", "x", none], "NotDegraded"),
     ] {
         let pods = (0..).zip(results.iter());
         let pods: Vec<Value> = pods.map(|(at, message)| result(at, message)).collect();
@@ -77,6 +83,7 @@ fn the_last_result_tells_the_alarms() {
         let outcome = answer(observing(&inspected(3), &children), &host);
         let degraded = outcome.report().find_condition("Degraded").unwrap();
         assert_eq!(degraded.reason, expected, "{results:?}");
-        assert_eq!(degraded.is_true(), expected != "NotDegraded");
+        let is_problem = ["NoSpace", "Corrupt"].contains(&expected);
+        assert_eq!(degraded.is_true(), is_problem, "{results:?}");
     }
 }

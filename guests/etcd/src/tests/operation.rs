@@ -428,3 +428,71 @@ fn an_edited_record_starts_no_second_cluster() {
         "existing"
     );
 }
+
+#[test]
+fn flags_that_a_version_does_not_have_are_invalid() {
+    let flag = |version: &str, flag: &str| {
+        parent(json!({ "version": version, "options": { flag: "false" } }))
+    };
+    for (version, name, expected) in [
+        ("3.5.26", "enable-v2", None),
+        (
+            "3.6.14",
+            "enable-v2",
+            Some("spec.options: etcd 3.6 has no flag enable-v2: leave it out"),
+        ),
+        (
+            "3.7.0",
+            "enable-v2",
+            Some("spec.options: etcd 3.6 has no flag enable-v2: leave it out"),
+        ),
+        (
+            "3.6.14",
+            "debug",
+            Some("spec.options: etcd 3.6 has no flag debug: set log-level to debug"),
+        ),
+        (
+            "3.6.14",
+            "initial-corrupt-check",
+            Some("spec.options: etcd 3.6 has no flag initial-corrupt-check: use feature-gates"),
+        ),
+        ("3.6.14", "experimental-initial-corrupt-check", None),
+        ("3.6.14", "pre-vote", None),
+    ] {
+        assert_eq!(
+            problem(&flag(version, name)).as_deref(),
+            expected,
+            "{version} {name}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_that_lets_no_member_go_is_left_out() {
+    for (size, budget, expected) in [
+        (1, json!({}), None),
+        (2, json!({}), None),
+        (3, json!({}), Some(json!({ "minAvailable": 2 }))),
+        (
+            1,
+            json!({ "maxUnavailable": 1 }),
+            Some(json!({ "maxUnavailable": 1 })),
+        ),
+    ] {
+        let parent = parent(json!({ "size": size, "image": IMAGE, "podDisruptionBudget": budget }));
+        let ready = vec![true; usize::try_from(size).unwrap()];
+        let first = answer(TestRequest::new(&parent), &host());
+        let second = answer(observing(&parent, &settled(&first, 0)), &host());
+        let formed = answer(
+            observing(&parent, &settled(&second, size)),
+            &members(&ready, &["r1"; 3]),
+        );
+        let spec = formed.child("pdb").map(|pdb| {
+            let mut spec = pdb.object["spec"].clone();
+            let spec = spec.as_object_mut().unwrap();
+            spec.retain(|key, _| ["minAvailable", "maxUnavailable"].contains(&&**key));
+            Value::from(spec.clone())
+        });
+        assert_eq!(spec, expected, "{size}");
+    }
+}

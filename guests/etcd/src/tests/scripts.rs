@@ -14,6 +14,7 @@ use super::{
 const ETCDCTL: &str = r#"etcdctl() {
   case "$*" in
     --endpoints="$DOWN"\ *) return 1 ;;
+    *" $DENIED") echo "Error: etcdserver: user name is empty" >&2; return 1 ;;
     *" get innkeeper --keys-only") echo innkeeper ;;
     *" member list") printf '%s\n' "$LIST" ;;
     *" endpoint status") [ "$ANSWERS" ] ;;
@@ -57,7 +58,12 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
         .args(&shell[1..])
         .arg("-ec")
         .arg(format!("{ETCDCTL}{script}"))
-        .envs([("DOWN", ""), ("ANSWERS", ""), ("ALARMS", "")])
+        .envs([
+            ("DOWN", ""),
+            ("ANSWERS", ""),
+            ("ALARMS", ""),
+            ("DENIED", "none"),
+        ])
         .envs(environment)
         .envs(variables.iter().copied())
         .output()
@@ -149,4 +155,19 @@ fn an_inspection_asks_one_member_for_all_alarms() {
     check(&job, &[("ALARMS", alarm), ("DOWN", FIRST)], (0, "", &told));
     let nobody = [("ENDPOINTS", FIRST), ("DOWN", FIRST)];
     check(&job, &nobody, (1, "", "no member answers"));
+}
+
+/// etcd 3.4 asks for a user for keys, and 3.6 for alarms as well.
+#[test]
+fn authentication_is_told() {
+    let message = "authentication is on: give Jobs a client certificate of the user root, by tls.client, or run etcdctl auth \
+                   disable";
+    for (job, denied) in [
+        (survey(), "get innkeeper --keys-only"),
+        (removal(), "get innkeeper --keys-only"),
+        (addition(), "get innkeeper --keys-only"),
+        (inspection(), "alarm list"),
+    ] {
+        check(&job, &[("DENIED", denied)], (1, "", message));
+    }
 }
