@@ -321,17 +321,23 @@ fn broken(name: &str, status: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status })
 }
 
+/// The status of a Pod whose container waits.
+fn waiting(restarts: i32, reason: &str) -> Value {
+    json!({ "containerStatuses": [{
+        "ready": false, "restartCount": restarts, "state": { "waiting": { "reason": reason } },
+    }] })
+}
+
+/// The status of a Pod without a node.
+fn unscheduled() -> Value {
+    json!({ "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available",
+    }] })
+}
+
 #[test]
 fn degraded_tells_the_cause() {
-    let waiting = |restarts: i32, reason: &str| {
-        json!({ "containerStatuses": [{
-            "ready": false, "restartCount": restarts, "state": { "waiting": { "reason": reason } },
-        }] })
-    };
     let running = json!({ "containerStatuses": [{ "ready": false, "state": { "running": {} } }] });
-    let unscheduled = json!({ "conditions": [{
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available",
-    }] });
     let quota = "pods \"example-x\" is forbidden: failed quota: q: must specify limits.memory for: memcached";
     let failure = json!({ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": quota });
     let late = json!({
@@ -372,7 +378,7 @@ fn degraded_tells_the_cause() {
         (
             1,
             json!([]),
-            vec![unscheduled],
+            vec![unscheduled()],
             format!("{one}; pod a: Unschedulable: 0/1 nodes are available"),
         ),
         (

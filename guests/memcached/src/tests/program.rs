@@ -108,7 +108,6 @@ fn what_is_accepted_starts_and_what_is_refused_does_not() {
     let refused = [
         item(64, "1k"),
         item(64, "100k"),
-        item(64, "1000k"),
         item(64, "1025k"),
         threads(64, 256),
         threads(1, 1),
