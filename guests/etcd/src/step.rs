@@ -25,6 +25,7 @@ const EMPTY_AFTER: Duration = Duration::from_secs(30);
 
 /// The state of the cluster, and the children that the answer states besides the Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a pass")]
 pub(crate) struct Step {
     /// The record to state; none before the first start.
     pub(crate) record: Option<Record>,
@@ -195,18 +196,18 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
 /// The step that restores the record of a cluster whose ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
-    let stated = [observation.members.unwrap_or_default(), replicas];
-    let count = stated.into_iter().find(|it| *it > 0);
+    let numbers = [observation.members.unwrap_or_default(), replicas];
+    let count = numbers.into_iter().find(|it| *it > 0);
     let count = count.unwrap_or(cluster.spec.size);
     if count == 0 {
         return Step::of(Stage::Paused);
     }
-    let stale = stale(cluster, observation, count);
+    let foreign = stale(cluster, observation, count);
     let is_refused = cluster.spec.storage.existing_claims == ExistingClaims::Refuse;
-    if is_refused && observation.stateful_set.is_none() && !stale.is_empty() {
-        return Step::of(Stage::StaleClaims(stale));
+    if is_refused && observation.stateful_set.is_none() && !foreign.is_empty() {
+        return Step::of(Stage::StaleClaims(foreign));
     }
-    let is_adopted = !stale.is_empty();
+    let is_adopted = !foreign.is_empty();
     let members: BTreeSet<i32> = (0..count).collect();
     let is_paused = observation.stateful_set.is_some() && replicas == 0;
     // On a volatile medium, a Pod that has run has data of the cluster, and no admission tells of the others.
