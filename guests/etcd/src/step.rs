@@ -217,7 +217,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         || is_paused
         || has_run
         || !observation.ready().is_empty();
-    let lost = lost_claims(cluster, observation, &members);
+    let missing = lost_claims(cluster, observation, &members);
     let last = observation.jobs.keys().next_back().copied();
     let record = Record {
         formed,
@@ -225,7 +225,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         sequence: last.unwrap_or_default() + 1,
         ..Record::founding(cluster, members)
     };
-    let stage = match lost {
+    let stage = match missing {
         Some(claims) if formed => Stage::LostClaims(claims),
         _ if formed => Stage::Formed,
         _ => Stage::Bootstrapping,
