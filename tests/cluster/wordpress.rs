@@ -154,20 +154,20 @@ fn an_image_of_the_database_that_never_became_ready_is_taken_back() {
 #[test]
 fn a_size_that_a_claim_did_not_take_is_taken_back() {
     let (site, _) = article("wordpress-size-back");
-    let size = |size: &str| {
+    let grow = |size: &str| {
         let claim = json!({ "size": size });
         site.merge(
             PARENT,
             &json!({ "spec": { "code": { "persistentVolumeClaim": claim } } }),
         );
     };
-    size("20Gi");
+    grow("20Gi");
     let parent = site.wait("the parent is Degraded", PARENT, |parent| {
         reason(parent, "Degraded") == "ClaimNotGrown"
     });
     assert_eq!(condition_status(&parent, "Ready"), "False");
     assert_eq!(reason(&parent, "Synced"), "ApplyFailed");
-    size("10Gi");
+    grow("10Gi");
     site.wait_ready(PARENT);
 }
 

@@ -141,7 +141,7 @@ impl Container {
             ])
             .args(command.iter().map(|it| it.as_str().unwrap()))
             .env_clear()
-            .envs(self.environment(environment))
+            .envs(Self::environment(environment))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.root.join("log")).unwrap())
             .stderr(fs::File::create(self.root.join("errors")).unwrap())
@@ -149,7 +149,7 @@ impl Container {
             .unwrap()
     }
 
-    fn environment<'a>(&self, given: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
+    fn environment<'a>(given: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
         let path = "/mnt/root/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
         let own = [("PATH", path), ("HOSTNAME", "shop-0".to_owned())];
         let given = given
@@ -177,7 +177,7 @@ impl Container {
             ])
             .args(command.iter().map(|it| it.as_str().unwrap()))
             .env_clear()
-            .envs(self.environment(environment))
+            .envs(Self::environment(environment))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
@@ -416,7 +416,7 @@ fn a_database_without_its_user_is_not_ready() {
     );
     let mut process = container.start(&ACCESS, &[]);
     let data = container.root.join("data-mysql");
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !container.probe("readinessProbe", &process, &ACCESS) && Instant::now() < end {
         sleep(Duration::from_millis(200));
     }
@@ -428,7 +428,7 @@ fn a_database_without_its_user_is_not_ready() {
     fs::write(data.join("mark"), "kept").unwrap();
     container.program("docker-entrypoint.sh", ENTRYPOINT);
     let mut process = container.start(&ACCESS, &[]);
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while container.termination_message().is_empty() && Instant::now() < end {
         assert!(!is_ready(&container, &mut process, 1));
     }
