@@ -206,6 +206,9 @@ pub(crate) struct Warning {
     pub(crate) message: String,
 }
 
+/// Warnings in a status.
+pub(crate) type Remarks = Vec<Warning>;
+
 impl Warning {
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Reference, RunUser, RunWith, Volume, Work};
-use crate::status::{Phase, Warning};
+use crate::status::{Phase, Remarks};
 
 /// Specification of the restoration.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -234,7 +234,7 @@ pub(crate) struct RestoreStatus {
     pub(crate) message: Option<String>,
     /// Generation of the object that this status describes.
     pub(crate) observed_generation: i64,
-    /// Warnings about a restoration that succeeded, but not in each detail.
+    /// What a restoration that succeeded could not do, such as keep the owners of files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<Warning>,
+    pub(crate) warnings: Remarks,
 }
