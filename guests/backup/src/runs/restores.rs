@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{host::ReadError, prelude::*};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
@@ -48,7 +48,12 @@ pub(super) fn read(
         _ => "Backup",
     };
     let namespace = Some(request.namespace());
-    let observed: Vec<Observed> = host.list_as("gobackup.io/v1", "Restore", namespace, "")?;
+    let observed = host.list_as("gobackup.io/v1", "Restore", namespace, "");
+    let observed: Vec<Observed> = match observed {
+        // Without the kind, or the right to serve it, no Restore runs.
+        Err(ReadError::NotServed { .. } | ReadError::NotGranted { .. }) => Vec::new(),
+        observed => observed?,
+    };
     let mut known: BTreeMap<String, Restored> = BTreeMap::new();
     let started = observed.into_iter().filter_map(|it| {
         let backup = &it.spec.backup_ref;
