@@ -212,9 +212,8 @@ impl<'a> View<'a> {
             && self.ready == self.members
             && self.members == size
             && self.is_rolled_out;
-        let ready = if let Some(problem) = self.lost_services() {
-            Condition::new("Ready", false, "ServiceNotOwned", problem)
-        } else if is_ready {
+        // The host itself withdraws it where a Service belongs to another owner.
+        let ready = if is_ready {
             Condition::new("Ready", true, "Ready", available.message.clone())
         } else {
             let cause = if available.is_true() {
