@@ -1,36 +1,11 @@
 //! The observed Pods, and what keeps them from becoming ready.
 
-use innkeeper_sdk::prelude::*;
-use k8s_openapi::api::apps::v1::Deployment;
 use serde::Deserialize;
 
-/// The causes for which replicas are missing.
-pub(crate) struct Failures {
-    /// The words of the Deployment, else of the first Pod, as a sentence part.
-    pub(crate) cause: Option<String>,
-    /// The Deployment has not progressed within its deadline.
-    pub(crate) is_late: bool,
-}
-
-impl Failures {
-    /// Reads the conditions of the Deployment and those of Pods that are sorted by name.
-    pub(crate) fn read(request: &Request, pods: &[Member]) -> Self {
-        let conditions = conditions(request);
-        let mut failures = conditions.iter();
-        let failure = failures.find(|it| it.is("ReplicaFailure", "True"));
-        let cause = failure.map(|it| it.message.clone()).or_else(|| {
-            let name = |pod: &Member| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?));
-            pods.iter().find_map(name)
-        });
-        let mut late = conditions.iter();
-        let is_late = |it: &ObservedCondition| {
-            it.is("Progressing", "False") && it.reason == "ProgressDeadlineExceeded"
-        };
-        Self {
-            cause,
-            is_late: late.any(is_late),
-        }
-    }
+/// The cause for which the first of these Pods is not ready, as a sentence part.
+pub(crate) fn cause(pods: &[Member]) -> Option<String> {
+    let named = |pod: &Member| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?));
+    pods.iter().find_map(named)
 }
 
 /// The Pods that are neither being deleted nor finished, sorted by name.
@@ -40,7 +15,7 @@ pub(crate) fn members(mut pods: Vec<Member>) -> Vec<Member> {
     pods
 }
 
-/// A condition of the Deployment or of a Pod.
+/// A condition of a Pod.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ObservedCondition {
@@ -126,12 +101,4 @@ impl Member {
         let reason = &container.state.waiting.as_ref()?.reason;
         Some(reason.replace("ErrImagePull", "ImagePullBackOff"))
     }
-}
-
-/// The conditions of the Deployment.
-fn conditions(request: &Request) -> Vec<ObservedCondition> {
-    let observed = request.children.find::<Deployment>(request.name());
-    let conditions = observed.and_then(|it| it.object().pointer("/status/conditions"));
-    let conditions = conditions.map(|it| Vec::deserialize(it).unwrap_or_default());
-    conditions.unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use crate::{
     api::MemcachedStatus,
     children::Pool,
-    pods::{Failures, Member, members},
+    pods::{self, Member, members},
 };
 
 /// The observed state of one parent's pool.
@@ -21,7 +21,8 @@ pub(crate) struct Observation {
     /// The Deployment; none before it is created.
     pub(crate) workload: Option<Workload>,
     nodes: Vec<String>,
-    failures: Failures,
+    /// The cause for which replicas are missing, in the words of the Deployment, else of the first Pod.
+    cause: Option<String>,
 }
 
 impl Observation {
@@ -29,11 +30,12 @@ impl Observation {
         let workload = Workload::find::<Deployment>(&request.children, request.name())?;
         let selector = labels::selector_text(&pool.labels);
         let pods = members(host.list_as("v1", "Pod", Some(request.namespace()), &selector)?);
-        let failures = Failures::read(request, &pods);
+        let failure = workload.as_ref().and_then(Workload::replica_failure);
+        let cause = failure.map(ToOwned::to_owned);
         Ok(Self {
+            cause: cause.or_else(|| pods::cause(&pods)),
             workload,
             nodes: pods.into_iter().map(Member::into_name).collect(),
-            failures,
         })
     }
 
@@ -123,8 +125,8 @@ impl Observation {
     ) -> Condition {
         let workload = self.workload.as_ref();
         // The conditions of a Deployment that has another template are about that one.
-        let is_late = self.failures.is_late && workload.is_some_and(|it| it.is_current(template));
-        let cause = self.failures.cause.as_ref();
+        let is_late = workload.is_some_and(|it| it.is_late() && it.is_current(template));
+        let cause = self.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
         if wanted > 0 && is_late {
             let message =

@@ -63,7 +63,14 @@ struct WorkloadCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    reason: String,
     message: String,
+}
+
+impl WorkloadCondition {
+    fn is(&self, type_: &str, status: &str) -> bool {
+        self.type_ == type_ && self.status == status
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -196,8 +203,15 @@ impl Workload {
     /// of StatefulSets writes events alone.
     pub fn replica_failure(&self) -> Option<&str> {
         let mut conditions = self.status.conditions.iter();
-        let failure = conditions.find(|it| it.type_ == "ReplicaFailure" && it.status == "True")?;
+        let failure = conditions.find(|it| it.is("ReplicaFailure", "True"))?;
         Some(&failure.message)
+    }
+
+    /// True if a Deployment has not progressed within its deadline.
+    pub fn is_late(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions
+            .any(|it| it.is("Progressing", "False") && it.reason == "ProgressDeadlineExceeded")
     }
 
     /// An annotation of the Pod template.
@@ -331,6 +345,15 @@ mod tests {
         let failing = condition("True");
         assert_eq!(failing.replica_failure(), Some("exceeded quota: small"));
         assert_eq!(condition("False").replica_failure(), None);
+        assert!(!failing.is_late());
+        let late = json!({"conditions": [
+            {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
+        ]});
+        assert!(
+            find(&stateful_set(json!({}), json!({}), late))
+                .unwrap()
+                .is_late()
+        );
     }
 
     #[test]
