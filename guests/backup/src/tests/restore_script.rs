@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-mod real;
+pub(super) mod real;
 pub(super) mod servers;
 pub(super) mod stores;
 

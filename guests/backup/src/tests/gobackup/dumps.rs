@@ -6,18 +6,12 @@ use std::{
 };
 
 use super::{
-    super::restore_script::servers::{Engine, Server},
+    super::restore_script::{
+        real::sqlite,
+        servers::{Engine, Server},
+    },
     *,
 };
-
-fn sqlite(path: &str, command: &str) -> String {
-    let output = Command::new("sqlite3")
-        .args([path, command])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 /// The state of a file of SQLite before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

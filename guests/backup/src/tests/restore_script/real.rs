@@ -286,7 +286,7 @@ fn a_verification_restores_a_plain_dump_of_each_server_each_time() {
 }
 
 /// The output of SQLite for a file.
-fn sqlite(path: &str, command: &str) -> String {
+pub(in crate::tests) fn sqlite(path: &str, command: &str) -> String {
     let output = Command::new("sqlite3")
         .args([path, command])
         .output()
