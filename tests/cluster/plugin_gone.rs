@@ -33,25 +33,26 @@ fn delete_plugin(site: &PluginSite, name: &str) {
     site.stage.plane.user().delete(kind, name).unwrap();
 }
 
-/// Starts a host that serves the Plugin of memcached.
-fn start(site: &PluginSite) -> Host {
+/// Starts a host that serves the Plugin of memcached and one parent.
+fn serve_article() -> (PluginSite, Host) {
+    let site = PluginSite::new();
     let host = site.start();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
-    site.stage.wait_served(&host, &[CRD]);
-    host
+    let (stage, namespace) = (&site.stage, &site.namespace);
+    stage.wait_served(&host, &[CRD]);
+    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&host, namespace, PARENT, is_applied);
+    (site, host)
 }
 
 /// A condition of an earlier pass would claim for ever that all children are as desired.
 #[test]
 fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
-    let site = PluginSite::new();
+    let (site, host) = serve_article();
     let PluginSite {
         stage, namespace, ..
     } = &site;
-    let host = start(&site);
-    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
-    stage.wait(&host, namespace, PARENT, is_applied);
 
     delete_plugin(&site, NAME);
     let is_gone = |parent: &Value| is_synced(parent, "Unknown", "PluginGone");
@@ -89,13 +90,10 @@ fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
 /// A host that starts finds them too.
 #[test]
 fn parents_of_a_plugin_that_is_deleted_without_a_host_say_so_after_the_next_start() {
-    let site = PluginSite::new();
+    let (site, host) = serve_article();
     let PluginSite {
         stage, namespace, ..
     } = &site;
-    let host = start(&site);
-    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
-    stage.wait(&host, namespace, PARENT, is_applied);
     Stage::stop(host);
     delete_plugin(&site, NAME);
     let host = stage.host();
