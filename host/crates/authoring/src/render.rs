@@ -25,7 +25,7 @@ mod yaml_output;
 use std::path::Path;
 
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Output, Streams};
-use innkeeper_model::{HashKey, Limits, Manifest, Phase};
+use innkeeper_model::{HashKey, Limits, Manifest, Phase, Report, reason};
 use innkeeper_policy::{self as policy, Grants};
 use innkeeper_sandbox::{self as plugin, CallOutput, CallReport, LogLine, Request};
 use innkeeper_schema::Kinds;
@@ -263,13 +263,31 @@ fn print(
 ) -> Result<Exit, Failure> {
     note_fault(said, streams);
     if said.fault.is_none() && format == OutputFormat::Yaml && said.outcome != Some("desired") {
-        streams.note("the plugin leaves the children as they are");
+        streams.note(&unchanged_note(&said.report));
     }
     streams.print(output)?;
     Ok(match said.fault {
         Some(_) => Exit::Finding,
         None => Exit::Success,
     })
+}
+
+/// Returns the note for an outcome without children: YAML output has no conditions, so the note
+/// carries the one that gives the plugin's reason.
+fn unchanged_note(report: &Report) -> String {
+    let note = "the plugin leaves the children as they are";
+    let ready = report
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == reason::READY);
+    match ready {
+        Some(ready) => {
+            let status: &str = ready.status.into();
+            let (reason, message) = (&ready.reason, &ready.message);
+            format!("{note}: Ready={status}/{reason}: {message}")
+        }
+        None => note.to_owned(),
+    }
 }
 
 fn phase(args: &RenderArgs, manifest: &Manifest, streams: &mut Streams<'_>) -> Phase {

@@ -5,9 +5,9 @@ use std::{fs, io, path::PathBuf, time::Duration};
 use expect_test::{expect, expect_file};
 use innkeeper_model::foreign::is_deceptive;
 use innkeeper_model::{
-    Access, ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Generated, Gvk, ListSelector,
-    Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
-    RemovalPolicy, Report, Scope, Selector,
+    Access, ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Fault, FaultKind,
+    Generated, Gvk, ListSelector, Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind,
+    ReadScope, Readiness, Reads, RemovalPolicy, Report, Scope, Selector,
 };
 use innkeeper_sandbox::{CallFault, CallSpeed, Context, Dropped, LogLevel, Timing};
 use serde_json::{Map, Value, json};
@@ -609,6 +609,28 @@ fn keep_prints_no_children() {
     let (exit, out, err) = given(PARENT).render(&guest);
     assert_eq!((exit, out.as_str()), (Exit::Success, ""));
     assert_eq!(err, "the plugin leaves the children as they are\n");
+}
+
+#[test]
+fn keep_prints_the_reason_that_the_parent_is_not_ready() {
+    let guest = pond(|_, _, _| {
+        End::Answered(Outcome::Keep(Report {
+            conditions: vec![Condition {
+                kind: "Ready".to_owned(),
+                status: ConditionStatus::False,
+                reason: "SecretNotFound".to_owned(),
+                message: "Secret not found: keys".to_owned(),
+            }],
+            ..Report::default()
+        }))
+    });
+    let (exit, out, err) = given(PARENT).render(&guest);
+    assert_eq!((exit, out.as_str()), (Exit::Success, ""));
+    assert_eq!(
+        err,
+        "the plugin leaves the children as they are: \
+         Ready=False/SecretNotFound: Secret not found: keys\n"
+    );
 }
 
 #[test]
