@@ -51,8 +51,6 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Dump(args) => fleet::dump(&args, streams),
         Command::Record(args) => record::run(&args, streams),
         Command::Replay(args) => recordings::replay(&args, streams),
-        Command::Bisect(args) => recordings::bisect(&args, streams),
-        Command::Shrink(args) => recordings::shrink(&args, streams),
         Command::Push(args) => registry::push(&args, streams),
         Command::Pull(args) => registry::pull(&args, streams),
         Command::Sign(args) => registry::sign(&args, streams),

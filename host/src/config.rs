@@ -16,8 +16,8 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use innkeeper_authoring::{
-    BisectArgs, BuildArgs, InspectArgs, ManifestsArgs, NewArgs, PullArgs, PushArgs, RenderArgs,
-    ReplayArgs, ShrinkArgs, SignArgs, TestArgs, VerifyArgs,
+    BuildArgs, InspectArgs, ManifestsArgs, NewArgs, PullArgs, PushArgs, RenderArgs, ReplayArgs,
+    SignArgs, TestArgs, VerifyArgs,
 };
 use innkeeper_command::{Exit, Failure, LogArgs, Streams};
 use innkeeper_server::RunArgs;
@@ -89,10 +89,6 @@ pub enum Command {
     Record(RecordArgs),
     /// Repeat a recorded pass offline and print the difference between the recorded and the new answer.
     Replay(ReplayArgs),
-    /// Find the first of several revisions that answers a recorded pass differently.
-    Bisect(BisectArgs),
-    /// Make a recorded pass smaller while the plugin still fails, or still answers differently from another build.
-    Shrink(ShrinkArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
     /// Pull a plugin from a registry to a file.

@@ -15,7 +15,7 @@ pub use cache::CacheArgs;
 pub use inspect::{InspectArgs, Inspected};
 pub use manifests::{ManifestsArgs, PluginAccount};
 pub use new::{NewArgs, Sdk};
-pub use recordings::{BisectArgs, BisectReference, ReplayArgs, ShrinkArgs};
+pub use recordings::ReplayArgs;
 pub use registry::{FetchArgs, LoadArgs, PullArgs, PushArgs, RegistryArgs, SignArgs, VerifyArgs};
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use test::{TestArgs, TestFormat};

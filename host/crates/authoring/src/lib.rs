@@ -16,13 +16,11 @@ pub mod plugin_file;
 pub mod recordings;
 pub mod registry;
 pub mod render;
-mod shrink;
 mod statuses;
 pub mod testing;
 
 pub use args::{
-    BisectArgs, BisectReference, BuildArgs, CacheArgs, FetchArgs, InspectArgs, Inspected, LoadArgs,
-    ManifestsArgs, NewArgs, OutputFormat, PluginAccount, PullArgs, PushArgs, RegistryArgs,
-    RenderArgs, RenderPhase, ReplayArgs, Sdk, ShrinkArgs, SignArgs, TestArgs, TestFormat,
-    VerifyArgs,
+    BuildArgs, CacheArgs, FetchArgs, InspectArgs, Inspected, LoadArgs, ManifestsArgs, NewArgs,
+    OutputFormat, PluginAccount, PullArgs, PushArgs, RegistryArgs, RenderArgs, RenderPhase,
+    ReplayArgs, Sdk, SignArgs, TestArgs, TestFormat, VerifyArgs,
 };

@@ -3,9 +3,7 @@
 //! A recording has all inputs of a call and its answer.
 //! The repetition runs in the sandbox with the default limits, and needs no cluster.
 
-mod bisect;
 mod replay;
-mod shrink;
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +17,7 @@ use crate::{
     diff, plugin_file, render,
 };
 
-pub use bisect::run as bisect;
 pub use replay::run as replay;
-pub use shrink::run as shrink;
 
 /// The result of a repeated call.
 pub(crate) struct Repeated {

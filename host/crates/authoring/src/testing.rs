@@ -28,7 +28,6 @@ use crate::{
     generate::{Choices, generate},
     plugin_file,
     render::{self, Call, Offline},
-    shrink,
 };
 use cases::Case;
 use properties::{CallFacts, Cost, Finding, Property};
@@ -222,16 +221,23 @@ impl<'a> Generator<'a> {
         finding: Finding,
     ) -> Result<Finding, Failure> {
         let property = finding.property;
-        let (_, finding) = shrink::smallest(
-            (choices, finding),
-            SHRINKS_MAX,
-            |choices| Box::new(choices.smaller().into_iter()),
-            |choices| {
-                let found = self.check(plugin, choices, &mut CallFacts::default())?;
-                Ok::<_, Failure>(found.filter(|finding| finding.property == property))
-            },
-        )?;
-        Ok(finding)
+        let mut smallest = (choices, finding);
+        let mut tries_left = SHRINKS_MAX;
+        'smaller: loop {
+            for choices in smallest.0.smaller() {
+                if tries_left == 0 {
+                    break 'smaller;
+                }
+                tries_left -= 1;
+                let finding = self.check(plugin, &choices, &mut CallFacts::default())?;
+                if let Some(finding) = finding.filter(|finding| finding.property == property) {
+                    smallest = (choices, finding);
+                    continue 'smaller;
+                }
+            }
+            break;
+        }
+        Ok(smallest.1)
     }
 }
 

@@ -34,7 +34,7 @@ pub use self::{
     error::{Error, Failure, FailureKind},
     key::{InvalidKey, PublicKey, SigningKey},
     oci::{InvalidReference, Package, Pushed, Reference},
-    registry_artifact::{DockerConfigText, RegistryArtifact, RegistrySettings, tags},
+    registry_artifact::{DockerConfigText, RegistryArtifact, RegistrySettings},
     settings::{Proxies, Settings},
     trust::{certificate_error, trust},
 };
@@ -222,16 +222,6 @@ impl Fetcher {
             }
         };
         self.in_time(format!("fetch {source}"), fetched).await
-    }
-
-    /// Returns the tags in the repository of an artifact, in the order of the registry.
-    pub async fn tags(&self, artifact: &Oci) -> Result<Vec<String>, Error> {
-        let repository = artifact.reference.name();
-        self.in_time(
-            format!("list the tags of {repository}"),
-            oci::tags(&self.transport, artifact),
-        )
-        .await
     }
 
     /// Pushes a plugin as an artifact, in the layout that all tools for WebAssembly artifacts read.

@@ -55,11 +55,6 @@ pub(super) async fn fetch(
     pull(transport, oci, None, expectation, bytes_max).await
 }
 
-/// Returns the tags in the repository of an artifact. Mirrors are not asked: they may lack the newest ones.
-pub(super) async fn tags(transport: &Transport, oci: &Oci) -> Result<Vec<String>, Failure> {
-    Registry::open(transport, oci, None, "pull")?.tags().await
-}
-
 /// Pulls a plugin: first the manifest, then the signatures, then the layer.
 ///
 /// Signatures are checked before the layer is read: it may be large.

@@ -135,13 +135,6 @@ impl RegistryArtifact {
     }
 }
 
-/// Returns the tags of a repository: `registry.example/plugins/memcached`.
-pub async fn tags(repository: &str, settings: &RegistrySettings) -> Result<Vec<String>, Error> {
-    let reference = Reference::of_repository(without_scheme(repository));
-    let RegistryArtifact { fetcher, artifact } = RegistryArtifact::at(reference, settings)?;
-    fetcher.tags(&artifact).await
-}
-
 fn without_scheme(reference: &str) -> &str {
     reference.strip_prefix(SCHEME).unwrap_or(reference)
 }

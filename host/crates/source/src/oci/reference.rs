@@ -32,18 +32,6 @@ const REPOSITORY_MAX: usize = 255;
 const TAG_MAX: usize = 128;
 
 impl Reference {
-    /// Parses the name of a whole repository: a reference without tag and digest, which names no artifact.
-    pub(crate) fn of_repository(text: &str) -> Result<Self, InvalidReference> {
-        let reference = Self::parse(text)?;
-        if reference.tag.is_none() && reference.digest.is_none() {
-            return Ok(reference);
-        }
-        Err(InvalidReference {
-            text: text.to_owned(),
-            problem: "name the repository without a tag and a digest",
-        })
-    }
-
     /// The registry as it is named, with its port.
     pub fn registry(&self) -> &str {
         &self.registry
@@ -228,17 +216,5 @@ mod tests {
             let error = text.parse::<Reference>().unwrap_err();
             assert!(error.to_string().contains(problem), "{error}");
         }
-    }
-
-    #[test]
-    fn a_repository_has_neither_tag_nor_digest() {
-        let repository = Reference::of_repository("ghcr.io/plugins/pond").unwrap();
-        assert_eq!(repository.to_string(), "ghcr.io/plugins/pond");
-        let digest = Digest::of(b"manifest");
-        for text in ["ghcr.io/a:1".to_owned(), format!("ghcr.io/a@{digest}")] {
-            let error = Reference::of_repository(&text).unwrap_err();
-            assert!(error.to_string().contains("without a tag"), "{error}");
-        }
-        assert!(Reference::of_repository("pond").is_err());
     }
 }

@@ -2,13 +2,9 @@
 //!
 //! Starts without credentials, signs in when the registry requires it, and keeps the authorization until the end.
 
-use ::http::{
-    HeaderValue, StatusCode,
-    header::{LINK, WWW_AUTHENTICATE},
-};
+use ::http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE};
 use innkeeper_model::Digest;
 use reqwest::Url;
-use serde::Deserialize;
 
 use super::{
     manifest::{Blob, INDEX_TYPE},
@@ -30,18 +26,6 @@ pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
     application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json";
-
-/// The most parts of a list of tags; common registries send 100 to 1,000 tags in one.
-const TAG_PARTS_MAX: usize = 100;
-
-/// The longest list of tags, in bytes: a hundred thousand tags of 128 characters.
-const TAGS_BYTES_MAX: u64 = 16 << 20;
-
-/// A part of a list of tags; some registries send `null` for a repository without tags.
-#[derive(Deserialize)]
-struct TagList {
-    tags: Option<Vec<String>>,
-}
 
 /// A session about one repository.
 pub(super) struct Registry<'a> {
@@ -117,55 +101,6 @@ impl<'a> Registry<'a> {
         let tag = format!("sha256-{}", digest.to_hex());
         let found = optional(self.manifest(&tag, INDEX_TYPE, WHAT).await)?;
         Ok(found.map(|(text, _)| text))
-    }
-
-    /// Returns all tags of the repository, in the order of the registry.
-    pub(super) async fn tags(&mut self) -> Result<Vec<String>, Failure> {
-        let (mut tags, mut url) = (Vec::new(), self.url("tags/list")?);
-        let mut bytes_left = TAGS_BYTES_MAX;
-        for _ in 0..TAG_PARTS_MAX {
-            let answer = self
-                .call(Call::get(url.clone(), "application/json"))
-                .await?;
-            let next = self.next_part(&answer)?;
-            let bytes_max = bytes_left.min(MANIFEST_BYTES_MAX);
-            let read = answer.body_if_ok("the repository", bytes_max).await;
-            let (text, _) = read.map_err(|failure| match failure.kind {
-                FailureKind::TooLarge => {
-                    let problem = format!("its list of tags has more than {TAGS_BYTES_MAX} bytes");
-                    Failure::protocol(&url, &problem)
-                }
-                _ => failure,
-            })?;
-            bytes_left -= u64::try_from(text.len()).unwrap_or(bytes_left);
-            let part: TagList = serde_json::from_slice(&text)
-                .map_err(|_| Failure::protocol(&url, "its list of tags is not one of JSON"))?;
-            tags.extend(part.tags.unwrap_or_default());
-            let Some(next) = next else { return Ok(tags) };
-            url = next;
-        }
-        let problem = format!("its list of tags has more than {TAG_PARTS_MAX} parts");
-        Err(Failure::protocol(&url, &problem))
-    }
-
-    /// Returns the address of the next part of a list, which the registry gives as `<address>; rel="next"`.
-    fn next_part(&self, answer: &HttpAnswer<'_>) -> Result<Option<Url>, Failure> {
-        let Some(link) = answer.headers().get(LINK) else {
-            return Ok(None);
-        };
-        let target = link.to_str().ok().and_then(|link| {
-            let (target, _) = link.strip_prefix('<')?.split_once('>')?;
-            answer.url().join(target).ok()
-        });
-        // Credentials never leave the registry, and its tags are there as well.
-        let ours = self.repository.origin();
-        match target.filter(|target| target.origin() == ours) {
-            None => {
-                let problem = "the next part of its list of tags has no address there";
-                Err(Failure::protocol(answer.url(), problem))
-            }
-            target => Ok(target),
-        }
     }
 
     /// Returns a blob of a known digest and size.

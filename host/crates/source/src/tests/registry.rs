@@ -149,7 +149,6 @@ fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
         return missing();
     };
     match (asked.method.as_str(), path.split_once('/')) {
-        ("GET", Some(("tags", "list"))) => tags(kept, asked),
         ("GET", Some(("manifests", version))) => found(kept.manifests.get(version)),
         ("GET" | "HEAD", Some(("blobs", digest))) => found(kept.blobs.get(digest)),
         ("GET", Some(("referrers", digest))) if kept.referrers => referrers(kept, digest),
@@ -180,25 +179,6 @@ fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
             Reply::new(201, "")
         }
         _ => missing(),
-    }
-}
-
-/// Two tags at a time, and a link to the next ones.
-fn tags(kept: &Kept, asked: &Asked) -> Reply {
-    let last = asked.query.get("last").cloned().unwrap_or_default();
-    let all = kept.manifests.keys().filter(|tag| !tag.contains(':'));
-    let mut rest = all.filter(|tag| **tag > last);
-    let page: Vec<&String> = rest.by_ref().take(2).collect();
-    let reply = Reply::new(
-        200,
-        json!({"name": "plugins/pond", "tags": page}).to_string(),
-    );
-    match (page.last(), rest.next()) {
-        (Some(last), Some(_)) => {
-            let next = format!("</v2/plugins/pond/tags/list?n=2&last={last}>; rel=\"next\"");
-            reply.header("link", next)
-        }
-        _ => reply,
     }
 }
 
