@@ -33,8 +33,6 @@ pub use survey::StatusArgs;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line is invalid, or asks for help or the version; clap has the message.
-    ///
-    /// Remedy: Follow the message; `innkeeper COMMAND --help` has the flags.
     #[error("failed to parse the command line")]
     CommandLine(#[source] Box<clap::Error>),
     /// The settings do not fit together, or the log does not start.

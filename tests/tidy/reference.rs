@@ -1,10 +1,9 @@
 //! The pages below `host/docs/reference` are generated from the code and up to date.
 //!
-//! Meanings and remedies are the documentation of the constants, fields and variants. The reasons of Plugins are made of
-//! several texts, so they have a table here. The tests demand a remedy for every value.
+//! Meanings and remedies are the documentation of the constants and fields. The reasons of Plugins are made of several
+//! texts, so they have a table here.
 
 mod conditions;
-mod errors;
 mod limits;
 mod names;
 mod plugin;

@@ -4,8 +4,11 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use innkeeper_model::reason;
 
-use super::{TAKES_ANY_TEXT, check, errors::REMEDY, reasons::REASONS, sentence, table, texts};
+use super::{TAKES_ANY_TEXT, check, reasons::REASONS, sentence, table, texts};
 use crate::files::Source;
+
+/// The start of the remedy in the documentation of a reason.
+const REMEDY: &str = " Remedy: ";
 
 const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
 

@@ -45,101 +45,57 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// An object of the name exists already.
-    ///
-    /// Remedy: None is needed: the next pass reads the owner of the object, see ChildNotOwned.
     Exists,
     /// The object changed since it was observed.
-    ///
-    /// Remedy: None is needed: the next pass plans from the new state.
     Conflict,
     /// The object was deleted since it was observed.
-    ///
-    /// Remedy: None is needed: the next pass plans from the new state.
     Gone,
     /// The account of the host lacks a permission.
-    ///
-    /// Remedy: Apply the roles that the message names.
     Forbidden,
     /// A quota, a webhook or an admission policy denied the write.
-    ///
-    /// Remedy: Correct the quota, webhook or policy in the cause, or the parent.
     Denied,
     /// The namespace is being deleted. Nothing can be created in it, and nothing has to be.
-    ///
-    /// Remedy: None is needed.
     NamespaceTerminating,
     /// The namespace does not exist.
-    ///
-    /// Remedy: Create the namespace.
     NamespaceMissing,
     /// The object breaks the rules of its kind.
-    ///
-    /// Remedy: Correct the field in the cause; it comes from the parent or the plugin.
     Rejected,
     /// The answer lacks metadata that the host has written.
-    ///
-    /// Remedy: Exempt the object from the admission policy or webhook that removes it.
     MetadataLost,
     /// The object exceeds the size limit of the API server.
-    ///
-    /// Remedy: Make the object smaller.
     TooLarge,
     /// The cluster does not serve the kind.
-    ///
-    /// Remedy: Install the CustomResourceDefinition of the kind.
     NotServed,
     /// The API server asks for a pause.
-    ///
-    /// Remedy: Wait.
     Throttled {
         /// The length of the pause.
         retry_after: Duration,
     },
     /// The API server failed before it did the write.
-    ///
-    /// Remedy: Look at the API server; the host tries again.
     Unavailable,
     /// The API server timed out; it may have done the write.
-    ///
-    /// Remedy: Look at the API server; the host tries again after it has learned the result.
     GaveUp,
     /// No connection was made, so the write was not sent.
-    ///
-    /// Remedy: Check the network to the API server; the host tries again.
     Unreachable,
     /// The connection broke after the write was sent; the API server may have done it.
-    ///
-    /// Remedy: None is needed: the host tries again after it has learned the result.
     Lost,
     /// No answer came in time; the API server may have done the write.
-    ///
-    /// Remedy: Look at the load of the API server; the host tries again after it has learned the result.
     TimedOut {
         /// The time limit.
         deadline: Duration,
     },
     /// Too many writes were in flight, so this one was not sent.
-    ///
-    /// Remedy: Look at the load of the API server; the host tries again.
     NoPermit {
         /// The time limit.
         deadline: Duration,
     },
     /// The process does not hold the lease, so the write was not sent.
-    ///
-    /// Remedy: None is needed: another process does the work.
     NoClaim,
     /// The process lost the lease before the answer came; the API server may have done the write.
-    ///
-    /// Remedy: None is needed: another process does the work.
     CutOff,
     /// The answer is not an object; the API server may have done the write.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     Unreadable,
     /// The write cannot be encoded as a request.
-    ///
-    /// Remedy: Report it to the maintainers with the object.
     Unbuildable,
 }
 

@@ -100,18 +100,12 @@ impl ServedKinds {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
     /// The request failed.
-    ///
-    /// Remedy: Follow the cause; the host tries again.
     #[error("failed to ask the API server which kinds it serves")]
     Request(#[from] WireFailure),
     /// The document could not be read.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("failed to read the API server's discovery document")]
     Parse(#[source] serde_json::Error),
     /// The server is too old.
-    ///
-    /// Remedy: Upgrade the cluster.
     #[error(
         "the API server has no aggregated discovery (it answered with {0}): Kubernetes 1.30 or newer is required"
     )]

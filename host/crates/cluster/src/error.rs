@@ -8,8 +8,6 @@ use super::wire::WireFailure;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster does not serve the kind.
-    ///
-    /// Remedy: Install the CustomResourceDefinition of the kind.
     #[error("failed to read {kind} {name}: the cluster does not serve the kind")]
     NotServed {
         /// The kind.
@@ -18,8 +16,6 @@ pub enum Error {
         name: String,
     },
     /// The request failed, or its answer could not be read.
-    ///
-    /// Remedy: Follow the cause.
     #[error("failed to read {kind} {name}")]
     Read {
         /// The kind.
@@ -44,8 +40,6 @@ pub enum Error {
         source: WireFailure,
     },
     /// Objects cannot be listed.
-    ///
-    /// Remedy: Follow the cause; apply the roles of the host's chart if a right is missing.
     #[error("failed to list {kind}")]
     List {
         /// The kind.
@@ -66,13 +60,9 @@ pub enum Error {
         source: WireFailure,
     },
     /// Discovery failed.
-    ///
-    /// Remedy: Follow the cause.
     #[error("failed to learn which kinds the cluster serves")]
     Discover(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task that keeps the cache up to date panicked.
-    ///
-    /// Remedy: None is needed: the process ends and its Pod restarts. Report the log to the maintainers.
     #[error("a task that reads the cluster died")]
     TaskDied(#[source] tokio::task::JoinError),
 }

@@ -37,18 +37,12 @@ const MANAGER_PREFIX: &str = "innkeeper:";
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
     /// It is not JSON of the expected shape.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("failed to parse an object")]
     Parse(#[from] serde_json::Error),
     /// A field that every stored object has is missing.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("an object has no {0}")]
     Missing(&'static str),
     /// It is another object than the one that was asked for.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("the API server answered with {found} instead of {asked}")]
     Foreign {
         /// The object in the answer.
@@ -57,23 +51,15 @@ pub enum Malformed {
         asked: String,
     },
     /// The version is not an integer.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("\"{0}\" is not a resourceVersion")]
     Version(String),
     /// It is not UTF-8.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("the text is not UTF-8")]
     NotUtf8,
     /// The connection ended twice within the same line.
-    ///
-    /// Remedy: None is needed: the watch begins again. If it recurs, look at the load balancer before the API server.
     #[error("the same event was cut off twice")]
     CutOff,
     /// A hash was asked for without a key.
-    ///
-    /// Remedy: Restore the Secret `innkeeper-hash-key` in the namespace of the host.
     #[error("there is no hash key")]
     NoHashKey,
 }

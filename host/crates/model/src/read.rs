@@ -71,8 +71,6 @@ impl ZoneTime {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadFailure {
     /// The grants do not cover the read; the guest receives this as an error.
-    ///
-    /// Remedy: Grant the kind in `spec.grants.reads`.
     #[error("reading {0} is not granted")]
     NotGranted(Gvk),
     /// The host does not watch this namespace; the guest receives the same error as for a missing grant.
@@ -86,21 +84,15 @@ pub enum ReadFailure {
         namespace: Arc<str>,
     },
     /// The cluster does not serve the kind; the guest receives this as an error.
-    ///
-    /// Remedy: Install the CustomResourceDefinition of the kind.
     #[error("{0} is not served")]
     NotServed(Gvk),
     /// The label selector does not parse: a fault of the guest.
-    ///
-    /// Remedy: Correct the selector in the plugin.
     #[error("\"{selector}\" is not a label selector")]
     InvalidSelector {
         /// The text as given.
         selector: String,
     },
     /// The cache does not hold the kind yet; the host parks the pass, and the guest receives no answer.
-    ///
-    /// Remedy: Wait. If it persists, give the host the rights to list and watch the kind.
     #[error("{0} is not yet cached")]
     NotSynced(Gvk),
 }

@@ -10,13 +10,9 @@ use super::foreign::{escape_yaml, is_invisible};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text does not parse; the source names line and column.
-    ///
-    /// Remedy: Correct the text at this place.
     #[error("failed to read YAML")]
     Read(#[source] MalformedYaml),
     /// A value cannot be written.
-    ///
-    /// Remedy: Report it to the maintainers.
     #[error("failed to write YAML")]
     Write(#[source] serde_saphyr::SerializeError),
 }

@@ -36,8 +36,6 @@ pub use orphans::tend_orphans;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is unreadable or no plugin, or the component does not accept its configuration.
-    ///
-    /// Remedy: Follow the cause.
     #[error("failed to load {}", path.display())]
     Load {
         /// The file.
@@ -84,8 +82,6 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// The grants of the plugin cannot be parsed.
-    ///
-    /// Remedy: Correct the field in the cause.
     #[error("failed to read the grants of plugin {plugin}")]
     Grants {
         /// The plugin.
@@ -95,8 +91,6 @@ pub enum Error {
         source: Box<resource::Error>,
     },
     /// A CRD cannot be installed as it is, or does not fit the existing one.
-    ///
-    /// Remedy: Follow the cause.
     #[error("failed to install the CustomResourceDefinition {name} of plugin {plugin}")]
     CrdRefused {
         /// The plugin.
@@ -116,8 +110,6 @@ pub enum Error {
         plugin: PluginName,
     },
     /// A CRD in the cluster cannot be read.
-    ///
-    /// Remedy: Follow the cause; apply the roles of the host's chart if a right is missing.
     #[error("failed to read the CustomResourceDefinition {name}")]
     ReadCrd {
         /// The CRD's name.
@@ -127,8 +119,6 @@ pub enum Error {
         source: Box<cluster::Error>,
     },
     /// A CRD cannot be written.
-    ///
-    /// Remedy: Follow the cause.
     #[error("failed to install the CustomResourceDefinition {name} of plugin {plugin}")]
     ApplyCrd {
         /// The plugin.
@@ -140,8 +130,6 @@ pub enum Error {
         source: Box<apply::Error>,
     },
     /// The kinds of parents that will have the plugin's finalizer cannot be recorded.
-    ///
-    /// Remedy: Give the host the right to write the ConfigMap `innkeeper-inventory` in its namespace.
     #[error("failed to record the kinds of parents of plugin {plugin}")]
     RecordParents {
         /// The plugin.

@@ -81,8 +81,6 @@ pub(crate) fn has_granted_parents(plugin: &Object) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is no Plugin resource.
-    ///
-    /// Remedy: Correct the field in the cause.
     #[error("failed to read the Plugin resource")]
     Read(#[source] serde_path_to_error::Error<serde_json::Error>),
     /// A field, or a file of grants, breaks a rule.
@@ -94,8 +92,6 @@ pub enum Error {
         problem: String,
     },
     /// The CustomResourceDefinition of the host is broken.
-    ///
-    /// Remedy: Report it to the maintainers.
     #[error("failed to compile the CustomResourceDefinition plugins.innkeeper.dev")]
     Definition(#[source] &'static schema::Error),
 }

@@ -28,8 +28,6 @@ use resync::Resync;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A pass panicked: an error of the host, never of a guest.
-    ///
-    /// Remedy: None is needed: the process ends and its Pod restarts. Report the log to the maintainers.
     #[error("failed to finish a pass")]
     Pass(#[source] JoinError),
 }

@@ -31,8 +31,6 @@ const SERVED: &str = ".served";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
-    ///
-    /// Remedy: Follow the cause; apply the roles of the host's chart if a right is missing.
     #[error("failed to read the inventory, ConfigMap {namespace}/{CONFIG_MAP}")]
     Read {
         /// The host's namespace.

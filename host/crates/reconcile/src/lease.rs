@@ -100,13 +100,9 @@ impl Times {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     /// The Lease cannot be read, so the host cannot learn who holds it.
-    ///
-    /// Remedy: Follow the cause; the host tries again, and writes nothing meanwhile.
     #[error("failed to read the lease")]
     Read(#[source] cluster::Error),
     /// The Lease cannot be taken, renewed or released.
-    ///
-    /// Remedy: Follow the cause; the host tries again, and stops writing when its claim ends.
     #[error("failed to write the lease")]
     Write(#[source] apply::Error),
 }

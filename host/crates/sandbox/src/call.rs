@@ -142,8 +142,6 @@ impl fmt::Display for CallLimit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFault {
     /// It panicked, or executed an instruction that traps.
-    ///
-    /// Remedy: Report it to the author of the plugin with a recording of the pass.
     #[error("the plugin broke down: {message}{}", stack(backtrace))]
     Trapped {
         /// The guest's last error lines if it wrote any, or else the trap.
@@ -152,17 +150,12 @@ pub enum CallFault {
         backtrace: Vec<String>,
     },
     /// It used up its time.
-    ///
-    /// Remedy: Raise `spec.limits.deadline` if the parent is large; otherwise report it to the author of the plugin.
     #[error("the plugin did not answer within {} ms of CPU time", limit.as_millis())]
     DeadlineExceeded {
         /// CPU time that it may use.
         limit: Duration,
     },
     /// It asked for more memory than it may have.
-    ///
-    /// Remedy: Raise `spec.limits.memory` if the parent or its reads are large; otherwise report it to the author of
-    /// the plugin.
     #[error("the plugin needs more than its limit of {limit_bytes} bytes of memory")]
     MemoryExceeded {
         /// Memory that it may hold.
@@ -177,8 +170,6 @@ pub enum CallFault {
         problem: String,
     },
     /// It asked the host for too much.
-    ///
-    /// Remedy: Raise the field of `spec.limits` for it, or have the plugin ask for less.
     #[error("the plugin exceeded its limit of {allowed} {limit}")]
     LimitExceeded {
         /// The exceeded limit.
@@ -187,15 +178,11 @@ pub enum CallFault {
         allowed: usize,
     },
     /// It waited for a time.
-    ///
-    /// Remedy: Remove the wait from the plugin, and have it ask for a later pass.
     #[error(
         "the plugin waits, and nothing in a pass can be waited for: answer now, and ask for a later pass by requeue-after-ms"
     )]
     Waited,
     /// It called a function of sockets.
-    ///
-    /// Remedy: Remove the call from the plugin: read objects of the cluster, and let a Job do the rest.
     #[error(
         "the plugin calls {function}, and plugins have no network: read objects with cluster.get and cluster.list, let a Job do the rest"
     )]
@@ -204,8 +191,6 @@ pub enum CallFault {
         function: String,
     },
     /// It asked for something that cannot be read.
-    ///
-    /// Remedy: Correct the read in the plugin.
     #[error("the plugin asked for an impossible read: {problem}")]
     ReadRejected {
         /// The problem.

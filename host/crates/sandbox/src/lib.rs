@@ -65,8 +65,6 @@ pub use self::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine refused its settings, or there is not enough address space.
-    ///
-    /// Remedy: Give the process more address space (`ulimit -v`).
     #[error("failed to set up the WebAssembly engine")]
     ConfigureEngine(#[source] wasmtime::Error),
     /// The operating system failed to map compiled code again after the host had let it go.
@@ -75,28 +73,18 @@ pub enum Error {
     )]
     MapAgain(#[source] wasmtime::Error),
     /// The operating system gave no thread.
-    ///
-    /// Remedy: Raise the limit of processes of the Pod.
     #[error("failed to start a thread for plugins")]
     StartThread(#[source] std::io::Error),
     /// The threads are gone, because the host is stopping or one of them panicked.
-    ///
-    /// Remedy: None is needed while the host stops; otherwise report the log to the maintainers.
     #[error("a thread that runs plugins panicked, or the host is stopping")]
     PoolClosed,
     /// The names of imports and exports fit, but their types do not.
-    ///
-    /// Remedy: Build the component again with an SDK for this version of the contract.
     #[error("the component's imports or exports differ from the contract that it names")]
     Link(#[source] wasmtime::Error),
     /// The plugin did not describe itself.
-    ///
-    /// Remedy: Correct `describe` in the plugin; the cause has the fault.
     #[error("the plugin failed to describe itself")]
     Describe(#[source] CallFault),
     /// The description breaks a rule.
-    ///
-    /// Remedy: Correct `describe` in the plugin as the cause says.
     #[error("the plugin's description is not valid")]
     Manifest(#[source] Box<manifest::Error>),
     /// The embedded description differs from the description that the running plugin gives.
@@ -108,8 +96,6 @@ pub enum Error {
         at: String,
     },
     /// The configuration does not match the plugin's schema.
-    ///
-    /// Remedy: Correct `spec.config` of the Plugin, or the file; `innkeeper inspect` shows the schema.
     #[error("the configuration of plugin {plugin} is not valid: {}", problems.join("; "))]
     Config {
         /// The plugin.
@@ -118,8 +104,6 @@ pub enum Error {
         problems: Vec<String>,
     },
     /// The schema of the configuration does not compile.
-    ///
-    /// Remedy: Correct the schema in `describe`, as the message says.
     #[error("the configuration schema of plugin {plugin} is not accepted: {problem}")]
     ConfigSchema {
         /// The plugin.
@@ -138,8 +122,6 @@ pub enum Error {
         limit: String,
     },
     /// The configuration was not checked; it is tried again.
-    ///
-    /// Remedy: Raise the limits of processes and memory of the Pod, if it does not pass.
     #[error("failed to check the configuration of plugin {plugin} in a separate process")]
     CheckConfig {
         /// The plugin.

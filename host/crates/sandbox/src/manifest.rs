@@ -28,8 +28,6 @@ pub(super) const READS: &str = "reads";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name of the plugin has the problem in the cause.
-    ///
-    /// Remedy: Correct the name in `describe`.
     #[error("the name is not valid")]
     Name(#[from] InvalidPluginName),
     /// The version is missing, too long or has other characters.
@@ -41,13 +39,9 @@ pub enum Error {
         String,
     ),
     /// There is no parent.
-    ///
-    /// Remedy: Name a kind of parent in `describe`.
     #[error("no kind of parent is named: a plugin without one would never run")]
     NoParent,
     /// A list is too long.
-    ///
-    /// Remedy: Name fewer in `describe`.
     #[error("there are {count} {part}, at most {max} are allowed")]
     TooMany {
         /// The list.
@@ -58,8 +52,6 @@ pub enum Error {
         max: usize,
     },
     /// An `apiVersion` does not parse.
-    ///
-    /// Remedy: Correct it in `describe`.
     #[error("one of the {part} has no valid apiVersion")]
     ApiVersion {
         /// The list.
@@ -69,8 +61,6 @@ pub enum Error {
         source: InvalidApiVersion,
     },
     /// A group, version, kind or plural is empty or has wrong characters.
-    ///
-    /// Remedy: Correct it in `describe`.
     #[error("one of the {part}, {kind}, has an invalid {field} \"{value}\"")]
     KindName {
         /// The list.
@@ -83,8 +73,6 @@ pub enum Error {
         value: String,
     },
     /// A label selector does not parse.
-    ///
-    /// Remedy: Correct it in `describe`.
     #[error("the read of {kind} has no valid label selector")]
     Selector {
         /// The kind that is read.
@@ -94,8 +82,6 @@ pub enum Error {
         source: InvalidSelector,
     },
     /// A kind is named twice.
-    ///
-    /// Remedy: Name it once in `describe`.
     #[error("{kind} is named twice in {part}")]
     Duplicate {
         /// The list.
@@ -112,8 +98,6 @@ pub enum Error {
         problem: String,
     },
     /// A CRD is not valid.
-    ///
-    /// Remedy: Correct the definition in the plugin as the cause says.
     #[error("crds[{index}] is not valid")]
     Crd {
         /// Its place in the list.
@@ -123,8 +107,6 @@ pub enum Error {
         source: Box<crd::CrdRefusal>,
     },
     /// The schema of the configuration is outside of the accepted form.
-    ///
-    /// Remedy: Correct the schema in `describe`, as the cause says.
     #[error("the configuration's schema is not accepted")]
     ConfigSchema(#[from] config::Refusal),
 }

@@ -57,8 +57,6 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 /// An object that the API server would reject with 422.
-///
-/// Remedy: Correct the fields in the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} is invalid: {}", joined(causes, "; "))]
 pub struct Rejection {

@@ -34,13 +34,9 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A field or the version is missing, or of another type.
-    ///
-    /// Remedy: Correct the CustomResourceDefinition.
     #[error("the CustomResourceDefinition has no valid {0}")]
     Missing(String),
     /// The schema or one of its rules is invalid.
-    ///
-    /// Remedy: Correct the CustomResourceDefinition at this place.
     #[error("failed to compile the schema at \"{at}\"")]
     Schema {
         /// The place: a JSON pointer, or the path of the field that a rule is for.

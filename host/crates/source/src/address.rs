@@ -16,8 +16,6 @@ use reqwest::{
 use tokio::net::lookup_host;
 
 /// A host that resolves to addresses that are not public.
-///
-/// Remedy: Use a server with a public address, or run the host with --allow-local-sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{host} is at {address}, which is not a public address")]
 pub(super) struct RefusedAddress {

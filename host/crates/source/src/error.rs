@@ -8,8 +8,6 @@ use reqwest::Url;
 use crate::address::shown;
 
 /// A component was not fetched, verified, pushed or signed.
-///
-/// Remedy: Follow the cause. The condition of the Plugin has a reason, and the reference of conditions a remedy for each.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {attempt}")]
 pub struct Error {

@@ -10,23 +10,15 @@ use crate::{machine::StepFailure, stored::Malformed};
 #[derive(Debug, thiserror::Error)]
 pub enum WireFailure {
     /// The request could not be made, sent or answered.
-    ///
-    /// Remedy: Check the address, the certificate and the network between the host and the API server.
     #[error("failed to reach the API server")]
     Transport(#[source] kube::Error),
     /// The request could not be built.
-    ///
-    /// Remedy: Report it to the maintainers with the object that it concerns.
     #[error("failed to build a request")]
     Build(#[from] kube::core::request::Error),
     /// The deadline passed.
-    ///
-    /// Remedy: Look at the load of the API server; the host tries again.
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
     /// The API server returned an error status.
-    ///
-    /// Remedy: Follow the message of the API server.
     #[error("the API server answered {code}: {message}")]
     Status {
         /// The HTTP status.
@@ -37,16 +29,12 @@ pub enum WireFailure {
         retry_after: Option<Duration>,
     },
     /// The answer is larger than the limit.
-    ///
-    /// Remedy: Have fewer or smaller objects of the kind.
     #[error("the API server sent more than {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
     },
     /// The answer could not be read.
-    ///
-    /// Remedy: Check that no proxy between the host and the API server changes answers.
     #[error("failed to read the answer of the API server")]
     Malformed(#[from] Malformed),
 }

@@ -24,13 +24,9 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The inventory cannot be written, so no child is created.
-    ///
-    /// Remedy: Give the host the right to write the ConfigMap `innkeeper-inventory` in its namespace.
     #[error("failed to record the kinds of the plan before the first child is made")]
     Inventory(#[source] apply::Error),
     /// An object that the cache did not show exists, and cannot be read.
-    ///
-    /// Remedy: Follow the cause; the pass is repeated.
     #[error("failed to read {id} as it is now")]
     Read {
         id: ObjectId,

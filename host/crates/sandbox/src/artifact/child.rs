@@ -73,42 +73,30 @@ pub enum ChildTask {
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The compiling process cannot lower its own limits.
-    ///
-    /// Remedy: Raise the hard limits of the process (`ulimit -H`).
     #[error("failed to set the limits of this process")]
     Limit(#[source] io::Error),
     /// The compiling process ends with the host that started it.
-    ///
-    /// Remedy: None is needed.
     #[error("the host that started this process has ended")]
     Orphaned,
     /// The process was not confined.
     #[error(transparent)]
     Confine(#[from] confinement::Error),
     /// The input did not arrive from the host.
-    ///
-    /// Remedy: None is needed: the host tries again.
     #[error("failed to read standard input")]
     Read(#[source] io::Error),
     /// The schema of a configuration does not compile.
     #[error(transparent)]
     Schema(config::Refusal),
     /// The operating system gave no thread.
-    ///
-    /// Remedy: Raise the limit of processes of the Pod.
     #[error("failed to start the threads that compile")]
     Threads(#[source] rayon::ThreadPoolBuildError),
     /// The compiler refused its settings.
-    ///
-    /// Remedy: Report it to the maintainers.
     #[error("failed to set up the compiler")]
     Engine(#[source] wasmtime::Error),
     /// The compiler refused the component.
     #[error(transparent)]
     Compile(wasmtime::Error),
     /// The compiled code did not reach the host.
-    ///
-    /// Remedy: Give the cache directory more space.
     #[error("failed to write the compiled code")]
     Write(#[source] io::Error),
 }

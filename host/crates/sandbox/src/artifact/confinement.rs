@@ -153,13 +153,9 @@ impl fmt::Display for Confinement {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Landlock failed, so the component is not compiled. A kernel without Landlock is no error.
-    ///
-    /// Remedy: Report it to the maintainers with the version of the kernel.
     #[error("failed to refuse files and networks to this process")]
     Landlock(#[source] RulesetError),
     /// Seccomp failed, so the component is not compiled. A container that forbids the filter is no error.
-    ///
-    /// Remedy: Report it to the maintainers with the version of the kernel.
     #[error("failed to filter the system calls of this process")]
     Seccomp(#[source] seccompiler::Error),
 }

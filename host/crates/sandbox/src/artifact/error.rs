@@ -8,16 +8,12 @@ use super::CompileVerdict;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not exist.
-    ///
-    /// Remedy: Correct the path.
     #[error("there is no file {path}")]
     NotFound {
         /// The file.
         path: String,
     },
     /// The file cannot be read.
-    ///
-    /// Remedy: Let the user of the process read the file.
     #[error("failed to read {path}")]
     ReadFile {
         /// The file.
@@ -27,13 +23,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There are no bytes.
-    ///
-    /// Remedy: Build the component again.
     #[error("the file is empty")]
     Empty,
     /// There are too many bytes.
-    ///
-    /// Remedy: Make the component smaller.
     #[error("the file has more than the {max} bytes that are allowed")]
     TooLarge {
         /// The limit.
@@ -53,8 +45,6 @@ pub enum Error {
     )]
     CoreModule,
     /// It is WebAssembly of a kind that the host does not know.
-    ///
-    /// Remedy: Build the component with an SDK for this host.
     #[error(
         "this is WebAssembly in encoding version {version}, layer {layer}, which this host does not know"
     )]
@@ -68,21 +58,15 @@ pub enum Error {
     #[error("the file is truncated: copy it or build it again")]
     Truncated,
     /// It is damaged.
-    ///
-    /// Remedy: Copy it or build it again with the SDK.
     #[error("the component is damaged: copy it or build it again")]
     Malformed(#[source] wasmparser::BinaryReaderError),
     /// It uses a part of WebAssembly that the host has switched off: threads, 64-bit memories, exceptions or garbage
     /// collection.
-    ///
-    /// Remedy: Build the component for a target without the feature.
     #[error(
         "the component uses a feature of WebAssembly that plugins do not have: build it without"
     )]
     Feature(#[source] wasmparser::BinaryReaderError),
     /// A part of it is too large.
-    ///
-    /// Remedy: Make the component smaller.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
         /// The kind of part.
@@ -114,16 +98,12 @@ pub enum Error {
         second: String,
     },
     /// It has imports that plugins do not get.
-    ///
-    /// Remedy: The message has one for each import.
     #[error("forbidden imports: {}", imports.join("; "))]
     ForbiddenImports {
         /// Each import with its remedy.
         imports: Vec<String>,
     },
     /// It is a component, but not a plugin.
-    ///
-    /// Remedy: Export a reconciler with the SDK's macro.
     #[error(
         "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports {}",
         if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
@@ -138,8 +118,6 @@ pub enum Error {
     )]
     MissingExport,
     /// The compiler refused it.
-    ///
-    /// Remedy: Build the component again with the SDK.
     #[error("failed to compile the component")]
     Compile(#[source] wasmtime::Error),
     /// It cannot be compiled in a separate process.
@@ -156,8 +134,6 @@ pub enum Error {
         cause: String,
     },
     /// The process could not be run.
-    ///
-    /// Remedy: Raise the limits of processes and memory of the Pod; compiling is tried again.
     #[error("failed to run the compiler in a separate process")]
     RunCompiler(#[source] std::io::Error),
     /// The compiled code could not be stored.
@@ -172,8 +148,6 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The cache directory cannot be trusted with native code.
-    ///
-    /// Remedy: Follow the message, or choose another directory with --cache-dir.
     #[error("the cache directory {path} is refused, because {problem}")]
     UnsafeCacheDirectory {
         /// The directory.
@@ -182,8 +156,6 @@ pub enum Error {
         problem: String,
     },
     /// The cache directory cannot be used.
-    ///
-    /// Remedy: Let the user of the process write to the directory, or choose another with --cache-dir.
     #[error("failed to open the cache directory {path}")]
     OpenCache {
         /// The directory.

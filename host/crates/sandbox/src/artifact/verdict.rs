@@ -68,13 +68,9 @@ fn remedy(bytes_max: u64) -> String {
 #[serde(rename_all = "kebab-case")]
 pub enum CompileVerdict {
     /// The compiler refuses it, with this message.
-    ///
-    /// Remedy: Build the component again with the SDK.
     #[error("the compiler refused the component: {0}")]
     Refused(String),
     /// The compiler failed, with this last line.
-    ///
-    /// Remedy: Report it to the maintainers with the component.
     #[error("the compiler failed on the component: {0}")]
     Broke(String),
     /// It made the compiler reach out of its process, and the kernel stopped it.
@@ -86,9 +82,6 @@ pub enum CompileVerdict {
     #[error("compiling the component takes more than {0} s of CPU time: {SMALLER}")]
     Cpu(u64),
     /// It takes more than this address space, in bytes.
-    ///
-    /// Remedy: Make the component smaller, or raise `resources.limits.memory` of the host, of which a compiler gets
-    /// half.
     #[error("compiling the component takes more than {} MiB of memory{}", .0 >> 20, remedy(*.0))]
     Memory(u64),
     /// It becomes more than this native code, in bytes.

@@ -48,8 +48,6 @@ pub(super) enum Error {
         source: std::io::Error,
     },
     /// A file has no certificate, or no key, in PEM form.
-    ///
-    /// Remedy: Give a file with both parts in PEM form.
     #[error("failed to parse {}: it must contain {content} in PEM form", path.display())]
     Parse {
         /// The file.
@@ -76,8 +74,6 @@ pub(super) enum Error {
     #[error("failed to make a certificate: give one by --admin-tls-cert and --admin-tls-key")]
     Make(#[source] rcgen::Error),
     /// The made certificate cannot be used.
-    ///
-    /// Remedy: Give a certificate by --admin-tls-cert and --admin-tls-key.
     #[error("failed to set up TLS for the admin server")]
     SetUp(#[source] rustls::Error),
 }

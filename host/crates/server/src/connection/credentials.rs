@@ -32,8 +32,6 @@ const EXPIRES_EARLY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The file of `tokenFile` in the kubeconfig is missing or unreadable.
-    ///
-    /// Remedy: Correct the path, or the permissions of the file.
     #[error("failed to read the token file {}", path.display())]
     ReadFile {
         path: PathBuf,
@@ -41,20 +39,14 @@ pub(super) enum Error {
         source: io::Error,
     },
     /// The file of `tokenFile` in the kubeconfig has no token.
-    ///
-    /// Remedy: Write a token into the file.
     #[error("the token file {} is empty", path.display())]
     EmptyFile { path: PathBuf },
     #[error(transparent)]
     Exec(#[from] exec::Error),
     /// A token has a line break or another control character.
-    ///
-    /// Remedy: Correct the file or the command that it comes from.
     #[error("the token has characters that no token has")]
     Token(#[source] InvalidHeaderValue),
     /// The host ended while the command of a kubeconfig ran.
-    ///
-    /// Remedy: None is needed.
     #[error("the command was not run to its end")]
     Aborted,
 }

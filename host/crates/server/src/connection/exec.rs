@@ -22,13 +22,9 @@ const FORMATS: [&str; 2] = ["client.authentication.k8s.io/v1", FIRST_FORMAT];
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// A field of `exec` in the kubeconfig is missing or unknown.
-    ///
-    /// Remedy: Correct the field in the message.
     #[error("{0}")]
     Config(String),
     /// The command of `exec` in the kubeconfig does not start.
-    ///
-    /// Remedy: Install it; the message has its `installHint`.
     #[error("failed to run the command {command}: {cause}{}", hinted(.hint.as_deref()))]
     Start {
         command: String,
@@ -36,13 +32,9 @@ pub(super) enum Error {
         hint: Option<String>,
     },
     /// The command of `exec` in the kubeconfig failed.
-    ///
-    /// Remedy: Follow its messages on standard error.
     #[error("the command {command} ended with {status}: its messages are on standard error")]
     Failed { command: String, status: ExitStatus },
     /// The command of `exec` in the kubeconfig printed no credentials in the format of its `apiVersion`.
-    ///
-    /// Remedy: Update the command, or correct `apiVersion`.
     #[error("the output of the command {command} {problem}")]
     Output { command: String, problem: String },
 }

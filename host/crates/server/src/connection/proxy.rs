@@ -37,8 +37,6 @@ pub(super) struct SocksAddress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     /// `proxy-url` in the kubeconfig does not parse.
-    ///
-    /// Remedy: Correct it.
     #[error("it is not an address such as http://HOST:PORT")]
     Malformed,
     /// `proxy-url` in the kubeconfig has a scheme that `kubectl` does not know either.

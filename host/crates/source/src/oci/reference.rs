@@ -16,8 +16,6 @@ pub struct Reference {
 }
 
 /// A text that does not name an artifact.
-///
-/// Remedy: Write REGISTRY/REPOSITORY with a tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" does not name an artifact: {problem}")]
 pub struct InvalidReference {
