@@ -1,4 +1,4 @@
-//! The Markdown pages: links lead to existing files and headings, and each page of the documentation opens with its reader.
+//! The Markdown pages: links lead to existing files and headings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,6 @@ use super::{
     assert_none,
     files::{read, tracked},
 };
-
-/// The pages with a fixed opening.
-const DOCUMENTATION: [&str; 10] = [
-    "README.md",
-    "deploy/README.md",
-    "deploy/docs/",
-    "guests/README.md",
-    "guests/backup/README.md",
-    "guests/docs/",
-    "guests/etcd/README.md",
-    "guests/memcached/README.md",
-    "guests/wordpress/README.md",
-    "host/docs/",
-];
 
 /// Its links to items are those of rustdoc, which checks them.
 const OF_RUSTDOC: &str = "host/ARCHITECTURE.md";
@@ -76,46 +62,6 @@ fn every_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert_none("broken links", broken);
-}
-
-#[test]
-fn every_page_opens_with_its_reader() {
-    let is_documentation = |page: &&Page| {
-        DOCUMENTATION
-            .iter()
-            .any(|start| page.path.starts_with(start))
-    };
-    let opens = |page: &Page| {
-        let mut lines = page
-            .prose()
-            .filter(|line| !line.is_empty() && !line.starts_with("<!--"));
-        let title = lines.next().unwrap_or_default();
-        title.starts_with("# ")
-            && lines
-                .next()
-                .is_some_and(|line| line.starts_with("This page is for "))
-    };
-    let pages = pages();
-    let missing = pages
-        .iter()
-        .filter(is_documentation)
-        .filter(|page| !opens(page));
-    let missing = missing.map(|page| page.path.clone()).collect();
-    assert_none(
-        "a page that does not open with \"This page is for\"",
-        missing,
-    );
-}
-
-#[test]
-fn the_first_page_is_short() {
-    let pages = pages();
-    let readme = pages.iter().find(|page| page.path == "README.md");
-    let lines = readme.map(|page| page.text.lines().count());
-    assert!(
-        lines.is_some_and(|lines| lines <= 150),
-        "README.md has {lines:?} lines"
-    );
 }
 
 #[test]

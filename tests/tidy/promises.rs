@@ -72,15 +72,6 @@ fn carriers() -> BTreeMap<Id, BTreeMap<&'static str, BTreeSet<&'static str>>> {
     found
 }
 
-/// Returns the tests of an id, each with its file.
-pub(crate) fn tests_of(wanted: &str) -> BTreeSet<(&'static str, &'static str)> {
-    let files = id(wanted).and_then(|id| carriers().remove(&id));
-    let files = files.into_iter().flatten();
-    files
-        .flat_map(|(file, names)| names.into_iter().map(move |name| (file, name)))
-        .collect()
-}
-
 /// Returns the list of the README.
 fn list() -> String {
     let lines = carriers().into_iter().flat_map(|(id, files)| {
