@@ -114,7 +114,7 @@ impl Command {
             // Their output shows the progress. `dev` installs the definition that the controller waits for, and its user
             // wants to see what the plugin logs.
             Self::Dev(_) => {
-                "warn,guest=info,innkeeper_plugin_controller::manager::definition=error,kube_client=off"
+                "warn,guest=info,innkeeper_plugin_controller::definition=error,kube_client=off"
             }
             Self::Plan(_) | Self::Dump(_) => "warn,kube_client=off",
             _ => "info,kube_client=off",

@@ -10,7 +10,7 @@ use std::{
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, Gvk, ObjectId, Resources as _, error_chain};
 use innkeeper_plugin_controller::{
-    manager,
+    plugin_kind,
     resource::{
         self, CandidateCounts, CandidateFault, CandidateStatus, ObjectName, Plugin, PluginStatus,
     },
@@ -205,7 +205,7 @@ impl Reload {
         let object = self.project.plugin(&built, None);
         // Also if the configuration is wrong: the next change of it needs no build.
         self.built = Some(built);
-        apply(shared, &manager::kind(), &object?).await
+        apply(shared, &plugin_kind(), &object?).await
     }
 
     /// Shows the plan of a candidate, and approves it if it may serve.
@@ -239,7 +239,7 @@ impl Reload {
             return show.say("not swapped: the active revision stays");
         }
         let object = self.project.plugin(built, Some(&candidate.revision))?;
-        apply(shared, &manager::kind(), &object).await
+        apply(shared, &plugin_kind(), &object).await
     }
 
     /// Shows the state of the Plugin when it changes; returns true if the last build serves.
@@ -302,11 +302,11 @@ fn line(fault: &CandidateFault) -> String {
 
 /// Installs the definition of the Plugin resource.
 pub(super) async fn install(shared: &Shared) -> Result<(), Failure> {
-    let kind = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    apply(shared, &kind, &resource::crd()).await?;
+    let definition = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    apply(shared, &definition, &resource::crd()).await?;
     shared.cluster.refresh_discovery();
     // A request for a kind that is not served names it.
-    timeout(SERVED_WITHIN, shared.cluster.wait_served(&manager::kind()))
+    timeout(SERVED_WITHIN, shared.cluster.wait_served(&plugin_kind()))
         .await
         .map(drop)
         .or_fail(Exit::Failure, "the cluster does not serve Plugin resources")
@@ -345,7 +345,7 @@ async fn plugin(shared: &Shared, name: &str) -> Result<Option<Plugin>, Failure> 
     let message = format!("failed to read the Plugin {name}");
     let found = shared
         .cluster
-        .live_get(&manager::kind(), None, name)
+        .live_get(&plugin_kind(), None, name)
         .await
         .or_fail(Exit::Failure, &message)?;
     let parsed = found.map(|object| Plugin::read(&object.json)).transpose();

@@ -12,7 +12,7 @@ use innkeeper_command::{Exit, Failure, OrFail as _, ParentName};
 use innkeeper_model::{Access, Gvk, Limits, ObjectId, PluginName};
 use innkeeper_plan::{FleetPlan, ParentPlan};
 use innkeeper_plugin_controller::{
-    manager,
+    plugin_kind,
     resource::{Declared, Plugin as PluginObject},
 };
 use innkeeper_policy::{Grants, is_secret};
@@ -205,7 +205,7 @@ async fn plan_with(
 
 /// Reads the Plugin of this name; none if the cluster has none.
 async fn declared(cluster: &Cluster, name: &PluginName) -> Result<Option<Declared>, Failure> {
-    let kind = manager::kind();
+    let kind = plugin_kind();
     if cluster.served(&kind).is_none() {
         return Ok(None);
     }

@@ -4,18 +4,38 @@
 //! Every step can fail for one plugin without affecting the others.
 //! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 
+mod accounts;
+mod act;
+mod active;
+mod claims;
+mod conditions;
+mod context;
 mod crds;
+mod decide;
+mod definition;
 mod files;
 mod finalizers;
+mod gone;
 mod kinds;
-mod lifecycle;
-pub mod manager;
+mod load;
+mod manager;
+mod missing;
 mod orphans;
-mod priority;
+mod pass;
+mod publish;
 mod refusals;
 pub mod resource;
+mod rollout;
+mod setback;
+mod stage;
+mod standby;
+mod state;
+mod status;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
+mod unserved;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -27,10 +47,17 @@ use innkeeper_policy::Grants;
 use innkeeper_sandbox::{Engine, artifact};
 use serde_json::{Map, Value};
 
+pub use act::Start;
+pub use context::{ManagerContext, plugin_kind};
 pub use crds::keep_definitions;
+pub use definition::DefinitionCheck;
 pub use files::{Loaded, admit, grants_of, load};
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
+pub use load::Loader;
+pub use manager::Manager;
 pub use orphans::tend_orphans;
+pub use rollout::CandidatePlans;
+pub use standby::{OnceMade, Warm, Warmer};
 
 /// The reason for a plugin that is not active.
 #[derive(Debug, thiserror::Error)]

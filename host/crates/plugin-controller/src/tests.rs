@@ -1,22 +1,257 @@
-//! Declarations for tests.
+//! Every state of a Plugin, the step that follows, and its conditions; the cluster tests cover passes.
 
-use serde_json::{Value, json};
+mod conditions;
+mod loading;
+mod steps;
+mod stored;
 
-use crate::resource::{Declared, Plugin};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-/// Declares a Plugin with a source, the grant of its parents, and more fields of the spec.
-pub(crate) fn declared(more: Value) -> Declared {
-    let mut spec = json!({
-        "source": {"file": {"path": "web.wasm"}},
-        "grants": {"parents": [{"group": "example.com", "kind": "Web"}]},
+use innkeeper_cluster::present;
+use innkeeper_model::{
+    Access, Condition, ConditionStatus, Digest, GroupKind, Gvk, HashKey, Object, PluginName, Retry,
+};
+use innkeeper_sandbox::{
+    Described, Metering, Plugin,
+    testing::{Description, checker, described, engine, guest},
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    Served,
+    act::Refusal,
+    active::ActiveRevision,
+    claims::TakenKind,
+    decide::{Action, Facts, decide},
+    load::{HOST_ENDED, Loaded, Loading, NOT_GRANTED, Reporter, VerifiedComponent},
+    missing::MissingParents,
+    plugin_kind,
+    resource::{self, Declared, Parents},
+    rollout::{Activation, AnalysisVerdict, History, Moment, PastRevision, RolloutAnalysis},
+    setback::LoadAttempt,
+    stage::{Stage, StageFailure},
+    state::PluginState,
+    status::status_of,
+    testing::declared as declare,
+};
+
+/// Components by their mark: one that needs only its parents, `!` one that requires children without a grant, and `?` one
+/// with an optional read without a grant. A configuration makes a revision.
+static COMPONENTS: LazyLock<[(char, Described); 3]> = LazyLock::new(|| {
+    let engine = engine(Metering::Epochs);
+    let plain = Description {
+        children: Vec::new(),
+        config_schema: Some("{}".to_owned()),
+        ..Description::default()
+    };
+    let lacking = Description {
+        children: vec![["v1", "ConfigMap"].map(str::to_owned)],
+        ..plain.clone()
+    };
+    let reduced = Description {
+        reads: vec![["v1", "Pod", ""].map(str::to_owned)],
+        ..plain.clone()
+    };
+    [(' ', plain), ('!', lacking), ('?', reduced)].map(|(mark, description)| {
+        let bytes = guest().describing(description).build();
+        (mark, described(&engine, &bytes))
+    })
+});
+
+/// Returns a revision by its name, which ends in the mark of its component.
+fn plugin(name: &str) -> Arc<Plugin> {
+    let is_marked = |(mark, _): &&(char, Described)| name.ends_with(*mark);
+    let marked = COMPONENTS.iter().find(is_marked);
+    let (_, component) = marked.unwrap_or(&COMPONENTS[0]);
+    let config = Map::from_iter([("name".to_owned(), name.into())]);
+    Arc::new(component.configure(&config, &checker()).unwrap())
+}
+
+fn digest(name: &str) -> Digest {
+    plugin(name).revision().clone()
+}
+
+fn failure(stage: Stage) -> StageFailure {
+    StageFailure::new(stage, "Broken", "it broke", Retry::OnChange)
+}
+
+/// Returns a state by the names of the loaded and the active revision: `-` is none.
+fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
+    let result = match loaded {
+        "-" => Err(failure(Stage::Compiled)),
+        name => Ok(plugin(name)),
+    };
+    let active = (active != "-").then(|| ActiveRevision {
+        plugin: plugin(active),
+        terms: before.terms.clone(),
+        accepted: before.terms.clone(),
+        served: Arc::new(Served {
+            name: before.name.clone(),
+            reconcilers: Vec::new(),
+        }),
+        passes: None,
+        since: Instant::now(),
     });
-    for (field, value) in more.as_object().unwrap() {
-        spec[field] = value.clone();
+    PluginState {
+        attempt: Some(LoadAttempt {
+            declared: before.clone(),
+            component: None,
+            result,
+            at: Instant::now(),
+            retry_at: None,
+        }),
+        active,
+        ..PluginState::default()
     }
+}
+
+fn begin(history: &mut History, name: &str, activation: &Activation) {
+    let plugin = plugin(name);
+    let past = PastRevision {
+        revision: plugin.revision().clone(),
+        digest: plugin.digest().clone(),
+        config: serde_json::from_str(plugin.config()).unwrap(),
+    };
+    let moment = Moment {
+        now: Timestamp::UNIX_EPOCH,
+        generation: Some(1),
+    };
+    history.begin(&past, activation, moment);
+}
+
+/// Returns a history in which these revisions were active one after the other, each of them good.
+fn history(names: &[&str]) -> History {
+    let mut history = History::default();
+    for name in names {
+        begin(&mut history, name, &Activation::Declared);
+        history.pass();
+    }
+    history
+}
+
+/// Returns a history in which `b` was rolled back to `a`.
+fn rolled_back() -> History {
+    let mut history = history(&["a", "b"]);
+    let why = "it trapped".to_owned();
+    begin(&mut history, "a", &Activation::RolledBack { why });
+    history
+}
+
+fn lose(state: &mut PluginState, name: &str) {
+    state.record_loss(digest(name), failure(Stage::Fetched));
+}
+
+fn refuse(state: &mut PluginState, name: &str, failure: StageFailure) {
+    state.record_refusal(digest(name), Refusal::from(failure));
+}
+
+/// Returns the end of a load that brought no component.
+fn failed_load(failure: StageFailure) -> Loaded {
+    Loaded {
+        component: None,
+        result: Err(failure),
+        at: Instant::now(),
+    }
+}
+
+static NONE_MISSING: MissingParents = MissingParents {
+    kinds: Vec::new(),
+    may_install: false,
+    is_redefined: false,
+};
+
+/// Returns the facts of generation 1 of a Plugin.
+fn facts<'a>(
+    state: &'a PluginState,
+    declared: &'a Declared,
+    analysis: Option<&RolloutAnalysis>,
+) -> Facts<'a> {
+    Facts {
+        declared: Ok(declared),
+        generation: Some(1),
+        state,
+        missing: &NONE_MISSING,
+        analysis: analysis.cloned(),
+        must_stop: None,
+    }
+}
+
+fn next_step(
+    state: &PluginState,
+    declared: &Declared,
+    analysis: Option<&RolloutAnalysis>,
+) -> Option<Action> {
+    facts(state, declared, analysis).next_step(declared)
+}
+
+fn roll_back(name: &str) -> Action {
+    Action::RollBack {
+        to: digest(name),
+        why: "it traps".to_owned(),
+    }
+}
+
+fn analysis(verdict: AnalysisVerdict) -> RolloutAnalysis {
+    RolloutAnalysis {
+        verdict,
+        faults: Some("it traps".to_owned()),
+    }
+}
+
+fn activate(name: &str) -> Action {
+    Action::Activate(digest(name))
+}
+
+/// Returns work on the component of a declaration, and the reporter of its progress.
+fn loading(declared: &Declared, kept: Option<&Digest>) -> (Loading, Reporter) {
+    Loading::reported(|| {}, declared, kept)
+}
+
+/// Returns a Plugin with this UID whose status reports on this generation.
+fn object(uid: &str, generation: i64) -> Object {
+    with_status(uid, generation, &json!({"observedGeneration": generation}))
+}
+
+fn with_status(uid: &str, generation: i64, status: &Value) -> Object {
     let plugin = json!({
         "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
-        "metadata": {"name": "web"}, "spec": spec,
+        "metadata": {"name": "web", "uid": uid, "generation": generation},
+        "status": status,
     });
-    let plugin = Plugin::read(&plugin.to_string()).unwrap();
-    plugin.declared().unwrap()
+    let key = HashKey::new([0; 32]);
+    present(
+        plugin.as_object().unwrap(),
+        &plugin_kind(),
+        Access::Full,
+        &key,
+    )
+    .unwrap()
+}
+
+/// Asserts the last conditions of a state in order, each as type, status and reason.
+#[track_caller]
+fn check_conditions(
+    state: &PluginState,
+    declared: &Declared,
+    verdict: Option<AnalysisVerdict>,
+    expected: &[&str],
+) -> Vec<String> {
+    let analysis = verdict.map(analysis);
+    let conditions = facts(state, declared, analysis.as_ref()).conditions();
+    check_shown(conditions, expected)
+}
+
+#[track_caller]
+fn check_shown(conditions: Vec<Condition>, expected: &[&str]) -> Vec<String> {
+    let shown: Vec<_> = conditions
+        .iter()
+        .map(|one| format!("{}={}/{}", one.kind, <&str>::from(one.status), one.reason))
+        .collect();
+    assert_eq!(shown[shown.len() - expected.len()..], *expected);
+    conditions.into_iter().map(|one| one.message).collect()
 }

@@ -43,7 +43,7 @@ use axum::{
 };
 use innkeeper_cluster::Reviewer;
 use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_plugin_controller::manager::CandidatePlans;
+use innkeeper_plugin_controller::CandidatePlans;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::error;

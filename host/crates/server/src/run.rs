@@ -49,7 +49,7 @@ use innkeeper_apply::{Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, Served, manager::Warm};
+use innkeeper_plugin_controller::{self as plugins, Loaded, Served, Warm};
 use innkeeper_reconcile::{
     Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
 };
@@ -322,7 +322,7 @@ fn offer(
             .plugins
             .spawn(resources.serve(shared, files, warm, stop, status));
     } else {
-        if shared.cluster.served(&plugins::manager::kind()).is_some() {
+        if shared.cluster.served(&plugins::plugin_kind()).is_some() {
             info!(
                 "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
             );

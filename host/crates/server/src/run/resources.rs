@@ -10,8 +10,7 @@ use innkeeper_cluster::Cluster;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, PluginName, Selector};
 use innkeeper_plugin_controller::{
-    self as plugins, LoaderContext,
-    manager::{Loader, Manager, ManagerContext, OnceMade, Start, Warm, Warmer},
+    self as plugins, Loader, LoaderContext, Manager, ManagerContext, OnceMade, Start, Warm, Warmer,
 };
 use innkeeper_reconcile::{
     Shared,

@@ -10,7 +10,7 @@ use innkeeper_apply::{Claim, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_command::Failure;
 use innkeeper_model::PluginName;
-use innkeeper_plugin_controller::{self as plugins, Loaded, manager::Warm};
+use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
 use innkeeper_reconcile::Inventory;
 use tracing::info;
 

@@ -15,10 +15,7 @@ use std::{
 use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
-use innkeeper_plugin_controller::{
-    Served,
-    manager::{CandidatePlans, DefinitionCheck},
-};
+use innkeeper_plugin_controller::{CandidatePlans, DefinitionCheck, Served};
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::{Mutex, RwLock};

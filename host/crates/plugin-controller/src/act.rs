@@ -1,0 +1,185 @@
+//! The actions: each loads, swaps or writes one thing, and returns the result for the state to record.
+
+mod activate;
+mod earlier;
+mod release;
+
+use innkeeper_apply::Target;
+use innkeeper_model::{Digest, Object, PluginName};
+use tokio::time::Instant;
+use tracing::info;
+
+pub use activate::Start;
+pub(crate) use activate::{Activated, Refusal};
+pub(crate) use release::{release_dropped_kinds, release_parents, remove_finalizer};
+
+use crate::{
+    claims::TakenKind,
+    context::{Context, resource_of},
+    decide::Action,
+    load::{LoadId, Loaded, Loading, VerifiedComponent},
+    resource::Declared,
+    rollout::{Activation, Moment},
+    stage::StageFailure,
+    state::PluginState,
+};
+use activate::Candidacy;
+
+/// The Plugin of a pass.
+pub(crate) struct Subject<'a> {
+    /// The Plugin as it was observed.
+    pub(crate) object: &'a Object,
+    /// The Plugin for writes; every write of the pass updates its version.
+    pub(crate) target: Target,
+    /// The present moment.
+    pub(crate) moment: Moment,
+    /// The time at which the change that caused the pass was observed; none if the pass has no change.
+    pub(crate) change: Option<Instant>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(cx: &Context, object: &'a Object, change: Option<Instant>) -> Self {
+        Self {
+            object,
+            target: Target::new(object, &resource_of(object)),
+            moment: cx.moment(object.generation),
+            change,
+        }
+    }
+}
+
+/// The result of an action.
+pub(crate) enum Fact {
+    /// The declared component is being loaded; a pass follows when the load gets further.
+    Loading,
+    /// The load of the declaration has ended.
+    Loaded(Loaded),
+    /// Nothing to record: the action is done.
+    Done,
+    /// A revision is active.
+    Activated(Box<Activated>),
+    /// A declared revision could not become active.
+    Refused(Digest, Refusal),
+    /// An earlier revision could not become active again.
+    Lost(Digest, StageFailure),
+    /// An earlier revision is being loaded; nothing else can be done before.
+    LoadingEarlier,
+    /// No revision is active any more.
+    Stopped,
+    /// The active revision is the declared one.
+    Kept,
+}
+
+/// Takes an action for a Plugin.
+pub(crate) async fn act(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    declared: &Declared,
+    state: &mut PluginState,
+    action: Action,
+) -> Fact {
+    match action {
+        Action::Configure => configure(cx, declared, state).await,
+        Action::Bind(terms) => {
+            if let Some(active) = &mut state.active {
+                activate::bind(cx, declared, active, *terms, subject.change).await;
+            }
+            Fact::Done
+        }
+        Action::StopFor(TakenKind { kind, by }) => {
+            info!(plugin = %declared.name, %kind, %by, "stopping the plugin: an older Plugin becomes active");
+            stopped(cx, declared, state).await
+        }
+        Action::Stop => {
+            info!(plugin = %declared.name, "stopping the plugin: its grants do not suffice any more");
+            stopped(cx, declared, state).await
+        }
+        Action::Resume(revision) => {
+            earlier::activate(cx, subject, declared, state, revision, Activation::Resumed).await
+        }
+        Action::RollBack { to, why } => {
+            let activation = Activation::RolledBack { why };
+            earlier::activate(cx, subject, declared, state, to, activation).await
+        }
+        Action::Load => match poll(cx, subject, declared, &mut state.loading, None) {
+            None => Fact::Loading,
+            Some(component) => Fact::Loaded(load(cx, declared, component, Instant::now()).await),
+        },
+        Action::Activate(revision) => match state.plugin(&revision) {
+            Some(plugin) => {
+                let candidacy = Candidacy::new(declared, plugin, Activation::Declared);
+                match activate::activate(cx, subject, state, candidacy).await {
+                    Ok(activated) => Fact::Activated(Box::new(activated)),
+                    Err(refusal) => Fact::Refused(revision, refusal),
+                }
+            }
+            // Never: only loaded and active revisions are activated.
+            None => Fact::Done,
+        },
+        Action::Keep => Fact::Kept,
+    }
+}
+
+async fn stopped(cx: &Context, declared: &Declared, state: &mut PluginState) -> Fact {
+    if activate::stop(cx, &declared.name, &mut state.active).await {
+        Fact::Stopped
+    } else {
+        Fact::Done
+    }
+}
+
+/// Stops a Plugin that is gone, or is being deleted.
+pub(crate) async fn stop(cx: &Context, name: &PluginName, state: &mut PluginState, moment: Moment) {
+    if activate::stop(cx, name, &mut state.active).await {
+        state.history.end(moment);
+    }
+}
+
+async fn configure(cx: &Context, declared: &Declared, state: &PluginState) -> Fact {
+    let attempt = state.attempt.as_ref();
+    let component = attempt.and_then(|attempt| Some((attempt.component.clone()?, attempt.at)));
+    match component {
+        Some((component, at)) => Fact::Loaded(load(cx, declared, Ok(component), at).await),
+        // Never: only a loaded component is configured.
+        None => Fact::Done,
+    }
+}
+
+/// Gives a loaded component the declared configuration.
+async fn load(
+    cx: &Context,
+    declared: &Declared,
+    component: Result<VerifiedComponent, StageFailure>,
+    at: Instant,
+) -> Loaded {
+    match component {
+        Ok(component) => Loaded {
+            result: cx.loader.configure(&component, &declared.config).await,
+            component: Some(component),
+            at,
+        },
+        Err(failure) => Loaded {
+            result: Err(failure),
+            component: None,
+            at,
+        },
+    }
+}
+
+/// Returns the component of a declaration, or the one with these bytes in the cache directory, once it is loaded.
+///
+/// Starts the work where it does not run, in place of other work for the Plugin.
+fn poll(
+    cx: &Context,
+    subject: &Subject<'_>,
+    declared: &Declared,
+    loading: &mut Option<Loading>,
+    kept: Option<&Digest>,
+) -> Option<Result<VerifiedComponent, StageFailure>> {
+    let load = LoadId {
+        uid: subject.object.uid.clone(),
+        generation: subject.object.generation,
+        kept: kept.cloned(),
+    };
+    Loading::poll(loading, &cx.loader, &cx.registration, declared, load)
+}

@@ -1,0 +1,340 @@
+//! The activation of a revision: its definitions, kinds of parents and controllers, and the swap to the next one.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use innkeeper_model::{Limits, Manifest, PluginName, Retry};
+use innkeeper_reconcile::Serving;
+use innkeeper_sandbox::Plugin;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, info};
+
+use super::{Subject, release::record_parents};
+use crate::{
+    Error, Served, accounts,
+    active::{ActiveRevision, Passes},
+    claims::{Age, TakenKind},
+    context::Context,
+    crds::CheckedDefinitions,
+    missing::PARENT_NOT_SERVED,
+    resource::{Crds, Declared, Terms, revision_name},
+    rollout::{
+        Activation, Candidate, History, PastRevision, candidate_without_dry_run, dry_run, refusal,
+    },
+    setback::PARENT_TAKEN,
+    stage::{Stage, StageFailure},
+    state::PluginState,
+};
+
+/// A plugin whose passes are to run until `stop` is cancelled.
+pub struct Start {
+    /// The plugin.
+    pub served: Arc<Served>,
+    /// The limits of its passes.
+    pub limits: Arc<Limits>,
+    /// Lets no further pass begin; running passes end.
+    pub stop: CancellationToken,
+    /// Has to be dropped when no pass runs any more.
+    pub ended: DropGuard,
+}
+
+/// A revision that is to become active under the declared terms.
+pub(super) struct Candidacy<'a> {
+    declared: &'a Declared,
+    plugin: Arc<Plugin>,
+    serving: Serving,
+    activation: Activation,
+}
+
+/// A revision that has become active.
+pub(crate) struct Activated {
+    pub(crate) active: ActiveRevision,
+    /// The history with the revision.
+    pub(crate) history: History,
+    /// True if another revision was active before.
+    pub(crate) replaces_another: bool,
+}
+
+/// The reason why a revision did not become active.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) failure: StageFailure,
+    /// Its dry run, if that is the reason.
+    pub(crate) candidate: Option<Candidate>,
+}
+
+impl From<StageFailure> for Refusal {
+    fn from(failure: StageFailure) -> Self {
+        Self {
+            failure,
+            candidate: None,
+        }
+    }
+}
+
+impl<'a> Candidacy<'a> {
+    pub(super) fn new(declared: &'a Declared, plugin: Arc<Plugin>, activation: Activation) -> Self {
+        Self {
+            serving: declared.terms.serving(Arc::clone(&plugin)),
+            declared,
+            plugin,
+            activation,
+        }
+    }
+
+    pub(super) const fn terms(&self) -> &Terms {
+        &self.declared.terms
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        self.plugin.manifest()
+    }
+
+    fn is_rollback(&self) -> bool {
+        matches!(self.activation, Activation::RolledBack { .. })
+    }
+}
+
+/// Activates a revision, as the first one or in place of the active one.
+///
+/// On failure the active revision stays active.
+pub(super) async fn activate(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+    candidacy: Candidacy<'_>,
+) -> Result<Activated, Refusal> {
+    let Declared { name, terms, .. } = candidacy.declared;
+    if let Some(account) = &terms.service_account {
+        accounts::check(cx.cluster(), name, account).await?;
+    }
+    let kinds = candidacy.serving.parent_kinds();
+    if let Err(refusal) = take(cx, subject, state, &candidacy).await {
+        let active = state.active.as_ref();
+        let kept = active.map(|active| active.served.kinds());
+        cx.with_claims(|claims| claims.release(name, &kept.unwrap_or_default()));
+        return Err(refusal);
+    }
+
+    let Candidacy {
+        plugin,
+        serving,
+        activation,
+        ..
+    } = candidacy;
+    let active = state.active.take();
+    let is_new = active
+        .as_ref()
+        .is_none_or(|active| active.plugin.revision() != plugin.revision());
+    let replaces_another = is_new && active.is_some();
+    let mut history = state.history.clone();
+    if is_new {
+        history.begin(&PastRevision::of(&plugin), &activation, subject.moment);
+    }
+    let since = active.as_ref().and_then(ActiveRevision::passes_since);
+    let (served, passes) = controllers(
+        cx,
+        candidacy.declared,
+        active,
+        &serving,
+        history.is_on_trial(),
+        subject.change,
+    )
+    .await;
+    // The passes for kinds that the new revision lacks have ended, so another plugin may have them.
+    cx.with_claims(|claims| claims.release(name, &kinds));
+    let passes = match passes {
+        None if !terms.suspend => Some(start(cx, &served, Arc::clone(&serving.limits)).await),
+        passes => passes,
+    };
+    if is_new {
+        let version = &plugin.manifest().version;
+        let revision = revision_name(plugin.revision());
+        info!(plugin = %name, version, revision, "serving plugin");
+    } else {
+        debug!(plugin = %name, "serving the plugin under other terms");
+    }
+    Ok(Activated {
+        active: ActiveRevision {
+            plugin,
+            terms: terms.clone(),
+            accepted: terms.clone(),
+            served,
+            passes,
+            since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
+        },
+        history,
+        replaces_another,
+    })
+}
+
+/// Puts terms in force for the active revision.
+///
+/// Without the required grants its passes end, but it can still be compared with the declared revision.
+pub(super) async fn bind(
+    cx: &Context,
+    declared: &Declared,
+    active: &mut ActiveRevision,
+    terms: Terms,
+    change: Option<Instant>,
+) {
+    let serving = terms.serving(Arc::clone(&active.plugin));
+    active.swap(&serving, &terms, change).await;
+    active.terms = terms;
+    if !active.is_granted() {
+        info!(plugin = %declared.name, "stopping the passes: the active revision lacks required grants");
+        active.rest().await;
+    } else if active.passes.is_none() && !active.terms.suspend {
+        active.passes = Some(start(cx, &active.served, serving.limits).await);
+    }
+}
+
+/// Ends all passes of a plugin, and releases its kinds of parents. Returns true if a revision was active.
+pub(super) async fn stop(
+    cx: &Context,
+    name: &PluginName,
+    active: &mut Option<ActiveRevision>,
+) -> bool {
+    let stopped = active.take();
+    let was_active = stopped.is_some();
+    if let Some(mut active) = stopped {
+        active.rest().await;
+    }
+    cx.with_claims(|claims| claims.release(name, &BTreeSet::new()));
+    was_active
+}
+
+/// Returns the controllers of a revision, and the passes that continue.
+///
+/// The controllers of the active revision are kept if the kinds of parents stay.
+async fn controllers(
+    cx: &Context,
+    declared: &Declared,
+    active: Option<ActiveRevision>,
+    serving: &Serving,
+    is_on_trial: bool,
+    change: Option<Instant>,
+) -> (Arc<Served>, Option<Passes>) {
+    match active {
+        Some(mut active) if active.served.kinds() == serving.parent_kinds() => {
+            let is_same = active.plugin.revision() == serving.plugin.revision();
+            if !is_same || active.terms != declared.terms {
+                active.swap(serving, &declared.terms, change).await;
+            }
+            (active.served, active.passes)
+        }
+        active => {
+            // A parent has at most one pass at a time: the old ones end first.
+            if let Some(mut active) = active {
+                active.rest().await;
+            }
+            let served = Served::new(&cx.shared, &declared.name, serving);
+            if is_on_trial {
+                for reconciler in &served.reconcilers {
+                    reconciler.restart_analysis();
+                }
+            }
+            (Arc::new(served), None)
+        }
+    }
+}
+
+/// Prepares a revision, and takes its kinds of parents.
+///
+/// The kinds are asked for before the preparation, because a plugin that may not have them installs nothing, and again
+/// after it, because only a prepared plugin makes a younger one stop.
+async fn take(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+    candidacy: &Candidacy<'_>,
+) -> Result<(), Refusal> {
+    let Declared { name, created, .. } = candidacy.declared;
+    let kinds = candidacy.serving.parent_kinds();
+    let take = |is_ready| {
+        let age = Age::Created(*created);
+        let taken = cx.with_claims(|claims| claims.take(name, age, &kinds, is_ready));
+        taken.map_err(|TakenKind { kind, by }| {
+            let plugin = name.clone();
+            not_served(&Error::ParentTaken { kind, by, plugin })
+        })
+    };
+    take(false)?;
+    let PluginState {
+        active,
+        definitions,
+        history,
+        ..
+    } = state;
+    prepare(cx, candidacy, active.as_ref(), history, definitions).await?;
+    record_parents(cx, &mut subject.target, name, &candidacy.serving).await?;
+    take(true)?;
+    Ok(())
+}
+
+/// Installs the definitions of a revision, and checks its dry run against the rollout limits.
+async fn prepare(
+    cx: &Context,
+    candidacy: &Candidacy<'_>,
+    active: Option<&ActiveRevision>,
+    history: &History,
+    definitions: &mut CheckedDefinitions,
+) -> Result<(), Refusal> {
+    let Candidacy {
+        declared, serving, ..
+    } = candidacy;
+    // The definitions of the faulty revision also fit the one before it, or they would not have been installed.
+    let crds = if candidacy.is_rollback() {
+        Crds::Ignore
+    } else {
+        declared.terms.crds
+    };
+    let has_served = history.has_component(serving.plugin.digest());
+    definitions
+        .install(&cx.shared, &declared.name, serving, crds, has_served)
+        .await
+        .map_err(|error| not_served(&error))?;
+    let candidate = match active {
+        None => candidate_without_dry_run(declared, history, serving),
+        // Grants and limits bind at once.
+        Some(active) if active.plugin.revision() == serving.plugin.revision() => None,
+        // It was good before, and the parents do not wait for a dry run while the active revision faults.
+        Some(_) if candidacy.is_rollback() => None,
+        Some(active) => Some(dry_run(cx, declared, active, serving).await?),
+    };
+    match candidate
+        .as_ref()
+        .and_then(|candidate| refusal(&candidate.status))
+    {
+        Some(failure) => Err(Refusal { failure, candidate }),
+        None => Ok(()),
+    }
+}
+
+async fn start(cx: &Context, served: &Arc<Served>, limits: Arc<Limits>) -> Passes {
+    let passes = Passes {
+        stop: cx.stop.child_token(),
+        ended: CancellationToken::new(),
+    };
+    let start = Start {
+        served: Arc::clone(served),
+        limits,
+        stop: passes.stop.clone(),
+        ended: passes.ended.clone().drop_guard(),
+    };
+    // Fails only when the process ends and drops the receiver; then no pass is to run.
+    drop(cx.starts.send(start).await);
+    passes
+}
+
+fn not_served(error: &Error) -> StageFailure {
+    let (reason, retry) = match error {
+        // The claims trigger a pass once the kind is free; the back-off is only a safety net.
+        Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
+        Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
+        Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
+        Error::NotServed { .. } => (PARENT_NOT_SERVED, error.retry()),
+        _ => ("CrdFailed", error.retry()),
+    };
+    StageFailure::of(Stage::Serving, reason, error, retry)
+}

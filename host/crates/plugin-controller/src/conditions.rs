@@ -1,0 +1,249 @@
+//! The conditions of a Plugin: pure.
+
+use std::collections::BTreeSet;
+
+use innkeeper_model::{Condition, ConditionStatus, GroupKind, reason};
+use innkeeper_plan::synced;
+
+use crate::{
+    decide::Facts,
+    load::NOT_GRANTED,
+    resource,
+    rollout::{AnalysisVerdict, RolloutAnalysis},
+    setback::{LoadAttempt, PARENT_TAKEN},
+    stage::{Stage, StageFailure},
+};
+
+/// Condition type: the declared revision is not active, because a stage failed.
+const DEGRADED: &str = "Degraded";
+
+/// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
+pub(crate) const READY: &str = "Ready";
+
+/// Condition type: the cache has no room for all children in some namespaces. Present only while that is so.
+const CACHE_FULL: &str = "CacheFull";
+
+/// Condition type: the declared revision faulted too often, and the revision before it is active again.
+const ROLLED_BACK: &str = "RolledBack";
+
+impl Facts<'_> {
+    /// Returns all conditions in the order of the stages; without a declaration for the reason why there is none.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let failure = self.failure();
+        let failure = failure.as_ref();
+        let attempt = self.attempt();
+        let reduced = self.declared.ok().and_then(|declared| {
+            let plugin = attempt?.plugin()?;
+            resource::lines(&declared.terms.assess(plugin.manifest()))
+        });
+        let loading = |stage| loading(stage, failure, attempt, reduced.as_deref());
+        let mut conditions = Vec::from(Stage::LOADING.map(loading));
+        let serving = self.serving(failure);
+        let ready = ready(&serving, failure);
+        conditions.extend([serving, ready]);
+        conditions.push(self.degraded(failure));
+        conditions.push(self.rolled_back(self.faulting()));
+        conditions
+    }
+
+    /// Returns the condition Synced of the parents while the plugin does not serve; none while it serves, or while it is
+    /// not known that it will not. With another active plugin for the kind, the parents are that plugin's.
+    pub(crate) fn synced_of_parents(&self) -> Option<Condition> {
+        let name = &self.declared.ok()?.name;
+        let failure = self.failure();
+        let serving = self.serving(failure.as_ref());
+        let is_certain = |failure: &StageFailure| {
+            failure.status == ConditionStatus::False && failure.reason != PARENT_TAKEN
+        };
+        let unknown = ConditionStatus::Unknown;
+        let ungranted = self.ungranted();
+        if serving.status == ConditionStatus::True && !ungranted.is_empty() {
+            let kinds: Vec<String> = ungranted.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "Plugin {name} no longer serves parents of {}: spec.grants.parents of the Plugin lacks the kind. The children stay as they are; the object is reconciled again once the kind is granted",
+                kinds.join(", "),
+            );
+            return Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message));
+        }
+        // A missing kind has no parents, and those of the other kinds have passes.
+        if serving.status != ConditionStatus::False
+            || !self.missing.kinds.is_empty()
+            || self.state.active.is_none() && !failure.as_ref().is_some_and(is_certain)
+        {
+            return None;
+        }
+        // Without the message of the failure, which may differ in each attempt.
+        let message = format!(
+            "Plugin {name} does not serve: its condition {} is False with the reason {}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {name}",
+            serving.kind, serving.reason,
+        );
+        Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message))
+    }
+
+    /// Returns the kinds of parents that the active revision serves no longer, because they lost their grant.
+    pub(crate) fn ungranted(&self) -> BTreeSet<GroupKind> {
+        let active = self.state.active.as_ref();
+        active
+            .filter(|active| active.passes.is_some())
+            .map_or_else(BTreeSet::new, |active| {
+                &self.state.unserved.kinds - &active.served.kinds()
+            })
+    }
+
+    fn serving(&self, failure: Option<&StageFailure>) -> Condition {
+        let say =
+            |status, reason, message: &str| condition(Stage::Serving, status, reason, message);
+        match (&self.state.active, failure) {
+            (Some(active), _) if active.terms.suspend => say(
+                ConditionStatus::False,
+                "Suspended",
+                "all passes are stopped by spec.suspend: set it to false to resume them",
+            ),
+            (Some(active), _) if !active.is_granted() => say(
+                ConditionStatus::False,
+                NOT_GRANTED,
+                "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
+            ),
+            (Some(_), _) if let Some(lacks) = self.missing.failure() => {
+                let refused = failure.filter(|failure| failure.stage == Stage::Serving);
+                failed(refused.unwrap_or(&lacks))
+            }
+            (Some(active), _) => {
+                let message = format!("revision {} is active", active.name());
+                say(ConditionStatus::True, "Serving", &message)
+            }
+            (None, Some(failure)) if failure.stage == Stage::Serving => failed(failure),
+            (None, Some(failure)) => say(ConditionStatus::False, "NotLoaded", &waits_for(failure)),
+            (None, None) => say(ConditionStatus::Unknown, "Starting", ""),
+        }
+    }
+
+    fn degraded(&self, failure: Option<&StageFailure>) -> Condition {
+        let Some(failure) = failure else {
+            return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
+        };
+        let active = match &self.state.active {
+            Some(active) if !self.missing.kinds.is_empty() => {
+                format!("revision {} has no parents of some kinds", active.name())
+            }
+            Some(active) => {
+                let name = active.name();
+                format!("revision {name} stays active instead of the declared one")
+            }
+            None => "no revision is active".to_owned(),
+        };
+        let message = format!("{active}: {}", failure.message);
+        let status = match failure.status {
+            ConditionStatus::False => ConditionStatus::True,
+            unknown => unknown,
+        };
+        condition(DEGRADED, status, &failure.reason, &message)
+    }
+
+    /// Returns a note that the active revision faults too often, with the reason why it is not rolled back.
+    fn faulting(&self) -> Option<String> {
+        let declared = self.declared.ok()?;
+        let is_faulty = |analysis: &&RolloutAnalysis| analysis.verdict == AnalysisVerdict::Faulty;
+        let analysis = self.analysis.as_ref().filter(is_faulty)?;
+        let why = if declared.rollout.auto_rollback {
+            "no earlier revision is good"
+        } else {
+            "spec.rollout.autoRollback is false"
+        };
+        let faults = analysis.faults.as_ref()?;
+        Some(format!("{faults}; it stays active because {why}"))
+    }
+
+    fn rolled_back(&self, faulting: Option<String>) -> Condition {
+        let (status, reason, message) =
+            match (self.state.history.last_rollback(self.generation), faulting) {
+                (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
+                (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
+                (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
+            };
+        condition(ROLLED_BACK, status, reason, &message)
+    }
+}
+
+/// Returns the condition about namespaces without room in the cache; none if there is none. Each has a sentence.
+pub(crate) fn cache_full(namespaces: &[String]) -> Option<Condition> {
+    let (first, others) = namespaces.split_first()?;
+    let message = match others.len() {
+        0 => first.clone(),
+        more => format!("{first}; {more} more namespaces are full"),
+    };
+    let status = ConditionStatus::True;
+    Some(condition(
+        CACHE_FULL,
+        status,
+        "NamespaceCacheFull",
+        &message,
+    ))
+}
+
+/// Returns the condition Ready with the reason of the first failure, or else of the stopped passes.
+fn ready(serving: &Condition, failure: Option<&StageFailure>) -> Condition {
+    match failure {
+        Some(failure) => condition(READY, failure.status, &failure.reason, &failure.message),
+        None if serving.status == ConditionStatus::True => {
+            condition(READY, serving.status, READY, &serving.message)
+        }
+        None => condition(READY, serving.status, &serving.reason, &serving.message),
+    }
+}
+
+/// Returns the condition of a stage before the activation.
+fn loading(
+    stage: Stage,
+    failure: Option<&StageFailure>,
+    attempt: Option<&LoadAttempt>,
+    reduced: Option<&str>,
+) -> Condition {
+    let component = attempt.and_then(|attempt| attempt.component.as_ref());
+    let verified_by = component.map_or("", |component| &component.verified_by);
+    // A component whose parents are not granted is described by its embedded description, and is not compiled.
+    let is_uncompiled = attempt.is_some_and(
+        |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
+    );
+    let name = stage.to_string();
+    let (reason, message) = match (failure, stage, reduced) {
+        (Some(failure), ..) if failure.stage == stage => return failed(failure),
+        (Some(failure), ..)
+            if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
+        {
+            let message = waits_for(failure);
+            return condition(stage, ConditionStatus::Unknown, "NotReached", &message);
+        }
+        (_, Stage::Verified, _) => ("AsExpected", verified_by),
+        (_, Stage::Granted, Some(lines)) => ("Reduced", lines),
+        _ => (&*name, ""),
+    };
+    condition(stage, ConditionStatus::True, reason, message)
+}
+
+fn failed(failure: &StageFailure) -> Condition {
+    condition(
+        failure.stage,
+        failure.status,
+        &failure.reason,
+        &failure.message,
+    )
+}
+
+fn waits_for(failure: &StageFailure) -> String {
+    format!("waits for {}", failure.stage)
+}
+
+fn condition(
+    kind: impl ToString,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+) -> Condition {
+    Condition {
+        kind: kind.to_string(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}

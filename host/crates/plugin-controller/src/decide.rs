@@ -1,0 +1,223 @@
+//! The decisions about a Plugin: what to do next, and why the declared revision is not active. Pure.
+
+use std::sync::Arc;
+
+use innkeeper_model::{Digest, Retry};
+use innkeeper_sandbox::Plugin;
+
+use crate::{
+    claims::TakenKind,
+    load::{Loading, granted},
+    missing::MissingParents,
+    resource::{Declared, Terms},
+    rollout::{AnalysisVerdict, PastRevision, RolloutAnalysis},
+    setback::{LoadAttempt, Setback},
+    stage::{Stage, StageFailure},
+    state::PluginState,
+};
+
+/// All that a decision about a Plugin depends on.
+pub(crate) struct Facts<'a> {
+    /// The declaration, or the reason why there is none to follow.
+    pub(crate) declared: Result<&'a Declared, &'a StageFailure>,
+    /// The generation of the spec.
+    pub(crate) generation: Option<i64>,
+    /// The results of earlier passes.
+    pub(crate) state: &'a PluginState,
+    /// The kinds of parents of the active revision that the cluster does not serve.
+    pub(crate) missing: &'a MissingParents,
+    /// The analysis of the active revision; none if it is not on trial.
+    pub(crate) analysis: Option<RolloutAnalysis>,
+    /// A kind that the plugin holds and an older, ready plugin is first for.
+    pub(crate) must_stop: Option<TakenKind>,
+}
+
+/// One thing to do for a Plugin. [`decide`] returns actions in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Give the loaded component the declared configuration.
+    Configure,
+    /// Put these terms in force for the active revision. Before all that takes long, because grants bind at once.
+    Bind(Box<Terms>),
+    /// End all passes, because an older plugin becomes active for the kind.
+    StopFor(TakenKind),
+    /// End all passes: the active revision lacks required grants, and no other can replace it.
+    Stop,
+    /// Activate this revision again, which was active last, without access to its source.
+    Resume(Digest),
+    /// Replace the active revision by this earlier one, which was good.
+    RollBack {
+        /// The earlier revision.
+        to: Digest,
+        /// The faults of the active revision.
+        why: String,
+    },
+    /// Fetch, verify, compile and describe the declared revision.
+    Load,
+    /// Activate this revision under the declared terms, as the first one or in place of the active one.
+    Activate(Digest),
+    /// Keep the active revision, which is the declared one, and forget what kept it from being active.
+    Keep,
+}
+
+/// Returns the actions for the present facts, in their order. Some change the facts, so the caller decides again after
+/// them, until none is left.
+///
+/// This ends, because no failed action is repeated before its retry time.
+pub(crate) fn decide(facts: &Facts<'_>) -> Vec<Action> {
+    let Ok(declared) = facts.declared else {
+        return Vec::new();
+    };
+    let mut actions = Vec::new();
+    if facts.state.needs_configuration(declared) {
+        actions.push(Action::Configure);
+    }
+    if let Some(terms) = facts.state.terms_to_bind(declared) {
+        actions.push(Action::Bind(Box::new(terms)));
+    }
+    if let Some(taken) = &facts.must_stop {
+        actions.push(Action::StopFor(taken.clone()));
+    }
+    if actions.is_empty() {
+        let has_refusals = || {
+            facts
+                .state
+                .setbacks
+                .values()
+                .any(|setback| setback.refusal().is_some())
+        };
+        let step = facts.next_step(declared);
+        actions.extend(step.filter(|step| *step != Action::Keep || has_refusals()));
+    }
+    actions
+}
+
+impl Facts<'_> {
+    /// Returns the next step towards the declared revision; none while it has to wait.
+    ///
+    /// The declared terms come first, because loading may take long. After any failure the active revision stays active
+    /// under them. Only terms without the required grants end it, once no declared revision can replace it.
+    ///
+    /// A process that has just started has no active revision. It resumes the last one before it fetches anything, so
+    /// that an unavailable source stops no plugin, and another revision has to replace it in the usual way.
+    pub(crate) fn next_step(&self, declared: &Declared) -> Option<Action> {
+        let state = self.state;
+        let is_granted = |plugin: &&Arc<Plugin>| declared.terms.assess(plugin.manifest()).serves();
+        let is_refused = |plugin: &Plugin| self.refusal(plugin).is_some();
+        let attempt = state.attempt_for(declared);
+        let is_loading = state
+            .loading
+            .as_ref()
+            .is_some_and(|loading| loading.is_for(declared, None) && loading.stage().is_some());
+        // The last attempt counts until the next one has ended.
+        let must_load = !is_loading && attempt.is_none_or(LoadAttempt::is_due);
+        let loaded = attempt
+            .and_then(LoadAttempt::plugin)
+            .filter(|plugin| !is_refused(plugin))
+            .filter(is_granted);
+        let Some(active) = &state.active else {
+            let last = self.first_available(state.history.past());
+            return match (last, loaded) {
+                (Some(last), None) => Some(Action::Resume(last)),
+                (Some(last), Some(loaded)) if *loaded.revision() != last => {
+                    Some(Action::Resume(last))
+                }
+                _ if must_load => Some(Action::Load),
+                // Also one that was rolled back: it is better than no revision.
+                (_, Some(loaded)) => Some(Action::Activate(loaded.revision().clone())),
+                (None, None) => None,
+            };
+        };
+        let may_reactivate = is_granted(&&active.plugin) && !is_refused(&active.plugin);
+        let has_other_terms = declared.terms != active.accepted;
+        if attempt.is_none_or(LoadAttempt::is_due) && has_other_terms && may_reactivate {
+            return Some(Action::Activate(active.plugin.revision().clone()));
+        }
+        // Before anything is loaded: until then the parents have no passes.
+        if self
+            .missing
+            .must_install(declared, active.plugin.manifest())
+            && may_reactivate
+        {
+            return Some(Action::Activate(active.plugin.revision().clone()));
+        }
+        if let Some(analysis) = &self.analysis
+            && analysis.verdict == AnalysisVerdict::Faulty
+            && declared.rollout.auto_rollback
+            && let Some(to) = self.first_available(state.history.good())
+        {
+            let why = analysis.faults.clone().unwrap_or_default();
+            return Some(Action::RollBack { to, why });
+        }
+        if must_load {
+            return Some(Action::Load);
+        }
+        attempt?;
+        let loaded = loaded.filter(|plugin| self.rollback(plugin).is_none());
+        let Some(next) = loaded.or_else(|| Some(&active.plugin).filter(is_granted)) else {
+            return Some(Action::Stop);
+        };
+        if next.revision() != active.plugin.revision() || has_other_terms {
+            (!is_refused(next)).then(|| Action::Activate(next.revision().clone()))
+        } else {
+            loaded.map(|_| Action::Keep)
+        }
+    }
+
+    /// Returns the last attempt, if it was for the declaration.
+    pub(crate) fn attempt(&self) -> Option<&LoadAttempt> {
+        self.state.attempt_for(self.declared.ok()?)
+    }
+
+    /// Returns the reason why the declared revision is not active; none if it is.
+    pub(crate) fn failure(&self) -> Option<StageFailure> {
+        let declared = match self.declared {
+            Ok(declared) => declared,
+            Err(failure) => return Some(failure.clone()),
+        };
+        let Some(attempt) = self.attempt() else {
+            let stage = self.state.loading.as_ref().and_then(Loading::stage);
+            return Some(StageFailure::running(stage.unwrap_or(Stage::Fetched)));
+        };
+        let plugin = match &attempt.result {
+            Ok(plugin) => plugin,
+            Err(failure) => return Some(failure.clone()),
+        };
+        if let Err(failure) = granted(&declared.terms, plugin.manifest()) {
+            return Some(failure);
+        }
+        if let Some(message) = self.rollback(plugin) {
+            let (stage, retry) = (Stage::Serving, Retry::OnChange);
+            return Some(StageFailure::new(stage, "RolledBack", message, retry));
+        }
+        // The loaded revision comes first; another refused one is the active revision under changed terms.
+        let mut others = self.state.setbacks.values().filter_map(Setback::refusal);
+        let refusal = self.refusal(plugin).or_else(|| others.next());
+        refusal.cloned().or_else(|| self.missing.failure())
+    }
+
+    /// Returns the step that a rollback is, if it is the next one.
+    pub(crate) fn rolls_back(&self) -> bool {
+        let step = self
+            .declared
+            .ok()
+            .and_then(|declared| self.next_step(declared));
+        matches!(step, Some(Action::RollBack { .. }))
+    }
+
+    fn refusal(&self, plugin: &Plugin) -> Option<&StageFailure> {
+        self.state.setbacks.get(plugin.revision())?.refusal()
+    }
+
+    fn first_available(&self, mut past: impl Iterator<Item = PastRevision>) -> Option<Digest> {
+        let setbacks = &self.state.setbacks;
+        let available = past.find(|past| !setbacks.contains_key(&past.revision))?;
+        Some(available.revision)
+    }
+
+    /// Returns the reason why a plugin was rolled back, if the spec has not changed since.
+    fn rollback(&self, plugin: &Plugin) -> Option<String> {
+        let history = &self.state.history;
+        history.rolled_back(plugin.revision(), self.generation)
+    }
+}

@@ -1,0 +1,106 @@
+//! Parents of Plugins that were deleted: their condition Synced states it. Their children stay, and no pass follows.
+
+use std::{collections::BTreeSet, convert::Infallible, mem, time::Duration};
+
+use innkeeper_cluster as cluster;
+use innkeeper_model::{
+    Condition, ConditionStatus, GroupKind, Gvk, Object, PluginName, error_chain, reason,
+};
+use innkeeper_plan::synced;
+use tokio::time::sleep;
+use tracing::debug;
+
+use crate::{
+    context::{Context, id_of, plugin_kind},
+    unserved::{ToldParents, UnservedConditions, tell_all},
+};
+
+/// The interval between two looks at the parents of deleted Plugins; without any, a look costs nothing.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Remembers that a Plugin was deleted, or is being deleted: its parents state it soon.
+pub(crate) fn note_gone(cx: &Context, name: &PluginName) {
+    cx.gone.lock().entry(name.clone()).or_default();
+}
+
+/// Remembers the Plugins that were deleted while no host ran, once all Plugins are known.
+async fn note_gone_before(cx: &Context) {
+    while !cx.registration.waiting().is_empty() {
+        sleep(CHECK_PERIOD).await;
+    }
+    for name in cx.shared.inventory.once_served() {
+        let is_there = cx.registration.parent(&id_of(&name)).is_some();
+        if !is_there && !cx.files.contains_key(&name) {
+            note_gone(cx, &name);
+        }
+    }
+}
+
+/// Writes the condition to the parents of deleted Plugins.
+pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
+    note_gone_before(cx).await;
+    loop {
+        sleep(CHECK_PERIOD).await;
+        let gone = mem::take(&mut *cx.gone.lock());
+        for (name, mut told) in gone {
+            if told.due().is_none() && tell_gone(cx, &name, &mut told).await {
+                continue;
+            }
+            cx.gone.lock().insert(name, told);
+        }
+    }
+}
+
+/// Tells the parents of a deleted Plugin; returns true if nothing remains to be told.
+async fn tell_gone(cx: &Context, name: &PluginName, told: &mut ToldParents) -> bool {
+    // A Plugin that is created again has passes, and one outside of the selection may be another host's.
+    let is_there = match cx
+        .cluster()
+        .live_get(&plugin_kind(), None, name.as_str())
+        .await
+    {
+        Ok(Some(object)) if !object.is_deleting() => return true,
+        Ok(object) => object.is_some(),
+        Err(cluster::Error::NotServed { .. }) => false,
+        Err(error) => {
+            debug!(plugin = %name, error = %error_chain(&error), "failed to read a Plugin that may be deleted");
+            return false;
+        }
+    };
+    let inventory = &cx.shared.inventory;
+    let served = inventory.served(name);
+    let mut kinds: BTreeSet<GroupKind> = served.iter().map(Gvk::group_kind).collect();
+    cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
+    let verdict = |parent: &Object| verdict(name, parent);
+    if !tell_all(cx, name, told, &kinds, verdict).await || is_there {
+        return false;
+    }
+    let removed = inventory.remove_served(name).await;
+    let removed = removed.inspect_err(|error| {
+        debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
+    });
+    removed.is_ok()
+}
+
+fn verdict(plugin: &PluginName, parent: &Object) -> UnservedConditions {
+    let unknown = ConditionStatus::Unknown;
+    let remedy = if parent.is_deleting() {
+        let finalizers: Vec<&str> = parent.finalizers.iter().map(|name| &**name).collect();
+        format!(
+            "The object is being deleted and waits for the finalizer {}",
+            finalizers.join(", ")
+        )
+    } else {
+        "The object is reconciled again once the Plugin is there again".to_owned()
+    };
+    let message = format!("Plugin {plugin} was deleted. The children stay as they are. {remedy}");
+    UnservedConditions {
+        synced: synced(unknown, reason::PLUGIN_GONE, message),
+        ready: Some(Condition {
+            kind: reason::READY.to_owned(),
+            status: unknown,
+            reason: reason::PLUGIN_GONE.to_owned(),
+            message: "the host no longer observes the children".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,205 @@
+//! Limits on concurrent loads of components, overall and for each server.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::resource::{Declared, Origin};
+
+/// The number of components that are fetched from servers and then compiled at the same time.
+///
+/// Chosen, not measured: each may hold 32 MiB, the largest component.
+const REMOTE_MAX: usize = 8;
+/// The number of these permits that one source may have: a server that answers slowly leaves the others to the rest. Chosen,
+/// not measured.
+const SHARE_MAX: usize = 2;
+/// The number of components that are read from the cache directory, ConfigMaps and files at the same time. They have
+/// permits of their own, so that no server delays the start of a host. Chosen, not measured.
+const LOCAL_MAX: usize = 4;
+
+/// The permits for work that takes long.
+pub(crate) struct LoadPermits {
+    remote: Arc<Semaphore>,
+    local: Arc<Semaphore>,
+    /// The shares with loads that run or wait.
+    shares: Mutex<BTreeMap<Share, Arc<Semaphore>>>,
+}
+
+/// The permits of one load.
+pub(crate) type Permit = Vec<OwnedSemaphorePermit>;
+
+/// A share of the permits.
+///
+/// Plugins without granted parents cannot be active, and an author without the right to grant can make any number of
+/// them for any number of servers. So all of them have one share of the remote permits, and one of the local permits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    /// Plugins with granted parents whose source is this server.
+    Server(String),
+    /// Plugins without granted parents whose source is a server.
+    UngrantedRemote,
+    /// Plugins without granted parents, from sources that are on this machine or in the cluster.
+    UngrantedLocal,
+}
+
+impl Default for LoadPermits {
+    fn default() -> Self {
+        Self {
+            remote: Arc::new(Semaphore::new(REMOTE_MAX)),
+            local: Arc::new(Semaphore::new(LOCAL_MAX)),
+            shares: Mutex::default(),
+        }
+    }
+}
+
+impl LoadPermits {
+    /// Waits for a permit for the component of a declaration whose bytes are on this machine or in the cluster.
+    pub(crate) async fn local(&self, declared: &Declared) -> Permit {
+        let share = (!is_granted(declared)).then_some(Share::UngrantedLocal);
+        self.permit(share, &self.local).await
+    }
+
+    /// Waits for a permit for the component of a declaration, which comes from its source.
+    pub(crate) async fn of(&self, declared: &Declared) -> Permit {
+        match server_of(declared) {
+            None => self.local(declared).await,
+            Some(server) => {
+                let share = if is_granted(declared) {
+                    Share::Server(server)
+                } else {
+                    Share::UngrantedRemote
+                };
+                self.permit(Some(share), &self.remote).await
+            }
+        }
+    }
+
+    async fn permit(&self, share: Option<Share>, all: &Arc<Semaphore>) -> Permit {
+        let share = share.map(|share| {
+            let mut shares = self.shares.lock();
+            shares.retain(|_, share| Arc::strong_count(share) > 1);
+            let new = || Arc::new(Semaphore::new(SHARE_MAX));
+            Arc::clone(shares.entry(share).or_insert_with(new))
+        });
+        // The share first: one that waits for its share holds no permit of the others.
+        let share = match share {
+            Some(share) => share.acquire_owned().await.ok(),
+            None => None,
+        };
+        // The semaphores are never closed.
+        let permit = Arc::clone(all).acquire_owned().await;
+        share.into_iter().chain(permit).collect()
+    }
+}
+
+fn is_granted(declared: &Declared) -> bool {
+    !declared.terms.grants.parents.is_empty()
+}
+
+/// Returns the server of the source; none for a source without one.
+fn server_of(declared: &Declared) -> Option<String> {
+    match &declared.origin {
+        Origin::Oci(_, reference) => Some(reference.registry().to_owned()),
+        Origin::Http(http) => {
+            let (_, address) = http.url.split_once("://")?;
+            let server = address.split(['/', '?']).next()?;
+            Some(server.to_lowercase())
+        }
+        Origin::ConfigMap(_) | Origin::File(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::declared;
+
+    fn at(url: &str, granted: bool) -> Declared {
+        let mut spec = json!({"source": {"http": {"url": url}}});
+        if !granted {
+            spec["grants"] = json!({});
+        }
+        declared(spec)
+    }
+
+    #[test]
+    fn a_share_belongs_to_the_server() {
+        let share = |source: Value| server_of(&declared(json!({"source": source})));
+        let server = |text: &str| Some(text.to_owned());
+        let oci = json!({"oci": {"reference": "registry.example:5000/a/b:1"}});
+        assert_eq!(share(oci), server("registry.example:5000"));
+        for url in ["https://A.example/x.wasm", "http://a.example?x=/y"] {
+            let http = json!({"http": {"url": url}});
+            assert_eq!(share(http), server("a.example"), "{url}");
+        }
+        assert_eq!(share(json!({"file": {"path": "a"}})), None);
+        assert_eq!(share(json!({"configMap": {"name": "a"}})), None);
+    }
+
+    /// Takes permits for Plugins at these servers; returns true for each that has one at once.
+    fn take(permits: &LoadPermits, urls: &[(&str, bool)]) -> Vec<Option<Permit>> {
+        let take = |(url, granted): &(&str, bool)| permits.of(&at(url, *granted)).now_or_never();
+        urls.iter().map(take).collect()
+    }
+
+    #[tokio::test]
+    async fn a_slow_server_and_plugins_without_granted_parents_leave_places_to_others() {
+        let permits = LoadPermits::default();
+        let slow = [
+            ("https://slow/1", true),
+            ("https://slow/2", true),
+            ("https://slow/3", true),
+        ];
+        let held = take(&permits, &slow);
+        let has_permit =
+            |held: &[Option<Permit>]| -> Vec<bool> { held.iter().map(Option::is_some).collect() };
+        assert_eq!(has_permit(&held), [true, true, false]);
+        let poor = [
+            ("https://a/", false),
+            ("https://b/", false),
+            ("https://c/", false),
+        ];
+        let poor = take(&permits, &poor);
+        assert_eq!(has_permit(&poor), [true, true, false]);
+        let other = take(&permits, &[("https://other/", true)]);
+        assert_eq!(has_permit(&other), [true]);
+        drop(held);
+        let held = take(&permits, &slow);
+        assert_eq!(has_permit(&held), [true, true, false]);
+
+        // All together are bounded as well, and those without a server have permits of their own.
+        let more = ["d", "e", "f", "g"].map(|host| format!("https://{host}/"));
+        let more: Vec<_> = more.iter().map(|url| (&**url, true)).collect();
+        let more = take(&permits, &more);
+        assert_eq!(has_permit(&more), [true, true, true, false]);
+        let file = declared(json!({}));
+        assert!(permits.of(&file).now_or_never().is_some());
+        assert!(permits.local(&file).now_or_never().is_some());
+        drop((held, poor, other, more));
+        assert_eq!(permits.remote.available_permits(), REMOTE_MAX);
+    }
+
+    /// Any number of Plugins without grants with files or ConfigMaps as sources leave half of the local permits.
+    #[tokio::test]
+    async fn local_sources_without_granted_parents_leave_places_to_others() {
+        let permits = LoadPermits::default();
+        let (granted, poor) = (declared(json!({})), declared(json!({"grants": {}})));
+        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(permits.of(&poor))).collect();
+        let held: Vec<Permit> = waiting
+            .iter_mut()
+            .filter_map(FutureExt::now_or_never)
+            .collect();
+        assert_eq!(held.len(), SHARE_MAX);
+        for _ in 0..2 {
+            assert!(permits.of(&granted).now_or_never().is_some());
+            assert!(permits.local(&granted).now_or_never().is_some());
+        }
+        // They have the remote share of their own.
+        let remote = at("https://a/", false);
+        assert!(permits.of(&remote).now_or_never().is_some());
+    }
+}

@@ -1,0 +1,68 @@
+//! Kinds of parents that the cluster serves no longer, and definitions that another has changed: they are installed again
+//! if the Plugin has the host install them, and otherwise a condition of the Plugin names the missing kinds.
+
+use innkeeper_cluster::Cluster;
+use innkeeper_model::{Gvk, Manifest, Retry};
+
+use crate::{
+    crds,
+    resource::{Crds, Declared},
+    stage::{Stage, StageFailure},
+    state::PluginState,
+};
+
+/// The reason while the cluster does not serve a kind of parents.
+pub(crate) const PARENT_NOT_SERVED: &str = "ParentNotServed";
+
+/// The kinds of parents of the active revision that the cluster no longer serves.
+#[derive(Default)]
+pub(crate) struct MissingParents {
+    pub(crate) kinds: Vec<Gvk>,
+    /// True if the host may read definitions, and so install them.
+    pub(crate) may_install: bool,
+    /// True if a definition has changed since the last activation.
+    pub(crate) is_redefined: bool,
+}
+
+impl MissingParents {
+    /// Returns those of the active revision, if there is one.
+    pub(crate) fn of(state: &PluginState, cluster: &Cluster) -> Self {
+        let active = state.active.as_ref();
+        let reconcilers = active.map(|active| active.served.reconcilers.iter());
+        let kinds = reconcilers
+            .into_iter()
+            .flatten()
+            .map(|reconciler| reconciler.parent().clone());
+        Self {
+            kinds: kinds
+                .filter(|kind| cluster.served(kind).is_none())
+                .collect(),
+            may_install: cluster.reads_definitions(),
+            is_redefined: active.is_some() && state.definitions.is_check_due(cluster),
+        }
+    }
+
+    /// Returns the failure of the active revision; none if the cluster serves all kinds.
+    pub(crate) fn failure(&self) -> Option<StageFailure> {
+        if self.kinds.is_empty() {
+            return None;
+        }
+        let kinds: Vec<_> = self.kinds.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "the cluster no longer serves {}: install the CustomResourceDefinition again, or grant it to the plugin with spec.crds Install",
+            kinds.join(", ")
+        );
+        let (stage, retry) = (Stage::Serving, Retry::OnChange);
+        Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
+    }
+
+    /// Returns true if the host is to install definitions under the declared terms: that of a missing kind, or those that
+    /// have changed.
+    pub(crate) fn must_install(&self, declared: &Declared, manifest: &Manifest) -> bool {
+        let mut kinds = self.kinds.iter();
+        let is_installed =
+            |kind: &Gvk| crds::installs(&declared.terms, manifest, &kind.group_kind());
+        let must_check = self.is_redefined && declared.terms.crds == Crds::Install;
+        self.may_install && (must_check || kinds.any(is_installed))
+    }
+}

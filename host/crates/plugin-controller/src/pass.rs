@@ -1,0 +1,224 @@
+//! One pass of a Plugin: observe, decide, act, report.
+//!
+//! A Plugin that is removed leaves all children and all definitions as they are.
+
+use std::{sync::Arc, time::Duration};
+
+use innkeeper_model::{Object, PluginName, Retry};
+use innkeeper_reconcile::Next;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use crate::{
+    act::{self, Fact, Subject, act, release_dropped_kinds, release_parents, remove_finalizer},
+    context::Context,
+    decide::{Facts, decide},
+    gone::note_gone,
+    missing::MissingParents,
+    publish,
+    resource::Declared,
+    rollout::AnalysisVerdict,
+    stage::{Stage, StageFailure},
+    state::PluginState,
+    status,
+    unserved::tell_parents,
+};
+
+/// The interval between attempts to release the remaining parents of a Plugin that is being deleted: shorter than for
+/// an active Plugin, because the deletion waits for it.
+const RELEASE_PERIOD: Duration = Duration::from_millis(250);
+
+/// Takes all actions for a Plugin that can be taken now, and reports its state.
+pub(crate) async fn run(
+    cx: &Context,
+    object: &Object,
+    state: &mut PluginState,
+    change: Option<Instant>,
+) -> Next {
+    let mut subject = Subject::new(cx, object, change);
+    // Observe: reads the cache, and for a Plugin that is deleted or named as a file, this is all.
+    let declared = match observe(cx, &mut subject, state).await {
+        Ok(declared) => declared,
+        Err(next) => return next,
+    };
+    // Decide (pure) and act (loads, swaps, writes).
+    let missing = take_actions(cx, &mut subject, state, &declared).await;
+    release_dropped_kinds(cx, &mut subject.target, state, &declared.name).await;
+    let facts = facts(cx, object, state, Ok(&declared), &missing);
+    let (synced, ungranted) = (facts.synced_of_parents(), facts.ungranted());
+    tell_parents(cx, &declared, &mut state.unserved, synced, ungranted).await;
+    // Report: writes the status.
+    report(cx, &mut subject, state, Ok(&declared), &missing).await
+}
+
+/// Returns the declaration of a Plugin that is to be served; otherwise reports the reason, and returns the next pass.
+async fn observe(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+) -> Result<Arc<Declared>, Next> {
+    let object = subject.object;
+    if let Err(failure) = cx.definition.usable().await {
+        let missing = MissingParents::of(state, cx.cluster());
+        let conditions = facts(cx, object, state, Err(&failure), &missing).conditions();
+        return Err(publish::conditions(cx, subject, state, conditions).await);
+    }
+    if let Some((name, failure)) = name_taken(cx, object) {
+        if object.is_deleting() {
+            // The plugin's finalizers belong to the file of that name, so only the host's is removed.
+            return Err(remove_finalizer(cx, &mut subject.target, name).await);
+        }
+        return Err(report_failure(cx, subject, state, &failure).await);
+    }
+    if object.is_deleting() {
+        return Err(finalize(cx, subject, state).await);
+    }
+    match state.declared(object) {
+        Ok(declared) => {
+            state.accept(&declared);
+            Ok(declared)
+        }
+        Err(failure) => {
+            state.loading = None;
+            Err(report_failure(cx, subject, state, &failure).await)
+        }
+    }
+}
+
+/// Acts until the Plugin has to wait. Returns the kinds of parents that the cluster does not serve.
+async fn take_actions(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+    declared: &Declared,
+) -> MissingParents {
+    let is_first = cx.with_claims(|claims| claims.is_first(&declared.name));
+    state.forget_due_setbacks(is_first);
+    let mut missing = MissingParents::of(state, cx.cluster());
+    'acting: loop {
+        let actions = decide(&facts(cx, subject.object, state, Ok(declared), &missing));
+        debug!(?actions, "next actions");
+        if actions.is_empty() {
+            break;
+        }
+        for action in actions {
+            match act(cx, subject, declared, state, action).await {
+                Fact::Loading | Fact::Done => {}
+                Fact::Loaded(loaded) => state.record_load(declared, loaded),
+                Fact::Activated(activated) => {
+                    state.record_activation(*activated);
+                    // The activation has waited until all kinds are served.
+                    missing = MissingParents::default();
+                }
+                Fact::Refused(revision, refusal) => state.record_refusal(revision, refusal),
+                Fact::Lost(revision, failure) => state.record_loss(revision, failure),
+                Fact::Stopped => {
+                    state.history.end(subject.moment);
+                    missing = MissingParents::default();
+                }
+                Fact::Kept => state.forget_refusals(),
+                Fact::LoadingEarlier => break 'acting,
+            }
+        }
+    }
+    if state
+        .analysis()
+        .is_some_and(|analysis| analysis.verdict == AnalysisVerdict::Good)
+    {
+        state.record_good(declared);
+    }
+    missing
+}
+
+fn facts<'a>(
+    cx: &Context,
+    object: &Object,
+    state: &'a PluginState,
+    declared: Result<&'a Declared, &'a StageFailure>,
+    missing: &'a MissingParents,
+) -> Facts<'a> {
+    let name = declared.ok().map(|declared| &declared.name);
+    Facts {
+        declared,
+        generation: object.generation,
+        state,
+        missing,
+        analysis: state.analysis(),
+        must_stop: name.and_then(|name| cx.with_claims(|claims| claims.must_stop(name))),
+    }
+}
+
+async fn report(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+    declared: Result<&Declared, &StageFailure>,
+    missing: &MissingParents,
+) -> Next {
+    let object = subject.object;
+    let before = status::status_of(object);
+    let facts = facts(cx, object, state, declared, missing);
+    let measured = status::measure(cx, &facts, object);
+    let after = status::status(&facts, measured, &before);
+    let due = match declared {
+        Ok(_) => state.due_next(),
+        Err(_) => state.due_report(),
+    };
+    publish::status(cx, subject, state, (&before, &after), due).await
+}
+
+/// Reports why there is no declaration to follow.
+async fn report_failure(
+    cx: &Context,
+    subject: &mut Subject<'_>,
+    state: &mut PluginState,
+    failure: &StageFailure,
+) -> Next {
+    let missing = MissingParents::of(state, cx.cluster());
+    report(cx, subject, state, Err(failure), &missing).await
+}
+
+/// Stops a Plugin that is being deleted, and removes the host's finalizer once no parent has that of the plugin.
+async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginState) -> Next {
+    state.loading = None;
+    let object = subject.object;
+    let Ok(name) = PluginName::new(&object.name) else {
+        // A Plugin with such a name was never active.
+        return Next::UntilChanged;
+    };
+    if state.active.is_some() {
+        info!(plugin = %name, "the Plugin is being deleted, its children stay");
+        act::stop(cx, &name, state, subject.moment).await;
+    }
+    note_gone(cx, &name);
+    if !object.has_finalizer(&cx.name.finalizer()) {
+        return Next::UntilChanged;
+    }
+    let kinds = cx.shared.inventory.parents(&name);
+    let remaining = release_parents(cx, state, &name, &kinds).await;
+    if remaining.is_empty() {
+        return remove_finalizer(cx, &mut subject.target, &name).await;
+    }
+    let message = format!(
+        "the Plugin is deleted once its finalizer {} is removed from all parents: {}",
+        name.finalizer(),
+        remaining.join("; ")
+    );
+    let failure = StageFailure::new(Stage::Serving, "Leaving", message, Retry::OnChange);
+    match report_failure(cx, subject, state, &failure).await {
+        Next::Backoff => Next::Backoff,
+        _ => Next::RequeueAfter(RELEASE_PERIOD),
+    }
+}
+
+/// Returns the failure of a Plugin whose name belongs to a file of this host.
+fn name_taken<'a>(cx: &'a Context, object: &Object) -> Option<(&'a PluginName, StageFailure)> {
+    let name = PluginName::new(&object.name).ok()?;
+    let (name, _) = cx.files.get_key_value(&name)?;
+    let message = format!(
+        "the name {name} belongs to a plugin file of this host: rename the Plugin, or run the host without the file"
+    );
+    let (stage, retry) = (Stage::Serving, Retry::OnChange);
+    let failure = StageFailure::new(stage, "NameTaken", message, retry);
+    Some((name, failure))
+}

@@ -1,0 +1,302 @@
+//! The dry run of a candidate revision on all live parents, before it replaces the active one.
+
+use std::{mem, pin::pin, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use innkeeper_model::{ObjectId, Retry, reason};
+use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
+use innkeeper_reconcile::{Serving, until_read};
+use tokio::time::Instant;
+use tracing::info;
+
+use super::{CandidatePlans, History, verdict};
+use crate::{
+    active::ActiveRevision,
+    context::Context,
+    resource::{
+        CandidateCounts, CandidateFault, CandidateStatus, CandidateVerdict, Declared, ObjectName,
+        number, revision_name,
+    },
+    stage::{Stage, StageFailure},
+};
+
+/// The time limit for the first lists of all kinds that a candidate watches. Chosen, not measured: the active revision
+/// stays active meanwhile, and the dry run is retried.
+const READ_WITHIN: Duration = Duration::from_mins(1);
+
+/// The shortest wait before the next dry run of a candidate that is not activated. Nothing triggers a pass when the
+/// children or parents change, and a dry run calls the guest for every parent.
+const REPEAT_AFTER: Duration = Duration::from_mins(1);
+
+/// The number of deletes that the status names; the schema of the status allows no more.
+const NAMED_MAX: usize = 20;
+
+/// The longest message of a fault in the status, in characters; its schema allows no more.
+const FAULT_CHARS_MAX: usize = 1024;
+
+/// The room for the entries of a plan: those of about 3,000 parents that change.
+const PLAN_BYTES_MAX: usize = 1 << 20;
+
+/// A revision that is about to replace the active one.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) status: CandidateStatus,
+    /// Keeps the plan that the admin server shows; none without a dry run, or if it shows none.
+    _plan: Option<Arc<FleetPlan>>,
+}
+
+/// Runs a revision on all live parents without writing, and decides if it may replace the active one.
+pub(crate) async fn dry_run(
+    cx: &Context,
+    declared: &Declared,
+    active: &ActiveRevision,
+    serving: &Serving,
+) -> Result<Candidate, StageFailure> {
+    let begin = Instant::now();
+    let mut plan = plan_of(cx, active, serving).await?;
+    let children = children(cx, active);
+    let counts = counts(&plan.forecast);
+    // A plan that is kept names them in its entries, which have a bound.
+    let deletes = mem::take(&mut plan.forecast.deletes);
+    let mut status = candidate(declared, serving, Some(counts), children);
+    status.deletes = deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect();
+    status.faults = plan.faults.iter().map(fault).collect();
+    info!(
+        plugin = %declared.name,
+        revision = status.revision,
+        verdict = ?status.verdict,
+        ?counts,
+        children,
+        elapsed = ?begin.elapsed(),
+        "dry run of a revision ended"
+    );
+    let plans = cx.plans.as_ref();
+    status.plan = plans.map(|_| CandidatePlans::path(&declared.name));
+    let plan = plans.map(|plans| plans.keep(plan));
+    Ok(Candidate {
+        status,
+        _plan: plan,
+    })
+}
+
+/// Plans a revision for the parents of all kinds.
+async fn plan_of(
+    cx: &Context,
+    active: &ActiveRevision,
+    serving: &Serving,
+) -> Result<FleetPlan, StageFailure> {
+    let name = &active.served.name;
+    let revision = serving.plugin.revision().to_string();
+    let bytes_max = cx.plans.as_ref().map_or(0, |_| PLAN_BYTES_MAX);
+    let mut plan = FleetPlan::new(name.to_string(), revision, None, bytes_max);
+    let now = (cx.shared.now)();
+    for reconciler in &active.served.reconcilers {
+        let registration = reconciler.registration();
+        // For each kind: the watches of a candidate begin only now, and the kinds before may have taken longer.
+        let until = Instant::now() + READ_WITHIN;
+        let read = until_read(registration, until).await;
+        read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
+        let candidate = reconciler.candidate(serving.clone());
+        let results = reconciler.dry_run(&candidate, registration.parents(), until);
+        let mut results = pin!(results);
+        while let Some((parent, result)) = results.next().await {
+            let outcome = result.plan(name, now, None, None);
+            let mut outcome = outcome.map_err(|waiting| waits(&waiting))?;
+            if let ParentOutcome::Fault { reason, known, .. } = &mut outcome {
+                // As in the first passes: a retry says nothing yet.
+                *known = reason == reason::RETRYING || !reconciler.has_passed(&parent, &candidate);
+            }
+            let is_asked = false;
+            plan.add(parent, ParentPlan { is_asked, outcome });
+        }
+    }
+    Ok(plan)
+}
+
+/// Returns the known number of children of the plugin.
+fn children(cx: &Context, active: &ActiveRevision) -> usize {
+    let kinds = cx.shared.inventory.of(&active.served.name);
+    // The cache counts the children of the whole plugin, so one controller answers for all.
+    let Some(reconciler) = active.served.reconcilers.first() else {
+        return 0;
+    };
+    let registration = reconciler.registration();
+    let counts = kinds
+        .iter()
+        .filter_map(|kind| registration.child_count(&kind.group_kind()));
+    counts.sum()
+}
+
+/// Returns a candidate without a dry run, where the revision that was active last is not available to compare with.
+///
+/// Its changes are unknown, so only the mode of the rollout decides. The first revision ever has nothing to change, and
+/// an earlier one was accepted before.
+pub(crate) fn candidate_without_dry_run(
+    declared: &Declared,
+    history: &History,
+    serving: &Serving,
+) -> Option<Candidate> {
+    let revision = serving.plugin.revision();
+    let mut past = history.past().peekable();
+    if past.peek().is_none() || past.any(|past| past.revision == *revision) {
+        return None;
+    }
+    Some(Candidate {
+        status: candidate(declared, serving, None, 0),
+        _plan: None,
+    })
+}
+
+fn candidate(
+    declared: &Declared,
+    serving: &Serving,
+    counts: Option<CandidateCounts>,
+    children: usize,
+) -> CandidateStatus {
+    let revision = serving.plugin.revision();
+    CandidateStatus {
+        revision: revision_name(revision),
+        digest: serving.plugin.digest().to_string(),
+        verdict: verdict(
+            &declared.rollout,
+            revision,
+            counts.unwrap_or_default(),
+            children,
+        ),
+        counts,
+        deletes: Vec::new(),
+        faults: Vec::new(),
+        plan: None,
+    }
+}
+
+fn fault((parent, (reason, message)): (&ObjectId, &(String, String))) -> CandidateFault {
+    CandidateFault {
+        reason: reason.clone(),
+        message: message.chars().take(FAULT_CHARS_MAX).collect(),
+        parent: ObjectName::of(parent),
+    }
+}
+
+fn counts(forecast: &Forecast) -> CandidateCounts {
+    let Writes {
+        creates,
+        updates,
+        deletes,
+    } = forecast.total();
+    CandidateCounts {
+        parents: number(forecast.parents),
+        creates: number(creates),
+        updates: number(updates),
+        deletes: number(deletes),
+        faults: number(forecast.faults),
+    }
+}
+
+fn waits(waiting: &str) -> StageFailure {
+    let message = format!("the dry run of the revision waits for {waiting}; it is retried");
+    let (stage, reason) = (Stage::Serving, "DryRunWaits");
+    StageFailure::new(stage, reason, message, Retry::Backoff)
+}
+
+/// Returns the reason why a candidate may not be activated; none if it may.
+pub(crate) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
+    let revision = &candidate.revision;
+    let changes = match candidate.counts {
+        Some(counts) => format!(
+            "it would create {}, change {} and delete {} children{}",
+            counts.creates,
+            counts.updates,
+            counts.deletes,
+            fails(counts, &candidate.faults)
+        ),
+        None => {
+            "its changes are unknown, because the revision before it is not available".to_owned()
+        }
+    };
+    let (reason, why) = match candidate.verdict {
+        CandidateVerdict::TooManyPrunes => (
+            "TooManyPrunes",
+            "would delete more than spec.rollout.maxPrunes allows",
+        ),
+        CandidateVerdict::TooManyFaults => (
+            "TooManyFaults",
+            "would fail for more than a fifth of the parents",
+        ),
+        CandidateVerdict::AwaitingApproval => (
+            "AwaitingApproval",
+            "waits for approval, because spec.rollout.mode is Gated",
+        ),
+        CandidateVerdict::Accepted => return None,
+    };
+    let message = format!(
+        "revision {revision} {why}: {changes}; set spec.rollout.approve to {revision} to activate it"
+    );
+    // An administrator approves the plan for the present parents, not for those at the time when the revision came.
+    let retry = Retry::At(REPEAT_AFTER);
+    Some(StageFailure::new(Stage::Serving, reason, message, retry))
+}
+
+/// Describes the faults, as the rest of a sentence.
+fn fails(counts: CandidateCounts, faults: &[CandidateFault]) -> String {
+    let CandidateCounts {
+        faults: failing,
+        parents,
+        ..
+    } = counts;
+    faults.first().map_or_else(
+        String::new,
+        |CandidateFault {
+             reason, message, ..
+         }| {
+            format!(", and fails for {failing} of {parents} parents: {reason}: {message}")
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_that_is_not_activated_is_planned_again_while_nothing_triggers() {
+        let refused = |verdict| {
+            refusal(&CandidateStatus {
+                revision: "a".to_owned(),
+                digest: "sha256:a".to_owned(),
+                verdict,
+                counts: None,
+                deletes: Vec::new(),
+                faults: Vec::new(),
+                plan: None,
+            })
+        };
+        assert_eq!(refused(CandidateVerdict::Accepted), None);
+        for verdict in [
+            CandidateVerdict::TooManyPrunes,
+            CandidateVerdict::TooManyFaults,
+            CandidateVerdict::AwaitingApproval,
+        ] {
+            let failure = refused(verdict).unwrap();
+            assert_eq!(failure.retry, Retry::At(REPEAT_AFTER), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_first_fault_and_how_many_there_are() {
+        let counts = CandidateCounts {
+            parents: 4,
+            faults: 2,
+            ..CandidateCounts::default()
+        };
+        let fault = |message: &str| CandidateFault {
+            reason: "Invalid".to_owned(),
+            message: message.to_owned(),
+            parent: ObjectName::default(),
+        };
+        assert_eq!(fails(counts, &[]), "");
+        let faults = [fault("spec: missing field `owner`"), fault("other")];
+        let text = ", and fails for 2 of 4 parents: Invalid: spec: missing field `owner`";
+        assert_eq!(fails(counts, &faults), text);
+    }
+}

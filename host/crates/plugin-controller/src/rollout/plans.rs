@@ -1,0 +1,62 @@
+//! The plans of candidates that wait, for the admin server.
+//!
+//! The state of a Plugin owns its plan, so a plan goes with its candidate.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use innkeeper_model::PluginName;
+use innkeeper_plan::FleetPlan;
+use parking_lot::Mutex;
+
+/// The plans of the candidates, by the name of the Plugin.
+#[derive(Default)]
+pub struct CandidatePlans(Mutex<BTreeMap<String, Weak<FleetPlan>>>);
+
+impl CandidatePlans {
+    /// The start of the path of a plan at the admin server; the name of the Plugin follows.
+    pub const PATH: &str = "/debug/plans/";
+
+    /// Returns the path of the plan of a Plugin.
+    pub(crate) fn path(name: &PluginName) -> String {
+        format!("{}{name}", Self::PATH)
+    }
+
+    /// Shows a plan for as long as the returned value lives.
+    pub(crate) fn keep(&self, plan: FleetPlan) -> Arc<FleetPlan> {
+        let plan = Arc::new(plan);
+        let mut kept = self.0.lock();
+        kept.retain(|_, plan| plan.strong_count() > 0);
+        kept.insert(plan.plugin.clone(), Arc::downgrade(&plan));
+        plan
+    }
+
+    /// Returns the plan of the candidate of a Plugin as JSON; none if no candidate waits.
+    pub fn json(&self, plugin: &str) -> Option<String> {
+        let plan = self.0.lock().get(plugin)?.upgrade()?;
+        Some(format!("{:#}\n", plan.json()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_shown_until_its_candidate_goes() {
+        let plans = CandidatePlans::default();
+        let plan = |revision: &str| {
+            let revision = revision.to_owned();
+            plans.keep(FleetPlan::new("web".to_owned(), revision, None, 0))
+        };
+        let first = plan("one");
+        let second = plan("two");
+        drop(first);
+        assert!(plans.json("web").unwrap().contains("\"revision\": \"two\""));
+        assert_eq!(plans.json("other"), None);
+        drop(second);
+        assert_eq!(plans.json("web"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Attempts of a Plugin that have ended: the last load, and the revisions that could not become active.
+
+use std::sync::Arc;
+
+use innkeeper_model::Digest;
+use innkeeper_sandbox::Plugin;
+use tokio::time::Instant;
+
+use crate::{
+    load::{HOST_ENDED, NOT_GRANTED, VerifiedComponent},
+    resource::Declared,
+    rollout::Candidate,
+    stage::StageFailure,
+};
+
+/// The reason while another plugin is active for the same kind of parents.
+pub(crate) const PARENT_TAKEN: &str = "ParentTaken";
+
+/// An attempt to load a declaration.
+pub(crate) struct LoadAttempt {
+    pub(crate) declared: Declared,
+    /// The component; also present if it does not accept its configuration.
+    pub(crate) component: Option<VerifiedComponent>,
+    pub(crate) result: Result<Arc<Plugin>, StageFailure>,
+    pub(crate) at: Instant,
+    /// The time of the next attempt; none: at a change of the declaration, or the next pull.
+    pub(crate) retry_at: Option<Instant>,
+}
+
+impl LoadAttempt {
+    /// Returns the time of the next attempt or pull.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let pull_at = self.declared.pull_every.map(|every| self.at + every);
+        self.retry_at.or(pull_at)
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        is_past(self.due())
+    }
+
+    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one before a long
+    /// wait. Only a change of grants can fix missing grants.
+    pub(crate) fn waits_for_change(&self) -> bool {
+        let Err(failure) = &self.result else {
+            return false;
+        };
+        let is_blocked = self.retry_at.is_none() || failure.reason == HOST_ENDED;
+        failure.reason != NOT_GRANTED && self.component.is_none() && is_blocked
+    }
+
+    /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
+    pub(crate) fn is_stale_after_grant_change(&self, declared: &Declared) -> bool {
+        let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
+        lacked_grants && self.declared.terms.grants != declared.terms.grants
+    }
+
+    pub(crate) fn plugin(&self) -> Option<&Arc<Plugin>> {
+        self.result.as_ref().ok()
+    }
+
+    /// Returns the component of the attempt if it has this digest.
+    pub(crate) fn component(&self, digest: &Digest) -> Option<&VerifiedComponent> {
+        let component = self.component.as_ref();
+        component.filter(|component| component.digest() == digest)
+    }
+}
+
+/// A revision that could not become active, or not under the declared terms.
+pub(crate) enum Setback {
+    /// It is declared.
+    Refused {
+        failure: StageFailure,
+        /// The time of the next attempt; none: at a change of the declaration.
+        retry_at: Option<Instant>,
+        /// The dry run, if that is the reason.
+        candidate: Option<Candidate>,
+    },
+    /// It was active before, and could not become active again.
+    Lost {
+        failure: StageFailure,
+        /// The time of the next attempt; none: at a change of the declaration.
+        retry_at: Option<Instant>,
+    },
+}
+
+impl Setback {
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        match self {
+            Self::Refused { retry_at, .. } | Self::Lost { retry_at, .. } => *retry_at,
+        }
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        is_past(self.retry_at())
+    }
+
+    /// Returns true if another plugin is active for one of its kinds of parents.
+    pub(crate) fn waits_for_kind(&self) -> bool {
+        let (Self::Refused { failure, .. } | Self::Lost { failure, .. }) = self;
+        failure.reason == PARENT_TAKEN
+    }
+
+    /// Returns the failure of a declared revision.
+    pub(crate) fn refusal(&self) -> Option<&StageFailure> {
+        match self {
+            Self::Refused { failure, .. } => Some(failure),
+            Self::Lost { .. } => None,
+        }
+    }
+
+    /// Returns the dry run that refused the revision.
+    pub(crate) fn candidate(&self) -> Option<&Candidate> {
+        match self {
+            Self::Refused { candidate, .. } => candidate.as_ref(),
+            Self::Lost { .. } => None,
+        }
+    }
+}
+
+fn is_past(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| time <= Instant::now())
+}

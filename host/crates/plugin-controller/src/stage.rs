@@ -1,0 +1,179 @@
+//! The stages of a Plugin on the way to its passes, and their failures. Pure.
+
+use std::fmt;
+
+use innkeeper_model::{Condition, ConditionStatus, Retry, error_chain};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+use crate::resource::Declared;
+
+/// A stage on the way to passes, in their order; each has a condition of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// The bytes are in memory.
+    Fetched,
+    /// They have the declared digest, and one of the declared signatures.
+    Verified,
+    /// They are machine code.
+    Compiled,
+    /// The component has a description and accepts its configuration.
+    Described,
+    /// It has the grants that it requires.
+    Granted,
+    /// Its passes run.
+    Serving,
+}
+
+impl Stage {
+    /// The stages before the activation of a revision.
+    pub(crate) const LOADING: [Self; 5] = [
+        Self::Fetched,
+        Self::Verified,
+        Self::Compiled,
+        Self::Described,
+        Self::Granted,
+    ];
+}
+
+impl fmt::Display for Stage {
+    /// Shows the type of its condition, which has the name of the stage.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The longest message, in characters, which is that of the conditions of parents. A component or a server may choose parts
+/// of it, and the API server refuses a status with a condition above 32,768.
+const MESSAGE_CHARS_MAX: usize = 2048;
+
+/// The failure of a stage, or a stage that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StageFailure {
+    /// The stage.
+    pub(crate) stage: Stage,
+    /// False; Unknown while the stage runs.
+    pub(crate) status: ConditionStatus,
+    /// One word in CamelCase.
+    pub(crate) reason: String,
+    /// The failure and the remedy.
+    pub(crate) message: String,
+    /// The time of the next attempt.
+    pub(crate) retry: Retry,
+}
+
+impl StageFailure {
+    /// A failure with a message of its own.
+    pub(crate) fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
+        Self {
+            stage,
+            status: ConditionStatus::False,
+            reason: reason.to_owned(),
+            message: message
+                .to_string()
+                .chars()
+                .take(MESSAGE_CHARS_MAX)
+                .collect(),
+            retry,
+        }
+    }
+
+    /// A stage that runs beside the passes, or waits for a place.
+    pub(crate) fn running(stage: Stage) -> Self {
+        let (reason, message) = match stage {
+            Stage::Compiled => ("Compiling", "the component is being compiled"),
+            _ => (
+                "Fetching",
+                "the component is being fetched, or waits until other fetches end",
+            ),
+        };
+        Self {
+            status: ConditionStatus::Unknown,
+            ..Self::new(stage, reason, message, Retry::OnChange)
+        }
+    }
+
+    /// The failure of an operation, with all causes in the message.
+    pub(crate) fn of(
+        stage: Stage,
+        reason: &str,
+        error: &(impl std::error::Error + 'static),
+        retry: Retry,
+    ) -> Self {
+        Self::new(stage, reason, error_chain(error), retry)
+    }
+}
+
+/// Returns true if two declarations load the same bytes and the same configuration from the same source.
+pub(crate) fn loads_the_same(one: &Declared, other: &Declared) -> bool {
+    has_the_same_component(one, other) && one.config == other.config
+}
+
+/// Returns true if two declarations load the same bytes from the same source.
+pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
+    one.origin == other.origin && one.digest == other.digest && verifies_the_same(one, other)
+}
+
+/// Returns true if two declarations require the same of the bytes of any digest.
+pub(crate) fn verifies_the_same(one: &Declared, other: &Declared) -> bool {
+    one.keys == other.keys && one.identity == other.identity
+}
+
+/// Converts conditions for the status; each keeps its transition time until its status changes.
+pub(crate) fn dated(
+    conditions: Vec<Condition>,
+    before: &[meta::Condition],
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) -> Vec<meta::Condition> {
+    let dated = |condition: Condition| {
+        let status: &str = condition.status.into();
+        let same = |one: &&meta::Condition| one.type_ == condition.kind && one.status == status;
+        let since = before.iter().find(same);
+        meta::Condition {
+            last_transition_time: since
+                .map_or(meta::Time(now), |one| one.last_transition_time.clone()),
+            status: status.to_owned(),
+            type_: condition.kind,
+            reason: condition.reason,
+            message: condition.message,
+            observed_generation: generation,
+        }
+    };
+    conditions.into_iter().map(dated).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_its_time_until_its_status_changes() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let conditions = |fetched, reason: &str| {
+            [("Fetched", fetched), ("Degraded", ConditionStatus::False)]
+                .map(|(kind, status)| Condition {
+                    kind: kind.to_owned(),
+                    status,
+                    reason: reason.to_owned(),
+                    message: String::new(),
+                })
+                .to_vec()
+        };
+        let first = dated(conditions(ConditionStatus::True, "A"), &[], Some(1), at(1));
+        let failed = conditions(ConditionStatus::False, "B");
+        let second = dated(failed.clone(), &first, Some(2), at(2));
+        let times = second.iter().map(|one| one.last_transition_time.0);
+        assert_eq!(times.collect::<Vec<_>>(), [at(2), at(1)]);
+        let third = dated(failed, &second, Some(3), at(3));
+        let moved = |one: &meta::Condition| one.last_transition_time.0 == at(3);
+        assert!(!third.iter().any(moved));
+        assert!(third.iter().all(|one| one.observed_generation == Some(3)));
+    }
+
+    #[test]
+    fn the_message_of_a_failure_fits_into_a_condition() {
+        // A component may have a hundred thousand forbidden imports, and the API server takes 32,768 characters.
+        let failure = StageFailure::new(Stage::Verified, "X", "é".repeat(100_000), Retry::Never);
+        assert_eq!(failure.message.chars().count(), 2048);
+    }
+}

@@ -1,0 +1,444 @@
+//! What the host knows of one Plugin between passes. Each result of an action is recorded here; [`decide`] reads it.
+//!
+//! [`decide`]: crate::decide
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use innkeeper_model::{Backoff, Digest, HashKey, Object, Retry, Uid};
+use innkeeper_plan::Repeats;
+use innkeeper_reconcile::RecentFault;
+use innkeeper_sandbox::{Plugin, artifact::Needs};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::{
+    act::{Activated, Refusal},
+    active::ActiveRevision,
+    context,
+    crds::CheckedDefinitions,
+    finalizers::Finalizers,
+    load::{Loaded, Loading, VerifiedComponent},
+    resource::{Declared, Terms},
+    rollout::{
+        Activation, AnalysisCounts, Candidate, History, Moment, PastRevision, RolloutAnalysis,
+    },
+    setback::{LoadAttempt, Setback},
+    stage::{StageFailure, has_the_same_component, loads_the_same, verifies_the_same},
+    status::{status_of, stored_status},
+    unserved::Unserved,
+};
+
+/// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest wait after a failed step: at most twelve attempts per hour and Plugin while a registry is down.
+const BACKOFF_MAX: Duration = Duration::from_mins(5);
+
+/// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
+const RELEASE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
+/// Chosen: users look no more often, and a status costs one write.
+pub(crate) const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+
+/// The state of one Plugin.
+#[derive(Default)]
+pub(crate) struct PluginState {
+    /// The UID of the Plugin: one that was deleted and created again is another one.
+    pub(crate) uid: Option<Uid>,
+    /// The last parsed declaration with its generation; none if the spec is invalid.
+    pub(crate) read: Option<(i64, Arc<Declared>)>,
+    /// The last attempt to load a declaration that has ended.
+    pub(crate) attempt: Option<LoadAttempt>,
+    /// The work on the next attempt, or on the component of an earlier revision.
+    pub(crate) loading: Option<Loading>,
+    /// The generation for which an earlier process reported its conditions. They stay until an attempt of this process
+    /// has ended, so that a restart alone changes no status.
+    pub(crate) reported: Option<i64>,
+    /// The active or suspended revision.
+    pub(crate) active: Option<ActiveRevision>,
+    /// The revisions that could not become active.
+    pub(crate) setbacks: BTreeMap<Digest, Setback>,
+    /// The revisions that have been active.
+    pub(crate) history: History,
+    /// True while the history in the status is not read, because the hash key is missing. The status keeps it.
+    pub(crate) is_unverified: bool,
+    /// The active revision of an earlier process by name, with the number of faults that it reported.
+    pub(crate) faults_before: Option<(String, i64)>,
+    /// The watches of parents that lose the plugin's finalizer.
+    pub(crate) finalizers: Finalizers,
+    /// True if some of them still have it.
+    pub(crate) is_releasing: bool,
+    /// The definitions as the last activation left them.
+    pub(crate) definitions: CheckedDefinitions,
+    /// The parents while the plugin does not serve.
+    pub(crate) unserved: Unserved,
+    /// The back-off of failed steps; none after a success.
+    pub(crate) delays: Option<Backoff>,
+    /// The recent writes of the status, which other clients may undo.
+    pub(crate) repeats: Repeats,
+}
+
+impl PluginState {
+    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history yet.
+    pub(crate) fn of(object: &Object, key: Option<&HashKey>) -> Self {
+        let status = status_of(object);
+        let mut state = Self {
+            uid: Some(object.uid.clone()),
+            reported: status.observed_generation,
+            faults_before: status
+                .revision
+                .zip(status.faults.map(|faults| faults.count)),
+            is_unverified: true,
+            ..Self::default()
+        };
+        if let Some(key) = key {
+            state.verify_history(object, key);
+        }
+        state
+    }
+
+    /// Returns true if this is the state of the object, and not of an earlier one of its name.
+    pub(crate) fn is_of(&self, object: &Object) -> bool {
+        self.uid.as_ref() == Some(&object.uid)
+    }
+
+    /// Takes over the history in the status if it has the seal for this key.
+    fn verify_history(&mut self, object: &Object, key: &HashKey) {
+        self.is_unverified = false;
+        let stored = stored_status(object);
+        self.history = History::unsealed(&stored, &object.uid, key);
+        if self.history.0.is_empty() && stored.contains_key("history") {
+            warn!(plugin = %object.name, "ignored status.history of a Plugin: this host did not write it, or has another hash key now");
+        }
+    }
+
+    /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
+    /// source, is its latest entry then.
+    pub(crate) fn recover_history(
+        &mut self,
+        object: &Object,
+        key: Option<&HashKey>,
+        moment: Moment,
+    ) {
+        let Some(key) = key.filter(|_| self.is_unverified) else {
+            return;
+        };
+        self.verify_history(object, key);
+        if let Some(active) = &self.active {
+            let past = PastRevision::of(&active.plugin);
+            self.history.begin(&past, &Activation::Declared, moment);
+        }
+    }
+
+    /// Returns the declaration of a Plugin; parsed again only if it has changed.
+    pub(crate) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, StageFailure> {
+        if let Some((generation, declared)) = &self.read
+            && Some(*generation) == object.generation
+        {
+            return Ok(Arc::clone(declared));
+        }
+        self.read = None;
+        // Another declaration may be accepted, and with any change a user may ask for another attempt.
+        self.setbacks.clear();
+        self.attempt.take_if(|attempt| attempt.waits_for_change());
+        if let Some(loading) = &mut self.loading {
+            loading.note_change();
+        }
+        let declared = Arc::new(context::declared(object)?);
+        let read = |generation| (generation, Arc::clone(&declared));
+        self.read = object.generation.map(read);
+        Ok(declared)
+    }
+
+    /// Accepts a changed declaration without loading anything: cancels outdated work, and follows its pull interval.
+    pub(crate) fn accept(&mut self, declared: &Declared) {
+        self.loading
+            .take_if(|loading| loading.is_outdated(declared));
+        if let Some(attempt) = &mut self.attempt
+            && loads_the_same(&attempt.declared, declared)
+        {
+            attempt.declared.pull_every = declared.pull_every;
+        }
+    }
+
+    /// Forgets setbacks for which an attempt is due; `is_first` is true if the kinds of the plugin are free for it.
+    pub(crate) fn forget_due_setbacks(&mut self, is_first: bool) {
+        self.setbacks
+            .retain(|_, setback| !(setback.is_due() || is_first && setback.waits_for_kind()));
+    }
+
+    /// Returns true if the loaded component is the declared one, with another configuration.
+    pub(crate) fn needs_configuration(&self, declared: &Declared) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| {
+            attempt.component.is_some()
+                && has_the_same_component(&attempt.declared, declared)
+                && !loads_the_same(&attempt.declared, declared)
+        })
+    }
+
+    /// Returns the terms that the active revision gets before anything is loaded: the grants, limits, selected parents and
+    /// suspension of the declaration. The others have to be checked, so its activation puts them in force. None if they
+    /// are in force.
+    pub(crate) fn terms_to_bind(&self, declared: &Declared) -> Option<Terms> {
+        let active = &self.active.as_ref()?.terms;
+        let terms = Terms {
+            field_manager: active.field_manager.clone(),
+            service_account: active.service_account.clone(),
+            crds: active.crds,
+            ..declared.terms.clone()
+        };
+        (terms != *active).then_some(terms)
+    }
+
+    /// Returns the loaded component with this digest, if it was verified as the declaration requires.
+    pub(crate) fn component(
+        &self,
+        declared: &Declared,
+        digest: &Digest,
+    ) -> Option<&VerifiedComponent> {
+        let attempt = self.attempt.as_ref();
+        attempt
+            .filter(|attempt| verifies_the_same(&attempt.declared, declared))?
+            .component(digest)
+    }
+
+    /// Returns the loaded or active plugin of a revision.
+    pub(crate) fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
+        let loaded = self.attempt.as_ref().and_then(LoadAttempt::plugin);
+        let active = self.active.as_ref().map(|active| &active.plugin);
+        let mut plugins = loaded.into_iter().chain(active);
+        plugins
+            .find(|plugin| plugin.revision() == revision)
+            .cloned()
+    }
+
+    /// Returns the last attempt if it was for this declaration.
+    pub(crate) fn attempt_for(&self, declared: &Declared) -> Option<&LoadAttempt> {
+        let attempt = self.attempt.as_ref();
+        attempt
+            .filter(|attempt| loads_the_same(&attempt.declared, declared))
+            .filter(|attempt| !attempt.is_stale_after_grant_change(declared))
+    }
+
+    /// Returns the dry run of a refused revision.
+    pub(crate) fn candidate(&self) -> Option<&Candidate> {
+        self.setbacks.values().find_map(Setback::candidate)
+    }
+
+    /// Returns true if a revision waits for a kind of parents that another plugin has.
+    pub(crate) fn waits_for_kind(&self) -> bool {
+        self.setbacks.values().any(Setback::waits_for_kind)
+    }
+
+    /// Returns true while the conditions that an earlier process reported stay.
+    pub(crate) fn keeps_conditions(&self, generation: Option<i64>) -> bool {
+        self.loading.is_some() && self.reported.is_some() && self.reported == generation
+    }
+
+    /// Returns the components that the Plugin needs.
+    pub(crate) fn needs(&self, plugin: &Object) -> Needs {
+        let attempt = self.attempt.as_ref();
+        let component = attempt.and_then(|attempt| attempt.component.as_ref());
+        let mut needs = self.history.needs();
+        if self.is_unverified {
+            let Needs { kept, spare } = stored_needs(plugin);
+            needs.kept.extend(kept);
+            needs.spare.extend(spare);
+        }
+        needs
+            .kept
+            .extend(component.map(|component| component.digest().clone()));
+        needs
+    }
+}
+
+/// The results of actions.
+impl PluginState {
+    /// Records the end of an attempt to load a declaration.
+    pub(crate) fn record_load(&mut self, declared: &Declared, loaded: Loaded) {
+        if self.attempt_for(declared).is_none() {
+            self.delays = None;
+        }
+        let Loaded {
+            component,
+            result,
+            at,
+        } = loaded;
+        let retry_at = match &result {
+            Ok(_) => {
+                self.delays = None;
+                None
+            }
+            Err(failure) => {
+                warn!(plugin = %declared.name, stage = ?failure.stage, error = failure.message, "failed to load the component of a Plugin");
+                self.retry_at(failure.retry)
+            }
+        };
+        // Earlier revisions with this component could not become active again: their bytes may be available now.
+        if let Some(component) = &component {
+            for past in self.history.past() {
+                if past.digest == *component.digest()
+                    && matches!(
+                        self.setbacks.get(&past.revision),
+                        Some(Setback::Lost { .. })
+                    )
+                {
+                    self.setbacks.remove(&past.revision);
+                }
+            }
+        }
+        self.reported = None;
+        self.attempt = Some(LoadAttempt {
+            declared: declared.clone(),
+            component,
+            result,
+            at,
+            retry_at,
+        });
+    }
+
+    /// Records that a revision became active.
+    pub(crate) fn record_activation(&mut self, activated: Activated) {
+        let Activated {
+            active,
+            history,
+            replaces_another,
+        } = activated;
+        if replaces_another {
+            self.faults_before = None;
+        }
+        self.history = history;
+        self.setbacks.remove(active.plugin.revision());
+        self.unserved
+            .note(active.served.kinds(), active.plugin.manifest());
+        self.active = Some(active);
+    }
+
+    /// Records that the declared revision could not become active.
+    pub(crate) fn record_refusal(&mut self, revision: Digest, refusal: Refusal) {
+        let Refusal { failure, candidate } = refusal;
+        let setback = Setback::Refused {
+            retry_at: self.retry_at(failure.retry),
+            failure,
+            candidate,
+        };
+        self.setbacks.insert(revision, setback);
+    }
+
+    /// Records that an earlier revision could not become active again.
+    pub(crate) fn record_loss(&mut self, revision: Digest, failure: StageFailure) {
+        let setback = Setback::Lost {
+            retry_at: self.retry_at(failure.retry),
+            failure,
+        };
+        self.setbacks.insert(revision, setback);
+    }
+
+    /// Records that the declared revision is the active one.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.setbacks
+            .retain(|_, setback| setback.refusal().is_none());
+    }
+
+    /// Records that the first passes of the active revision succeeded.
+    pub(crate) fn record_good(&mut self, declared: &Declared) {
+        info!(plugin = %declared.name, "the new revision is good: its first passes succeeded");
+        self.history.pass();
+    }
+
+    /// Returns the time of the next attempt after a failure; none if only a change helps.
+    fn retry_at(&mut self, retry: Retry) -> Option<Instant> {
+        let least = match retry {
+            Retry::Never | Retry::OnChange => return None,
+            Retry::Backoff => Duration::ZERO,
+            Retry::At(least) => least,
+        };
+        let delays = || Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
+        let delay = self.delays.get_or_insert_with(delays).delay();
+        Some(Instant::now() + delay.max(least))
+    }
+}
+
+/// The observations of the active revision, and the times of the next pass.
+impl PluginState {
+    /// Returns the analysis of the active revision; none if it is not on trial or has no passes.
+    pub(crate) fn analysis(&self) -> Option<RolloutAnalysis> {
+        let since = self.active.as_ref()?.passes_since()?;
+        if !self.history.is_on_trial() {
+            return None;
+        }
+        let Some((passes, first_fault)) = self.first_passes() else {
+            return Some(RolloutAnalysis::default());
+        };
+        Some(RolloutAnalysis {
+            verdict: passes.verdict(since.elapsed()),
+            faults: first_fault.map(|fault| {
+                passes.describe(&format!(
+                    "{} for {}: {}",
+                    fault.reason, fault.parent, fault.message
+                ))
+            }),
+        })
+    }
+
+    /// Returns none while the set of parents is not known.
+    fn first_passes(&self) -> Option<(AnalysisCounts, Option<RecentFault>)> {
+        let mut passes = AnalysisCounts::default();
+        let mut first_fault = None;
+        for reconciler in &self.active.as_ref()?.served.reconcilers {
+            let analysis = reconciler.analysis();
+            let registration = reconciler.registration();
+            // The first pass opens a trial, and without parents there is none.
+            let has_no_parents =
+                || registration.waiting().is_empty() && registration.parents().is_empty();
+            if !analysis.is_open() && !has_no_parents() {
+                return None;
+            }
+            passes.pending += analysis.pending();
+            passes.well += analysis.well();
+            passes.faulted += analysis.faulted();
+            first_fault = first_fault.or_else(|| analysis.first_fault().cloned());
+        }
+        Some((passes, first_fault))
+    }
+
+    /// Returns the number of faults of the active revision that an earlier process reported.
+    pub(crate) fn faults_before(&self) -> i64 {
+        let active = self.active.as_ref().map(ActiveRevision::name);
+        match &self.faults_before {
+            Some((revision, faults)) if active.as_ref() == Some(revision) => *faults,
+            _ => 0,
+        }
+    }
+
+    /// Returns the time of the next pass if nothing changes before.
+    pub(crate) fn due_next(&self) -> Option<Instant> {
+        // The end of work that runs triggers a pass.
+        let running = self.loading.as_ref().and_then(Loading::stage);
+        let attempt = self
+            .attempt
+            .as_ref()
+            .filter(|_| running.is_none())
+            .and_then(LoadAttempt::due);
+        let setback = self.setbacks.values().filter_map(Setback::retry_at).min();
+        let dues = [attempt, setback, self.unserved.due, self.due_report()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// Returns the time of the next pass of a Plugin without a valid declaration. Its passes take no step, so the time of a
+    /// step would stay in the past.
+    pub(crate) fn due_report(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
+        let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
+        // No event triggers a pass when the hash key is restored.
+        let verify = self.is_unverified.then(|| now + REFRESH_PERIOD);
+        [refresh, release, verify].into_iter().flatten().min()
+    }
+}
+
+/// Returns the components that a Plugin needs while its history is not read in this process. Without a check of the seal: the
+/// components are only kept.
+pub(crate) fn stored_needs(plugin: &Object) -> Needs {
+    History(status_of(plugin).history).needs()
+}

@@ -1,0 +1,22 @@
+//! Declarations for tests.
+
+use serde_json::{Value, json};
+
+use crate::resource::{Declared, Plugin};
+
+/// Declares a Plugin with a source, the grant of its parents, and more fields of the spec.
+pub(crate) fn declared(more: Value) -> Declared {
+    let mut spec = json!({
+        "source": {"file": {"path": "web.wasm"}},
+        "grants": {"parents": [{"group": "example.com", "kind": "Web"}]},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let plugin = json!({
+        "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
+        "metadata": {"name": "web"}, "spec": spec,
+    });
+    let plugin = Plugin::read(&plugin.to_string()).unwrap();
+    plugin.declared().unwrap()
+}

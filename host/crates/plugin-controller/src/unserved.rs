@@ -1,0 +1,212 @@
+//! Parents of a plugin that does not serve: their condition Synced states it.
+//!
+//! Without passes they would keep the `Synced=True` of the last pass for ever. The first pass of the plugin after that
+//! states the condition again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use futures::stream::{self, StreamExt};
+use innkeeper_apply::{self as apply, Target};
+use innkeeper_cluster::Registration;
+use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, reason};
+use innkeeper_plan::{self as plan, Outlook, StatusWrite};
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::{
+    context::Context,
+    finalizers::{CONCURRENT_WRITES, parents_of},
+    refusals::{Refusals, RefusalsOfRound},
+    resource::Declared,
+    state::REFRESH_PERIOD,
+};
+
+/// The time without passes after which the parents state it, as long as a pass may wait for the cache without a condition
+/// about it. A wrong grant that is mended at once, or a short failure of a source, costs no writes.
+const SAID_AFTER: Duration = Duration::from_secs(10);
+
+/// The most writes in one pass of a Plugin, because changes of the Plugin wait for the end of the pass. Chosen, not
+/// measured.
+const WRITES_MAX: usize = 256;
+
+/// The interval between two passes while parents are still to be told. Chosen: with the writes above, 15,000 parents are
+/// told within a minute.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+
+/// The parents of a plugin while it does not serve.
+#[derive(Default)]
+pub(crate) struct Unserved {
+    /// The kinds of parents of the last revision that was active in this process, under any grants.
+    pub(crate) kinds: BTreeSet<GroupKind>,
+    /// The time since which it does not serve; none while it does.
+    since: Option<Instant>,
+    /// The time of the next look at the parents.
+    pub(crate) due: Option<Instant>,
+    told: ToldParents,
+}
+
+/// The watches of parents that are told about their plugin, and the waits after refused writes.
+#[derive(Default)]
+pub(crate) struct ToldParents {
+    watched: BTreeMap<GroupKind, Registration>,
+    refusals: Refusals,
+}
+
+impl ToldParents {
+    /// Returns the time of the next attempt while it has to wait after a refusal.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.refusals.due(Instant::now())
+    }
+}
+
+/// The conditions of a parent without passes; without `ready`, the last one stays.
+pub(crate) struct UnservedConditions {
+    pub(crate) synced: Condition,
+    pub(crate) ready: Option<Condition>,
+}
+
+impl Unserved {
+    /// Notes the kinds of parents of a revision that becomes active. Those that lost their grant are not forgotten.
+    pub(crate) fn note(&mut self, kinds: BTreeSet<GroupKind>, manifest: &Manifest) {
+        self.kinds.retain(|kind| manifest.reconciles(kind));
+        self.kinds.extend(kinds);
+    }
+}
+
+/// Writes this condition to the parents of a plugin that does not serve; none if it serves. If only some kinds lost
+/// their grant, `kinds` names them, and the others have passes.
+pub(crate) async fn tell_parents(
+    cx: &Context,
+    declared: &Declared,
+    unserved: &mut Unserved,
+    synced: Option<Condition>,
+    mut kinds: BTreeSet<GroupKind>,
+) {
+    let Some(synced) = synced else {
+        *unserved = Unserved {
+            kinds: mem::take(&mut unserved.kinds),
+            ..Unserved::default()
+        };
+        return;
+    };
+    let now = Instant::now();
+    let since = *unserved.since.get_or_insert(now);
+    if now < since + SAID_AFTER {
+        unserved.due = Some(since + SAID_AFTER);
+        return;
+    }
+    if kinds.is_empty() {
+        kinds.clone_from(&unserved.kinds);
+        kinds.extend(declared.terms.grants.parents.keys().cloned());
+    }
+    cx.with_claims(|claims| {
+        kinds.retain(|kind| claims.holder(kind).is_none_or(|by| *by == declared.name));
+    });
+    let verdict = |_: &Object| UnservedConditions {
+        synced: synced.clone(),
+        ready: None,
+    };
+    let all_told = tell_all(cx, &declared.name, &mut unserved.told, &kinds, verdict).await;
+    let wait = if all_told {
+        REFRESH_PERIOD
+    } else {
+        TELL_PERIOD
+    };
+    let refused_until = unserved.told.due();
+    unserved.due = Some(refused_until.unwrap_or_else(|| Instant::now() + wait));
+}
+
+/// Writes a condition to parents of these kinds; returns false if some may still lack it.
+pub(crate) async fn tell_all(
+    cx: &Context,
+    name: &PluginName,
+    told: &mut ToldParents,
+    kinds: &BTreeSet<GroupKind>,
+    told_by: impl Fn(&Object) -> UnservedConditions,
+) -> bool {
+    let shared = &cx.shared;
+    told.watched.retain(|kind, _| kinds.contains(kind));
+    if told.due().is_some() {
+        return false;
+    }
+    let attempt = RefusalsOfRound::default();
+    let written = AtomicUsize::new(0);
+    let (mut left, mut all_told) = (WRITES_MAX, true);
+    for kind in kinds {
+        // A kind that is not served has no objects.
+        let Some(served) = cx.cluster().served_kind(kind) else {
+            continue;
+        };
+        let registration = told.watched.entry(kind.clone()).or_insert_with(|| {
+            let interest = parents_of(name.clone(), served.kind);
+            cx.cluster().register(interest)
+        });
+        let parents = registration.parents();
+        let parents = parents.iter().filter_map(|id| registration.parent(id));
+        let mut due: Vec<_> = parents
+            .filter_map(|parent| {
+                let write = write(name, &parent, told_by(&parent), (shared.now)())?;
+                Some((parent, write))
+            })
+            .collect();
+        all_told &= registration.waiting().is_empty() && due.is_empty();
+        due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
+        due.truncate(left);
+        left -= due.len();
+        stream::iter(&due)
+            .for_each_concurrent(CONCURRENT_WRITES, async |(parent, write)| {
+                if attempt.is_forbidden() {
+                    return;
+                }
+                match tell_one(cx, registration, parent, write).await {
+                    Ok(()) => {
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(error) => attempt.refuse(parent.id(), error),
+                }
+            })
+            .await;
+    }
+    let goal = "write the status of parents whose plugin does not serve";
+    told.refusals.end(name, goal, attempt, Instant::now());
+    let parents = written.into_inner();
+    if parents > 0 {
+        info!(plugin = %name, parents, "told parents that their plugin does not serve");
+    }
+    all_told
+}
+
+async fn tell_one(
+    cx: &Context,
+    registration: &Registration,
+    parent: &Object,
+    write: &StatusWrite,
+) -> Result<(), apply::Error> {
+    let (shared, id) = (&cx.shared, parent.id());
+    let mut target = Target::new(parent, &shared.resource_of(parent));
+    let written = shared.writer.status(&mut target, write).await?;
+    registration.note_write(&id, &id, written.resource_version);
+    Ok(())
+}
+
+/// Returns the status write that tells a parent that its plugin does not serve; none if the parent states it already, if
+/// its condition is another host's, or if the parent has no passes for a reason of its own.
+fn write(
+    plugin: &PluginName,
+    parent: &Object,
+    UnservedConditions { synced, ready }: UnservedConditions,
+    now: jiff::Timestamp,
+) -> Option<StatusWrite> {
+    let has_own_reason = [reason::PAUSED, reason::NOT_SELECTED]
+        .iter()
+        .any(|reason| plan::gives(parent, reason));
+    if has_own_reason || !plan::has_spoken(plugin, parent) {
+        return None;
+    }
+    plan::status(plugin, parent, None, &synced, ready, Outlook::Usual, now)
+}
