@@ -77,7 +77,7 @@ const POLICY: &str = "\
 ## From v1alpha1 to v1beta1
 
 The definition of Plugins has one version, `v1alpha1`; there is no `v1beta1` yet, and no webhook converts between versions.
-Until the first release, fields of `v1alpha1` may change or go without a migration. The [changelog](../../CHANGELOG.md) names each of these changes.
+Until the first release, fields of `v1alpha1` may change or go without a migration.
 From the first release on, `v1alpha1` gets new optional fields only. A field that must be renamed, removed or required waits for another version of the definition.
 
 The plan for `v1beta1`, of which nothing is built yet:
@@ -96,7 +96,7 @@ Upgrade the host before plugins that are built for a new version.
 
 ## Deprecation
 
-Until the first release, everything may change without a deprecation, as the changelog states.
+Until the first release, everything may change without a deprecation.
 From the first release on, a flag, field, annotation, label, metric, reason, exit code or version of the contract is removed in two steps:
 
 1. The changelog of a release names it as deprecated, with its replacement. Both work.
