@@ -9,10 +9,10 @@
 mod controlplane;
 mod examples;
 mod existing;
+mod parents;
 mod project;
 mod reload;
 mod show;
-mod table;
 
 use std::{
     collections::BTreeSet,
@@ -33,10 +33,10 @@ use tracing::debug;
 
 use crate::config::DevArgs;
 use controlplane::ControlPlane;
+use parents::Row;
 use project::Project;
 use reload::{Consent, Reload};
 use show::Show;
-use table::Row;
 
 /// The failure of the host, which decides the end of the command.
 const HOST: &str = "the host ended";
@@ -67,7 +67,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         .transpose()?
         .map(Arc::new);
     let mut host = args.host();
-    let mut show = Show::start();
+    let mut show = Show::new();
     let program = args.controlplane();
     let control_plane = match &program {
         None => None,
@@ -109,7 +109,6 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         show.say(&format!("using the cluster {cluster}"))?;
     }
     let ended = run_host(host, &session, &mut show).await;
-    show.clear();
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
         if let Some(runs_on) = control_plane.end().await {
@@ -185,11 +184,11 @@ impl DevSession<'_> {
         examples::apply(status, &self.examples).await?;
         show.done(step)?;
         let parents = loop {
-            let rows = table::rows(status, &self.examples).await;
-            show.table(&rows)?;
-            show.faults(table::faults(status))?;
+            let rows = parents::rows(status, &self.examples).await;
+            show.parents(&rows)?;
+            show.faults(parents::faults(status))?;
             // Without these, a list that is still in progress would pass for one without parents.
-            let unread = table::unread(status);
+            let unread = parents::unread(status);
             let all_ready = is_loaded(status, plugins) && rows.iter().all(Row::is_ready);
             if all_ready && (!self.once || unread.is_empty()) {
                 break rows;
@@ -219,8 +218,8 @@ impl DevSession<'_> {
         }
         // Every change, until the host is stopped.
         loop {
-            show.table(&table::rows(status, &[]).await)?;
-            show.faults(table::faults(status))?;
+            show.parents(&parents::rows(status, &[]).await)?;
+            show.faults(parents::faults(status))?;
             self.pause(reload.as_mut(), status, show).await?;
         }
     }

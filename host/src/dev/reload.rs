@@ -191,8 +191,6 @@ impl Reload {
         let built = if let Some(known) = known {
             known
         } else {
-            // The messages of cargo would tear the table.
-            show.clear();
             let step = show.step("building the plugin")?;
             let project = Arc::clone(&self.project);
             let built = spawn_blocking(move || project.build())
@@ -229,7 +227,6 @@ impl Reload {
         let is_approved = match self.consent.judge(candidate.counts) {
             Verdict::Approve => true,
             Verdict::Ask => {
-                show.clear();
                 show.say("swap to this revision? [y/N]")?;
                 confirmed().await
             }

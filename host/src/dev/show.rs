@@ -1,53 +1,40 @@
-//! The output of `dev`: progress and a live table on a terminal, else a plain line per change.
+//! The output of `dev`: a plain line for each step and change.
 
 use std::{
     collections::BTreeSet,
-    io::{self, IsTerminal, Write, stdout},
+    io::{self, Stdout, Write, stdout},
     path::Path,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use innkeeper_command::{Exit, Failure, OrFail as _, plain};
 use innkeeper_model::yaml;
 use serde_json::{Map, Value, json};
 
-use super::{quoted, table::Row};
-
-/// The interval between two frames of a spinner.
-const TICK: Duration = Duration::from_millis(100);
+use super::{parents::Row, quoted};
 
 /// The failure to show the progress.
 const PRINT: &str = "failed to write to standard output";
 
-/// The display on standard output, with or without a terminal.
+/// The output so far, so that nothing is printed twice.
 pub(super) struct Show {
-    terminal: Option<Terminal>,
+    out: Stdout,
     shown: Vec<Row>,
     /// The shown faults, each of which a plugin may repeat in every pass.
     faults: BTreeSet<String>,
-}
-
-struct Terminal {
-    bars: MultiProgress,
-    lines: Vec<ProgressBar>,
 }
 
 /// A running step of the start.
 pub(super) struct ProgressStep {
     name: &'static str,
     began: Instant,
-    bar: Option<ProgressBar>,
 }
 
 impl Show {
-    pub(super) fn start() -> Self {
-        let terminal = stdout().is_terminal().then(|| Terminal {
-            bars: MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::stdout()),
-            lines: Vec::new(),
-        });
+    /// Prints to standard output.
+    pub(super) fn new() -> Self {
         Self {
-            terminal,
+            out: stdout(),
             shown: Vec::new(),
             faults: BTreeSet::new(),
         }
@@ -55,28 +42,16 @@ impl Show {
 
     /// Shows the begin of a step.
     pub(super) fn step(&self, name: &'static str) -> Result<ProgressStep, Failure> {
-        let bar = self.terminal.as_ref().map(|terminal| {
-            let bar = terminal.bars.add(ProgressBar::new_spinner());
-            bar.set_message(name);
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        if bar.is_none() {
-            print(format_args!("{name} ..."))?;
-        }
+        self.say(&format!("{name} ..."))?;
         Ok(ProgressStep {
             name,
             began: Instant::now(),
-            bar,
         })
     }
 
     /// Shows the end of a step and its duration.
     pub(super) fn done(&self, step: ProgressStep) -> Result<(), Failure> {
-        let ProgressStep { name, began, bar } = step;
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        let ProgressStep { name, began } = step;
         self.say(&format!("{name}: {:.1} s", began.elapsed().as_secs_f64()))
     }
 
@@ -88,23 +63,12 @@ impl Show {
             .try_for_each(|line| self.say(&format!("  {line}")))
     }
 
-    /// Shows the parents if they differ from the last call: the whole table on a terminal, else the changed rows.
-    pub(super) fn table(&mut self, rows: &[Row]) -> Result<(), Failure> {
-        if self.shown == rows {
-            return Ok(());
+    /// Shows the parents that differ from the last call.
+    pub(super) fn parents(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        for row in rows.iter().filter(|row| !self.shown.contains(row)) {
+            self.say(&row.to_string())?;
         }
-        let changed: Vec<Row> = rows
-            .iter()
-            .filter(|row| !self.shown.contains(row))
-            .cloned()
-            .collect();
         self.shown = rows.to_vec();
-        match &mut self.terminal {
-            Some(terminal) => terminal.draw(rows),
-            None => changed
-                .iter()
-                .try_for_each(|row| print(format_args!("{row}")))?,
-        }
         Ok(())
     }
 
@@ -168,60 +132,9 @@ impl Show {
         lines.iter().try_for_each(|line| self.say(line))
     }
 
-    /// Ends the live table; its last state stays on the terminal.
-    pub(super) fn clear(&mut self) {
-        if let Some(terminal) = &mut self.terminal {
-            for line in terminal.lines.drain(..) {
-                line.finish();
-            }
-        }
-    }
-
     pub(super) fn say(&self, line: &str) -> Result<(), Failure> {
-        match &self.terminal {
-            Some(terminal) => {
-                let printed = terminal.bars.println(plain(line));
-                printed.or_fail(Exit::Failure, PRINT)
-            }
-            None => print(format_args!("{line}")),
-        }
+        write_line(&mut self.out.lock(), line).or_fail(Exit::Failure, PRINT)
     }
-}
-
-impl Terminal {
-    fn draw(&mut self, rows: &[Row]) {
-        let header = ["PARENT", "READY", "SYNCED", "CHILDREN", ""].map(str::to_owned);
-        let cells: Vec<[String; 5]> = std::iter::once(header)
-            .chain(rows.iter().map(Row::cells))
-            .collect();
-        let width = |column: usize| {
-            let widths = cells.iter().map(|row| row[column].chars().count());
-            widths.max().unwrap_or_default()
-        };
-        let widths = [width(0), width(1), width(2), width(3)];
-        while self.lines.len() > cells.len() {
-            if let Some(line) = self.lines.pop() {
-                line.finish_and_clear();
-            }
-        }
-        for (index, [parent, ready, synced, children, message]) in cells.iter().enumerate() {
-            if index == self.lines.len() {
-                let line = self.bars.add(ProgressBar::new_spinner());
-                let style = ProgressStyle::with_template("{wide_msg}");
-                line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-                self.lines.push(line);
-            }
-            let [a, b, c, d] = widths;
-            self.lines[index].set_message(format!(
-                "{parent:a$}  {ready:b$}  {synced:c$}  {children:d$}  {message}"
-            ));
-            self.lines[index].tick();
-        }
-    }
-}
-
-fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-    write_line(&mut stdout().lock(), &line.to_string()).or_fail(Exit::Failure, PRINT)
 }
 
 fn write_line(out: &mut impl Write, line: &str) -> io::Result<()> {

@@ -1,9 +1,8 @@
-//! The table of parents, with their conditions and children.
+//! The parents with their conditions.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use innkeeper_cluster::{Observed, ParentConditions, Waiting};
-use innkeeper_command::plain;
 use innkeeper_model::{Object, ObjectId};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_server::run::StatusRegistry;
@@ -19,8 +18,6 @@ pub(super) struct Row {
     /// `True`, `False` or `Unknown`; `-` without the condition.
     pub(super) ready: String,
     synced: String,
-    /// The number of children by kind, for example `Deployment, 2 Service`.
-    children: String,
     /// The reason for which the parent is not Ready or not Synced.
     message: String,
 }
@@ -37,12 +34,11 @@ impl Row {
             parent,
             ready: "-".to_owned(),
             synced: "-".to_owned(),
-            children: String::new(),
             message: message.to_owned(),
         }
     }
 
-    fn of(parent: &Object, children: &[Object]) -> Self {
+    fn new(parent: &Object) -> Self {
         let conditions = ParentConditions::of(parent);
         let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
         let message = conditions.why().map(|said| match &*said.message {
@@ -54,27 +50,8 @@ impl Row {
             parent: parent.id(),
             ready: shown(conditions.ready_status()),
             synced: shown(conditions.synced_status()),
-            children: count(children),
             message: message.unwrap_or_default(),
         }
-    }
-
-    /// Returns the cells of the row, without control characters.
-    pub(super) fn cells(&self) -> [String; 5] {
-        let name = match &self.parent.namespace {
-            Some(namespace) => {
-                format!("{} {namespace}/{}", self.parent.kind.kind, self.parent.name)
-            }
-            None => format!("{} {}", self.parent.kind.kind, self.parent.name),
-        };
-        [
-            name,
-            self.ready.clone(),
-            self.synced.clone(),
-            self.children.clone(),
-            self.message.clone(),
-        ]
-        .map(|cell| plain(&cell).into_owned())
     }
 }
 
@@ -95,21 +72,6 @@ impl fmt::Display for Row {
     }
 }
 
-fn count(children: &[Object]) -> String {
-    let mut kinds = BTreeMap::<&str, usize>::new();
-    for child in children {
-        *kinds.entry(&child.kind.kind).or_default() += 1;
-    }
-    let shown: Vec<String> = kinds
-        .into_iter()
-        .map(|(kind, count)| match count {
-            1 => kind.to_owned(),
-            many => format!("{many} {kind}"),
-        })
-        .collect();
-    shown.join(", ")
-}
-
 /// Returns the rows of the parents among the examples; without examples, of all parents.
 pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -125,7 +87,7 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
                     Observed::Ready(_) if reconciler.last_pass(&parent).is_none() => {
                         Row::unknown(parent, "before its first pass")
                     }
-                    Observed::Ready(seen) => Row::of(&seen.parent, &seen.children),
+                    Observed::Ready(seen) => Row::new(&seen.parent),
                     Observed::Gone => continue,
                     Observed::Behind { .. } => Row::unknown(parent, "being applied"),
                     Observed::NotReady { waiting, .. } => Row::unknown(parent, &named(&waiting)),
@@ -225,26 +187,13 @@ mod tests {
 
     #[test]
     fn a_parent_is_ready_when_its_current_generation_is() {
-        assert!(Row::of(&parent(2, "True"), &[]).is_ready());
-        assert!(!Row::of(&parent(1, "True"), &[]).is_ready());
-        let waits = Row::of(&parent(2, "False"), &[]);
+        assert!(Row::new(&parent(2, "True")).is_ready());
+        assert!(!Row::new(&parent(1, "True")).is_ready());
+        let waits = Row::new(&parent(2, "False"));
         assert!(!waits.is_ready());
         assert_eq!(
             waits.to_string(),
             "Pond.example.com demo/a: Ready=False, Synced=True (Because: of this)"
         );
-    }
-
-    #[test]
-    fn cells_have_no_escape_sequences() {
-        let row = Row::unknown(parent(2, "True").id(), "\u{1b}]0;mine\u{7}waits\nfor it");
-        assert_eq!(row.cells()[4], "]0;mine waits for it");
-    }
-
-    #[test]
-    fn counts_children_by_kind() {
-        let children = [parent(2, "True"), parent(2, "True")];
-        assert_eq!(count(&children), "2 Pond");
-        assert_eq!(count(&children[..1]), "Pond");
     }
 }
