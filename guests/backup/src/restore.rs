@@ -25,6 +25,7 @@ use crate::{
 
 mod children;
 mod chosen;
+mod complete;
 mod pod;
 mod remote;
 mod report;

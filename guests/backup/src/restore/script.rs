@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    Restoration,
+    Restoration, complete,
     remote::PLAIN,
     target::{Target, is_file},
 };
@@ -124,7 +124,13 @@ postgresql() {
     psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction "$@" --file="$file" >/dev/null
   else
     pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction "$@" "$file"
-  fi && return 0
+  fi && {
+    if [ -n "$is_plain" ]; then cat "$file"; else pg_restore --schema-only --file=- "$file"; fi | expect_postgresql
+    [ -s /work/expected ] || return 0
+    present_postgresql "$@" || fail "$name: the restored database cannot be read"
+    compare "$name" "and the rest was"
+    return 0
+  }
   [ -z "$is_plain" ] || ! grep -q '^COMMIT;' "$file" ||
     fail "$name: the dump cannot be restored; its large objects commit themselves, so a part of it may have been"
   fail "$name: the dump cannot be restored, and nothing was changed"
@@ -143,6 +149,10 @@ mysql_() {
   fi
   client "$@" <"$file" ||
     fail "$1: the dump cannot be restored; what came before the error was"
+  TARGET="$6" expect_mysql <"$file"
+  [ -s /work/expected ] || return 0
+  present_mysql "$@" || fail "$1: the restored database cannot be read"
+  compare "$1" "and the rest was"
 }
 sqlite() {
   dump sqlite "$1" "$2"
@@ -151,17 +161,22 @@ sqlite() {
     fail "$1: $new cannot be written; set securityContext to the owner of its directory"
   sqlite3 -batch -bail "$new" <"$file" >/dev/null && [ "`sqlite3 "$new" 'PRAGMA quick_check'`" = ok ] ||
     fail "$1: the dump cannot be restored, and nothing was changed"
+  expect_sqlite <"$file" >/work/expected
+  sqlite3 "$new" .dump | expect_sqlite >/work/present
+  compare "$1" "and nothing was changed"
   # SQLite would take them for changes of the new file.
   rm -f "$3-wal" "$3-shm" "$3-journal" && mv -f "$new" "$3" || fail "$1: $3 cannot be replaced; $new has the content of the dump"
 }
 files() {
   packed="/work/unpacked/$1/archive.tar"
   [ -f "$packed" ] || fail "the archive has no files"
+  whole_files "$packed"
   mkdir -p "$2" && tar -xpf "$packed" -C "$2" ||
     fail "the files cannot be restored below $2: make its volume writable, and set securityContext to its owner"
+  compare_files "$packed" "$2"
   [ "`id -u`" != 0 ] || return 0
   own=`id -u`/`id -g`
-  others=`tar --numeric-owner -tvf "$packed" | awk -v own="$own" '$2 != own && $2 ~ /^[0-9]+\/[0-9]+$/ && !known[$2]++ && ++count < 6 { printf "%s%s", separator, $2; separator = ", " }'`
+  others=`awk -v own="$own" '$2 != own && $2 ~ /^[0-9]+\/[0-9]+$/ && !known[$2]++ && ++count < 6 { printf "%s%s", separator, $2; separator = ", " }' /work/listed`
   [ -z "$others" ] || echo "OWNERfiles of $others (user/group) belong to $own now: give them their owners, or set securityContext to that of most of them"
 }
 "#;
@@ -252,7 +267,8 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
     };
     let redact = redact();
     let databases = DATABASES.replace("OWNER", OWNER);
-    format!("{FAIL}{TRIM}{unpack}{CHECK}{databases}{empty}{redact}{steps}{RUN}")
+    let compare = [complete::COMPARE, complete::FILES].concat();
+    format!("{FAIL}{TRIM}{unpack}{CHECK}{compare}{databases}{empty}{redact}{steps}{RUN}")
 }
 
 fn line(script: &mut String, line: &str) {

@@ -12,6 +12,7 @@ use super::{
     *,
 };
 
+mod complete;
 pub(super) mod real;
 pub(super) mod servers;
 pub(super) mod stores;

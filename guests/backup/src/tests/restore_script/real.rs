@@ -36,7 +36,7 @@ fn table(engine: Engine) -> String {
 const ROWS: &str = "SELECT v FROM t ORDER BY v";
 
 /// Restores the dump into the target, or verifies with it.
-fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) -> Ended {
+pub(super) fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) -> Ended {
     for directory in ["work", "made", "volumes/data/archives"] {
         fs::remove_dir_all(run.path(directory)).ok();
     }
@@ -296,7 +296,7 @@ pub(in crate::tests) fn sqlite(path: &str, command: &str) -> String {
 }
 
 /// The `Database` with the file `/data/lite.db`.
-fn lite() -> Value {
+pub(super) fn lite() -> Value {
     let config = json!({ "path": "/data/lite.db" });
     related(
         "Database",
