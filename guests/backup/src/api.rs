@@ -34,7 +34,7 @@ mod volumes;
 
 pub(crate) use blocks::{
     Archive, ArchiveSettings, Compression, ConcurrencyPolicy, Encryption, HEADERS, Notifier,
-    OldSchedule, Schedule, SecretKey,
+    OldSchedule, Schedule, SecretKey, Split,
 };
 pub(crate) use placement::RunWith;
 pub(crate) use volumes::{

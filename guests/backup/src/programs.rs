@@ -138,8 +138,8 @@ impl Value {
     }
 }
 
-/// Returns true for a number with an optional unit, as split and the clients of MySQL read it.
-pub(crate) fn is_size(value: &str) -> bool {
+/// Returns true for a number with an optional unit, as the clients of MySQL read it.
+fn is_size(value: &str) -> bool {
     let digits = value.trim_end_matches(|it: char| it.is_ascii_alphabetic());
     let unit = &value[digits.len()..];
     let is_unit = matches!(
@@ -159,6 +159,25 @@ pub(crate) fn is_size(value: &str) -> bool {
             | "TIB"
     );
     is_unit && (1..=18).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// The units of a number of bytes of `split`, which is stricter than the clients of MySQL.
+pub(crate) const CHUNK_UNITS: &[&str] = &[
+    "", "b", "k", "kB", "kiB", "K", "KB", "KiB", "m", "mB", "miB", "M", "MB", "MiB", "G", "GB",
+    "GiB", "T", "TB", "TiB",
+];
+
+/// Returns true for the size of a chunk as `split` reads it.
+pub(crate) fn is_chunk_size(value: &str) -> bool {
+    let unit = value.trim_start_matches(|it: char| it.is_ascii_digit());
+    let number = value[..value.len() - unit.len()].parse::<u64>();
+    // With TiB the product stays within 63 bits.
+    let max = if unit.is_empty() {
+        u64::MAX >> 1
+    } else {
+        1 << 22
+    };
+    CHUNK_UNITS.contains(&unit) && number.is_ok_and(|it| (1..=max).contains(&it))
 }
 
 /// Returns true for a connection string or a URL in the place of a name.
@@ -279,4 +298,26 @@ fn shown(program: &Program, word: &str) -> String {
     // openssl takes a value after an equals sign too.
     let name = name.split('=').next().unwrap_or_default();
     name.chars().take(SHOWN_MAX).collect()
+}
+
+/// Each option of a program, with each of its values where they are listed, and the smallest where they are numbers.
+#[cfg(test)]
+pub(crate) fn samples(program: &Program) -> Vec<String> {
+    let values = |value: Value| match value {
+        Value::None | Value::Switch => vec![String::new()],
+        Value::Number(min, _) => vec![format!(" {min}")],
+        Value::Choice(choices) => choices.iter().map(|it| format!(" {it}")).collect(),
+        _ => Vec::new(),
+    };
+    let options = program.options.iter();
+    let words = options.flat_map(|(value, names)| {
+        let values = values(*value);
+        names.iter().flat_map(move |name| {
+            values
+                .clone()
+                .into_iter()
+                .map(move |it| format!("{name}{it}"))
+        })
+    });
+    words.collect()
 }

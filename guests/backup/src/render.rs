@@ -113,19 +113,22 @@ pub(crate) struct Rendered {
     pub(crate) forgetful: Vec<String>,
 }
 
+/// The compressions that gobackup has, by its names.
+pub(crate) const COMPRESSIONS: &[&str] = &[
+    "gz", "tgz", "taz", "tar.gz", "Z", "taZ", "tar.Z", "bz2", "tbz", "tbz2", "tar.bz2", "lz",
+    "tar.lz", "lzma", "tlz", "tar.lzma", "lzo", "tar.lzo", "xz", "txz", "tar.xz", "zst", "tzst",
+    "tar.zst", "tar",
+];
+
+/// Further names of compressions, with those of gobackup.
+pub(crate) const COMPRESSION_ALIASES: &[(&str, &str)] =
+    &[("gzip", "tgz"), ("bzip2", "tbz"), ("zstd", "tar.zst")];
+
 /// gobackup's name of a compression; none if gobackup does not have it.
 pub(crate) fn compression(type_: &str) -> Option<&str> {
-    const KNOWN: &[&str] = &[
-        "gz", "tgz", "taz", "tar.gz", "Z", "taZ", "tar.Z", "bz2", "tbz", "tbz2", "tar.bz2", "lz",
-        "tar.lz", "lzma", "tlz", "tar.lzma", "lzo", "tar.lzo", "xz", "txz", "tar.xz", "zst",
-        "tzst", "tar.zst", "tar",
-    ];
-    match type_ {
-        "gzip" => Some("tgz"),
-        "bzip2" => Some("tbz2"),
-        "zstd" => Some("tar.zst"),
-        _ => KNOWN.contains(&type_).then_some(type_),
-    }
+    let mut aliases = COMPRESSION_ALIASES.iter();
+    let alias = aliases.find(|it| it.0 == type_).map(|it| it.1);
+    alias.or_else(|| COMPRESSIONS.contains(&type_).then_some(type_))
 }
 
 /// Renders the configuration. The settings have passed `validate`.

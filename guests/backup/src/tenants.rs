@@ -159,14 +159,6 @@ pub(crate) fn check_settings(settings: &ArchiveSettings, limits: &Tenants) -> Re
         programs::check(&OPENSSL, arguments, &[])
             .map_err(|problem| format!("encodeWith.args: {problem}, {OFF}"))?;
     }
-    if let Some(split) = &settings.split_with
-        && !programs::is_size(&split.chunk_size)
-    {
-        return Err(format!(
-            "splitWith.chunkSize: {} is not a number with a unit such as 500m, {OFF}",
-            split.chunk_size
-        ));
-    }
     let compression = settings.compress_with.as_ref();
     match compression.and_then(|it| it.filename_format.as_deref()) {
         Some(format) if format.contains('/') => Err(format!(

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use crate::Plugin;
 
 mod bad_input;
+mod case;
 mod configuration;
 mod dumps;
+mod forms;
 mod gobackup;
 mod inputs;
 mod monitoring;
@@ -28,6 +30,7 @@ mod requested;
 mod restore;
 mod restore_script;
 mod script;
+mod standin;
 mod tenants;
 mod verification;
 

@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::{
     api::{
         Archive, ArchiveSettings, Compression, Encryption, HEADERS, Notifier, Parent, Reference,
+        Split,
     },
-    catalog, pod, references,
+    catalog, pod, programs, references,
     render::{self, LocalStorage},
     stop::Stop,
 };
@@ -150,8 +151,10 @@ fn problem(parent: &Parent, settings: &ArchiveSettings) -> Option<String> {
     let encryption = || settings.encode_with.as_ref().and_then(encryption);
     let archive = || archive(parent, settings.archive.as_ref()?);
     let notifiers = || notifiers(settings.notifiers.as_deref()?);
+    let split = || split(settings.split_with.as_ref()?);
     compression()
         .or_else(encryption)
+        .or_else(split)
         .or_else(archive)
         .or_else(notifiers)
 }
@@ -209,6 +212,13 @@ fn encryption(given: &Encryption) -> Option<String> {
     let has_password = given.password.as_ref().is_some_and(|it| !it.is_empty());
     (!has_password && given.password_ref.is_none())
         .then(|| "encodeWith: password or passwordRef is required".to_owned())
+}
+
+fn split(given: &Split) -> Option<String> {
+    let size = &given.chunk_size;
+    (!programs::is_chunk_size(size)).then(|| {
+        format!("splitWith.chunkSize: {size} is not a size of split; write a number with a unit such as 500m, 2G or 1GB")
+    })
 }
 
 fn archive(parent: &Parent, given: &Archive) -> Option<String> {

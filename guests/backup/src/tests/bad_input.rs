@@ -265,6 +265,13 @@ fn settings_of_archives_are_those_of_gobackup() {
             json!({ "encodeWith": { "type": "openssl", "passwordRef": { "name": "keys", "key": "no" } } }),
             json!({ "splitWith": { "chunkSize": "" } }),
             json!({ "splitWith": { "chunkSize": "1m", "suffixLength": 17 } }),
+            json!({ "splitWith": { "chunkSize": "1.5G" } }),
+            json!({ "splitWith": { "chunkSize": "500mb" } }),
+            json!({ "splitWith": { "chunkSize": "5B" } }),
+            json!({ "splitWith": { "chunkSize": "0m" } }),
+            json!({ "splitWith": { "chunkSize": "500mB" } }),
+            json!({ "splitWith": { "chunkSize": "9223372036854775807" } }),
+            json!({ "splitWith": { "chunkSize": "9223372036854775808" } }),
             json!({ "archive": { "includes": [] } }),
             json!({ "archive": { "includes": ["etc"] } }),
             json!({ "archive": { "includes": ["/data/x"] } }),
@@ -281,6 +288,13 @@ fn settings_of_archives_are_those_of_gobackup() {
             {"encodeWith":{"passwordRef":{"key":"no","name":"keys"},"type":"openssl"}}: kept, SecretIncomplete: Secret keys lacks the key no
             {"splitWith":{"chunkSize":""}}: rejected, spec.splitWith.chunkSize: "" is shorter than 1 character
             {"splitWith":{"chunkSize":"1m","suffixLength":17}}: rejected, spec.splitWith.suffixLength: 17 is greater than the maximum of 16
+            {"splitWith":{"chunkSize":"1.5G"}}: Invalid, splitWith.chunkSize: 1.5G is not a size of split; write a number with a unit such as 500m, 2G or 1GB
+            {"splitWith":{"chunkSize":"500mb"}}: Invalid, splitWith.chunkSize: 500mb is not a size of split; write a number with a unit such as 500m, 2G or 1GB
+            {"splitWith":{"chunkSize":"5B"}}: Invalid, splitWith.chunkSize: 5B is not a size of split; write a number with a unit such as 500m, 2G or 1GB
+            {"splitWith":{"chunkSize":"0m"}}: Invalid, splitWith.chunkSize: 0m is not a size of split; write a number with a unit such as 500m, 2G or 1GB
+            {"splitWith":{"chunkSize":"500mB"}}: accepted
+            {"splitWith":{"chunkSize":"9223372036854775807"}}: accepted
+            {"splitWith":{"chunkSize":"9223372036854775808"}}: Invalid, splitWith.chunkSize: 9223372036854775808 is not a size of split; write a number with a unit such as 500m, 2G or 1GB
             {"archive":{"includes":[]}}: rejected, spec.archive.includes: [] has less than 1 item
             {"archive":{"includes":["etc"]}}: Invalid, archive.includes: etc is not an absolute path inside a mount of spec.volumes
             {"archive":{"includes":["/data/x"]}}: Invalid, archive.includes: /data/x is not an absolute path inside a mount of spec.volumes

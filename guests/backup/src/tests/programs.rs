@@ -190,7 +190,7 @@ fn tar_split_and_gpg_have_no_options_of_tenants() {
             {"compressWith":{"filenameFormat":"2006-01-02T15:04:05","type":"tgz"}}: accepted
             {"compressWith":{"type":"--to-command=/v/x"}}: Invalid: compressWith.type: --to-command=/v/x is not known to gobackup
             {"archive":{"includes":["--checkpoint-action=exec=/v/x"]}}: Invalid: archive.includes: --checkpoint-action=exec=/v/x is not an absolute path inside a mount of spec.volumes
-            {"splitWith":{"chunkSize":"1 --filter=/v/x"}}: Invalid: splitWith.chunkSize: 1 --filter=/v/x is not a number with a unit such as 500m, ...
+            {"splitWith":{"chunkSize":"1 --filter=/v/x"}}: Invalid: splitWith.chunkSize: 1 --filter=/v/x is not a size of split; write a number with a unit such as 500m, 2G or 1GB
             {"splitWith":{"chunkSize":"500m"}}: accepted
             {"encodeWith":{"password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is not known to gobackup
             {"encodeWith":{"args":"--options /data/x","password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is not known to gobackup

@@ -16,7 +16,7 @@ use std::{
 use innkeeper_sdk::testing::TestRequest;
 use proptest::prelude::*;
 
-use super::*;
+use super::{standin::STORING, *};
 
 /// The user of a run.
 const USER: u32 = 65532;
@@ -46,13 +46,6 @@ const PROGRAMS: [&str; 22] = [
     "tr",
     "[",
 ];
-
-/// A program in place of gobackup that stores an archive in each storage.
-const STORING: &str = r#"echo gobackup runs
-for key in $STORAGES; do
-  echo '[{"file_key":"f.tar"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
-done
-"#;
 
 /// The directories of a run, deleted at the end.
 pub(super) struct Run {
@@ -281,7 +274,14 @@ fn with_database(type_: &str, further: Value) -> Outcome {
 
 /// The end of a run with a program in place of gobackup, the same in each shell.
 fn end(gobackup: &str, outcome: &Outcome, values: &[(&str, &[u8])]) -> Ended {
-    let ends = Shell::all().map(|shell| Run::new(shell, gobackup).end(outcome, values));
+    let ends = Shell::all().map(|shell| {
+        let run = Run::new(shell, gobackup);
+        let mut ended = run.end(outcome, values);
+        for text in [&mut ended.log, &mut ended.message] {
+            *text = text.replace(&run.path(""), "/");
+        }
+        ended
+    });
     let ends: Vec<Ended> = ends.collect();
     assert!(ends.iter().all(|it| *it == ends[0]), "{ends:?}");
     ends.into_iter().next().unwrap()

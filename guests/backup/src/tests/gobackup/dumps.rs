@@ -85,7 +85,7 @@ fn a_run_with_a_broken_file_of_sqlite_fails() {
         );
         let path = case.run.mount("/data/app.db");
         let locker = prepare(&case, state);
-        let ended = case.perform(&program);
+        let ended = case.perform(Some(&program));
         if let Some(mut child) = locker {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -191,7 +191,7 @@ fn a_restore_of_mysql_has_routines_triggers_and_events() {
         ];
         let case = Case::new(&json!({}), &databases[..1], &[shelf()])
             .value("DB0_PASSWORD", OWNER_PASSWORD);
-        let ended = case.perform(&program);
+        let ended = case.perform(Some(&program));
         assert_eq!(ended.code, Some(code), "{args}: {ended:?}");
         if code != 0 {
             continue;

@@ -12,6 +12,7 @@ use super::{
         servers::free_port,
         stores::{ROWS, Store},
     },
+    super::script::Ended,
     *,
 };
 
@@ -46,7 +47,7 @@ fn each_storage_gets_and_gives_an_archive() {
                 case.values.push((name, value.to_vec()));
             }
         }
-        let ended = case.perform(&program);
+        let ended = case.perform(Some(&program));
         let file = stored(&ended);
         let message: Value = serde_json::from_str(&ended.message).unwrap();
         let bytes = message["bytes"].as_u64();
@@ -67,6 +68,49 @@ fn each_storage_gets_and_gives_an_archive() {
     }
 }
 
+/// The lines about storages of a log, without times, tags, sizes and causes: gobackup writes lines under the last tag.
+fn lines_about_storages(ended: &Ended) -> Vec<String> {
+    let about = ["=> Storage |", "-> Uploading", "cycler state"];
+    let lines = ended
+        .log
+        .lines()
+        .filter(|line| about.iter().any(|it| line.contains(it)));
+    let lines = lines.map(|line| {
+        let text = line.rsplit(']').next().unwrap_or_default();
+        let end = text.find(['(', ':']).unwrap_or(text.len());
+        text[..end].to_owned()
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_stand_in_logs_as_gobackup_does() {
+    let Some(program) = program() else { return };
+    let spec = json!({ "archive": { "includes": ["/data/docs"] } });
+    let row = ROWS.iter().find(|it| it.type_ == "minio").unwrap();
+    for is_local in [true, false] {
+        let logs = [Some(program.as_str()), None].map(|program| {
+            let mut case = Case::new(&spec, &[], &[shelf()]);
+            case.run.directory("volumes/data/docs");
+            case.run.file("volumes/data/docs/a", "content");
+            let _store = (!is_local).then(|| {
+                let store = Store::start(&case.run, row);
+                *case.objects.last_mut().unwrap() =
+                    related("Storage", "s", row.storage(store.port));
+                case.values
+                    .push(("ST0_ACCESS_KEY_ID", row.credentials[0].2.to_vec()));
+                case.values
+                    .push(("ST0_SECRET_ACCESS_KEY", row.credentials[1].2.to_vec()));
+                store
+            });
+            let ended = case.perform(program);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            lines_about_storages(&ended)
+        });
+        assert_eq!(logs[0], logs[1], "{is_local}");
+    }
+}
+
 // Another storage is down: the run fails, and its message has the cause of both.
 #[test]
 fn a_failed_run_deletes_no_more_than_one_archive() {
@@ -84,7 +128,7 @@ fn a_failed_run_deletes_no_more_than_one_archive() {
     case.run.directory("volumes/data/docs");
     case.objects.push(related("Storage", "down", down));
     for _ in 0..3 {
-        stored(&case.perform(&program));
+        stored(&case.perform(Some(&program)));
         std::thread::sleep(Duration::from_millis(1100));
     }
     let before = archives(&case.run);
@@ -93,7 +137,7 @@ fn a_failed_run_deletes_no_more_than_one_archive() {
     let outcome = reconcile(&case.parent, &case.objects).unwrap();
     let job = Value::from(outcome.child("run").unwrap().object.clone());
     assert_eq!(job["spec"]["backoffLimit"], 0);
-    let ended = case.perform(&program);
+    let ended = case.perform(Some(&program));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.message.contains(&port.to_string()), "{ended:?}");
     let after = archives(&case.run);
@@ -109,14 +153,14 @@ fn an_archive_that_cannot_be_deleted_is_told() {
     });
     let case = Case::new(&spec, &[], &[shelf()]);
     case.run.directory("volumes/data/docs");
-    let first = stored(&case.perform(&program));
+    let first = stored(&case.perform(Some(&program)));
     let all = files(&case.run, "volumes/data/archives");
     let path = all.keys().find(|it| it.ends_with(&first)).unwrap();
     // A directory in its place.
     fs::remove_file(path).unwrap();
     fs::create_dir_all(format!("{path}/x")).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
-    let ended = case.perform(&program);
+    let ended = case.perform(Some(&program));
     stored(&ended);
     let message: Value = serde_json::from_str(&ended.message).unwrap();
     let line = message["retention"].as_str().unwrap();
@@ -202,7 +246,7 @@ fn a_server_that_refuses_a_run_fails_it() {
     ] {
         let case = Case::new(&json!({}), &[server(type_, port)], &[shelf()])
             .value("DB0_PASSWORD", password);
-        let ended = case.perform(&program);
+        let ended = case.perform(Some(&program));
         assert_eq!(ended.code, Some(i32::from(!is_good)), "{type_}: {ended:?}");
         let archives = archives(&case.run).len();
         assert_eq!(archives, usize::from(is_good), "{type_}");

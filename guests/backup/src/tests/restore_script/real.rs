@@ -11,7 +11,7 @@ use super::{
     clippy::disallowed_methods,
     reason = "tests/full sets it, and there is no configuration of unit tests"
 )]
-pub(super) fn is_full() -> bool {
+pub(in crate::tests) fn is_full() -> bool {
     std::env::var("INNKEEPER_FULL").as_deref() == Ok("1")
 }
 
