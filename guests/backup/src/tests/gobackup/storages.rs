@@ -10,7 +10,7 @@ use super::{
     super::restore_script::{
         database,
         servers::free_port,
-        stores::{ROWS, Store},
+        stores::{Store, rows},
     },
     super::script::Ended,
     *,
@@ -29,12 +29,15 @@ const VARIABLES: [(&str, &str); 5] = [
 fn each_storage_gets_and_gives_an_archive() {
     let Some(program) = program() else { return };
     // The server has no scp.
-    for row in ROWS.iter().filter(|it| it.type_ != "scp") {
+    for row in rows().iter().filter(|it| it.type_ != "scp") {
         let spec =
             json!({ "archive": { "includes": ["/data/docs"] }, "compressWith": { "type": "tgz" } });
         let mut case = Case::new(&spec, &[], &[shelf()]);
         case.run.directory("volumes/data/docs");
         case.run.file("volumes/data/docs/a", &"content".repeat(100));
+        // gobackup makes a directory only where the server's answer is that of pure-ftpd.
+        case.run
+            .directory("volumes/data/archives_default_backup_nightly");
         let store = Store::start(&case.run, row);
         *case.objects.last_mut().unwrap() = related("Storage", "s", row.storage(store.port));
         for (key, variable, value) in row.credentials {
@@ -87,7 +90,8 @@ fn lines_about_storages(ended: &Ended) -> Vec<String> {
 fn the_stand_in_logs_as_gobackup_does() {
     let Some(program) = program() else { return };
     let spec = json!({ "archive": { "includes": ["/data/docs"] } });
-    let row = ROWS.iter().find(|it| it.type_ == "minio").unwrap();
+    let rows = rows();
+    let row = rows.iter().find(|it| it.type_ == "minio").unwrap();
     for is_local in [true, false] {
         let logs = [Some(program.as_str()), None].map(|program| {
             let mut case = Case::new(&spec, &[], &[shelf()]);
