@@ -1,4 +1,4 @@
-//! The progress of `tests/setup`.
+//! The progress of `tests/setup`, and its check of a checkout of gobackup.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -52,4 +52,57 @@ fn setup_estimates_the_time_left_for_what_was_never_built() {
     );
     write(copy.path(), "target/controlplane/controlplane", b"");
     assert!(estimates(copy.path()).is_empty());
+}
+
+/// The last line of `tests/setup --only gobackup` with this checkout.
+fn gobackup(checkout: &Path) -> String {
+    let copy = tempfile::tempdir().unwrap();
+    for path in ["tests/setup", "tests/controlplane/go.mod"] {
+        write(copy.path(), path, &fs::read(root().join(path)).unwrap());
+    }
+    let go = b"#!/bin/sh\n[ \"$1\" != env ] || echo go9.9\n";
+    write(copy.path(), "bin/go", go);
+    let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only gobackup"#;
+    let mut setup = Command::new("sh");
+    let setup = setup.args(["-c", script]).arg(copy.path());
+    let output = setup.env("INNKEEPER_GOBACKUP", checkout).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let last = text.lines().last().unwrap_or_default();
+    last.replace(checkout.to_str().unwrap(), "DIR")
+}
+
+#[test]
+fn setup_builds_gobackup_from_a_clean_checkout_of_its_version_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let checkout = directory.path();
+    let git = |arguments: &[&str]| {
+        let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let mut git = Command::new("git");
+        let git = git.arg("-C").arg(checkout).args(user).args(arguments);
+        let output = git.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let other = |tag: &str| {
+        format!(
+            "error: INNKEEPER_GOBACKUP: DIR is at {tag}, not at v3.1.1: run git -C DIR checkout v3.1.1"
+        )
+    };
+    let changed =
+        "error: INNKEEPER_GOBACKUP: DIR has changes: run git -C DIR stash --include-untracked";
+    let built = "== gobackup: target/registry/gobackup";
+    git(&["init", "--quiet"]);
+    fs::write(checkout.join(".gitignore"), "dist\n").unwrap();
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message=first"]);
+    assert_eq!(gobackup(checkout), other("no tag"));
+    git(&["tag", "v3.1.0"]);
+    assert_eq!(gobackup(checkout), other("v3.1.0"));
+    git(&["tag", "v3.1.1"]);
+    assert_eq!(gobackup(checkout), built);
+    // The build itself leaves an ignored file.
+    assert_eq!(gobackup(checkout), built);
+    fs::write(checkout.join("new.go"), "").unwrap();
+    assert_eq!(gobackup(checkout), changed);
+    git(&["add", "."]);
+    assert_eq!(gobackup(checkout), changed);
 }
