@@ -49,8 +49,14 @@ const FETCH: &str = r#"fetch() {
 const UNPACK: &str = r#"unpack() {
   set -- /work/fetched/*
   [ -e "$1" ] || fail "the archive was not fetched"
-  case $1 in
-  *.enc | *.enc-*)
+  # A format of names may have the extension too, and the suffix of a chunk has no dot.
+  name=${1##*/}
+  case ${name##*-} in
+  *.*) ;;
+  *) name=${name%-*} ;;
+  esac
+  case $name in
+  *.enc)
     [ -n "${ENC_PASSWORD-}" ] || fail "$FILE is encrypted, and encodeWith of the parent has no password"
     cat "$@" | openssl CIPHER -d -pass env:ENC_PASSWORD >/work/packed ||
       fail "openssl cannot decrypt $FILE: the password, the cipher or the arguments differ from those of the backup"
@@ -58,10 +64,10 @@ const UNPACK: &str = r#"unpack() {
   *) cat "$@" >/work/packed || fail "the archive cannot be copied to its volume, which may be full" ;;
   esac
   # The tar of busybox does not look for the compression itself.
-  case ${1##*/} in
-  *.tar.gz* | *.tgz*) filter=z ;;
-  *.tar.bz2*) filter=j ;;
-  *.tar.xz*) filter=J ;;
+  case `head -c 6 /work/packed | hex` in
+  1f8b*) filter=z ;;
+  425a68*) filter=j ;;
+  fd377a585a00) filter=J ;;
   *) filter= ;;
   esac
   rm -r /work/fetched

@@ -171,3 +171,37 @@ fn modes_are_kept_and_lost_owners_are_named() {
     let first = std::path::Path::new(back.keys().next().unwrap());
     assert_eq!(mode(first.parent().unwrap()), 0o2775);
 }
+
+// The format of names is the user's, and may look like an extension.
+#[test]
+fn a_format_of_names_with_extensions_is_restored() {
+    let program = program();
+    let password = json!({ "name": "keys", "key": "key" });
+    for format in [
+        "2006.enc-x",
+        "2006.tar.gz-01",
+        "x.tgz.2006.tar.bz2",
+        "a.enc",
+        "2006.tar.xz.enc-02",
+    ] {
+        for (type_, encode, split) in [
+            ("tar", false, false),
+            ("tar", false, true),
+            ("xz", true, true),
+            ("tgz", true, false),
+        ] {
+            let mut spec = json!({
+                "archive": { "includes": ["/data/docs"] },
+                "compressWith": { "type": type_, "filenameFormat": format },
+            });
+            if encode {
+                spec["encodeWith"] =
+                    json!({ "type": "openssl", "args": "-pbkdf2", "passwordRef": password });
+            }
+            if split {
+                spec["splitWith"] = json!({ "chunkSize": "700" });
+            }
+            assert!(is_restored(&spec, program.as_deref(), &[7; 3000]), "{spec}");
+        }
+    }
+}
