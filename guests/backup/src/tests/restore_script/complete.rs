@@ -82,7 +82,7 @@ const MARIADB: &[Edit] = &[
     (
         "",
         "SET NAMES utf8mb4; DROP TABLE `ä`;",
-        Some("TABLE copy.ä"),
+        Some("TABLE copy.?"),
     ),
     ("", "DROP SEQUENCE s;", Some("TABLE copy.s")),
     ("", "DROP FUNCTION f;", Some("FUNCTION copy.f")),
