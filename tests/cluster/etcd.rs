@@ -128,8 +128,7 @@ fn an_edit_replaces_one_member_with_each_patch() {
     let (site, _) = article("etcd-edit");
     restrict(&site);
     let mark = site.settle();
-    let sidecar = json!({ "name": "exporter", "image": "exporter:1" });
-    let edit = json!({ "spec": { "snapshotCount": 5000, "sidecars": [sidecar] } });
+    let edit = json!({ "spec": { "snapshotCount": 5000 } });
     site.merge(PARENT, &edit);
     site.wait_ready(PARENT);
     site.check_child_writes(mark, &["patch statefulsets.apps demo 200"; 3]);

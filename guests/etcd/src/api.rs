@@ -1,7 +1,6 @@
 //! The API: spec and status of `EtcdCluster`.
 
 mod network;
-mod sidecars;
 mod storage;
 mod tls;
 
@@ -18,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     network::{ClientService, HeadlessService, Isolation, Monitoring},
-    sidecars::Sidecar,
     storage::{ExistingClaims, Keeping, Medium, Storage},
     tls::{IssuerRef, OnChange, Tls},
 };
@@ -188,20 +186,6 @@ pub(crate) struct EtcdClusterSpec {
     pub(crate) anti_affinity: AntiAffinity,
     /// Metadata of the members' Pods, and the placement of Pods on nodes.
     pub(crate) pod_template: Option<PodTemplate>,
-    /// Containers that run beside etcd in the Pod of each member.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        length(max = 8),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
-    )]
-    pub(crate) sidecars: Vec<Sidecar>,
-    /// Containers that run one after the other before each start of a member's Pod, when its data are there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        length(max = 8),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
-    )]
-    pub(crate) init_containers: Vec<Sidecar>,
     /// Service with the names of the members.
     #[serde(default)]
     pub(crate) headless_service: HeadlessService,

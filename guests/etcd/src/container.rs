@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 /// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
 pub(crate) const USER: i64 = 65532;
 
-/// The security context of all containers but those of the user.
+/// The security context of all containers.
 pub(crate) fn container_security() -> SecurityContext {
     SecurityContext {
         read_only_root_filesystem: Some(true),

@@ -22,7 +22,6 @@ mod replace;
 mod report;
 mod rollout;
 mod secrets;
-mod sidecars;
 mod step;
 mod tls;
 mod upgrade;
@@ -58,12 +57,7 @@ impl Reconciler for Plugin {
             .reads_own_status()
             .parent_with::<EtcdCluster>(|crd| {
                 // The Pods have no resourceClaims that the field could name.
-                let crd = ["", ".sidecars[]", ".initContainers[]"]
-                    .into_iter()
-                    .fold(crd, |crd, of| {
-                        crd.remove(&format!("spec{of}.resources"), "claims")
-                    });
-                own_namespace(crd)
+                own_namespace(crd.remove("spec.resources", "claims"))
                     // The deepest fields are those of `spec.podTemplate.spec.affinity`.
                     .short_descriptions(12)
             })

@@ -32,7 +32,6 @@ use crate::{
     observe::{MemberPod, MemberSet, Observation, requested},
     record::Record,
     rollout::{self, RollingPod},
-    sidecars,
     tls::{self, AUTHORITY_HASH},
     version::Version,
 };
@@ -220,9 +219,6 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let (certificates, _) = tls::of_member(cluster);
     let volumes = data.into_iter().chain([state]).chain(tools);
     let init = [admission::container(cluster)].into_iter().chain(copying);
-    let init = init.chain(sidecars::containers(cluster, &cluster.spec.init_containers));
-    let main = [etcd(cluster, observation)].into_iter();
-    let main = main.chain(sidecars::containers(cluster, &cluster.spec.sidecars));
     PodSpec {
         termination_grace_period_seconds: Some(30),
         affinity: affinity(cluster),
@@ -231,7 +227,7 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
             ..pod::security(Some(USER))
         }),
         init_containers: Some(init.collect()),
-        containers: main.collect(),
+        containers: vec![etcd(cluster, observation)],
         volumes: Some(volumes.chain(certificates).collect()),
         ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }

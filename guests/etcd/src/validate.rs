@@ -18,7 +18,7 @@ use crate::{
     flags,
     members::MEMORY_BYTES_BESIDE_DATA,
     observe::Observation,
-    sidecars, tls, upgrade,
+    tls, upgrade,
     version::{Version, check_upgrade},
 };
 
@@ -48,7 +48,6 @@ pub(crate) fn spec(
     if let Some(given) = &cluster.spec.pod_template {
         given.check("spec.podTemplate", &limits.pod_template())?;
     }
-    sidecars::check(cluster)?;
     services(cluster)?;
     if let Some(given) = &cluster.spec.inspection {
         Cron::parse(&given.schedule)

@@ -1,6 +1,6 @@
 //! Storage of the members' data.
 
-use innkeeper_sdk::claim::{self, AccessMode};
+use innkeeper_sdk::claim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -33,10 +33,9 @@ pub(crate) struct Storage {
     #[expect(clippy::struct_field_names, reason = "the name in the API")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// Access modes of the claims. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one pod; ReadWriteMany
-    /// and ReadOnlyMany: by many nodes, which no member needs. Immutable.
+    /// Access mode of the claims. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one pod. Immutable.
     #[serde(default = "default_access_modes")]
-    #[schemars(length(min = 1, max = 4))]
+    #[schemars(length(min = 1, max = 1))]
     pub(crate) access_modes: Vec<AccessMode>,
     /// Treatment of the claims when the EtcdCluster is deleted: Retain or Delete.
     #[serde(default = "retain")]
@@ -68,6 +67,25 @@ impl Default for Storage {
             access_modes: default_access_modes(),
             when_deleted: Keeping::Retain,
             existing_claims: ExistingClaims::default(),
+        }
+    }
+}
+
+/// Access mode of a claim. Each claim has one member that writes, so no other mode makes sense.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessMode {
+    /// Mounted by one node.
+    ReadWriteOnce,
+    /// Mounted by one pod.
+    ReadWriteOncePod,
+}
+
+impl AccessMode {
+    /// The text in a claim.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadWriteOncePod => "ReadWriteOncePod",
         }
     }
 }

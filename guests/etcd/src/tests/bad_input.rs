@@ -107,50 +107,6 @@ fn versions_and_images_fit_together() {
 }
 
 #[test]
-fn sidecars_have_names_and_images_of_their_own() {
-    let sidecar = |extra: Value| {
-        let mut sidecar = json!({ "name": "a", "image": "exporter:1" });
-        for (field, value) in extra.as_object().unwrap() {
-            sidecar[field] = value.clone();
-        }
-        sidecar
-    };
-    let with = |extra: Value| json!({ "sidecars": [sidecar(extra)] });
-    check(
-        &[
-            with(json!({})),
-            with(json!({ "image": "" })),
-            with(json!({ "name": "A" })),
-            with(json!({ "name": "etcd" })),
-            json!({ "initContainers": [sidecar(json!({ "name": "admit" }))] }),
-            with(json!({ "dataPath": "/data" })),
-            with(json!({ "dataPath": "data" })),
-            with(json!({ "env": [{ "name": "A", "value": "1" }, { "name": "B" }] })),
-            with(json!({ "env": [{ "name": "A-B" }] })),
-            with(json!({ "resources": { "limits": { "memory": "much" } } })),
-            with(json!({ "securityContext": { "privileged": true } })),
-            json!({ "sidecars": [sidecar(json!({})), sidecar(json!({}))] }),
-            json!({ "sidecars": [sidecar(json!({}))], "initContainers": [sidecar(json!({}))] }),
-        ],
-        &expect![[r#"
-            {"sidecars":[{"image":"exporter:1","name":"a"}]}: accepted
-            {"sidecars":[{"image":"","name":"a"}]}: rejected, spec.sidecars[0].image: "" is shorter than 1 character
-            {"sidecars":[{"image":"exporter:1","name":"A"}]}: rejected, spec.sidecars[0].name: "A" does not match "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-            {"sidecars":[{"image":"exporter:1","name":"etcd"}]}: rejected, spec.sidecars[0]: name: etcd, admit and tools are containers of the plugin: take another name
-            {"initContainers":[{"image":"exporter:1","name":"admit"}]}: rejected, spec.initContainers[0]: name: etcd, admit and tools are containers of the plugin: take another name
-            {"sidecars":[{"dataPath":"/data","image":"exporter:1","name":"a"}]}: accepted
-            {"sidecars":[{"dataPath":"data","image":"exporter:1","name":"a"}]}: rejected, spec.sidecars[0].dataPath: "data" does not match "^(/[A-Za-z0-9._-]+)+$"
-            {"sidecars":[{"env":[{"name":"A","value":"1"},{"name":"B"}],"image":"exporter:1","name":"a"}]}: accepted
-            {"sidecars":[{"env":[{"name":"A-B"}],"image":"exporter:1","name":"a"}]}: rejected, spec.sidecars[0].env[0].name: "A-B" does not match "^[A-Za-z_][A-Za-z0-9_]*$"
-            {"sidecars":[{"image":"exporter:1","name":"a","resources":{"limits":{"memory":"much"}}}]}: Invalid, spec.sidecars[a].resources.limits.memory: "much" is not a quantity
-            {"sidecars":[{"image":"exporter:1","name":"a","securityContext":{"privileged":true}}]}: accepted without spec.sidecars[0].securityContext
-            {"sidecars":[{"image":"exporter:1","name":"a"},{"image":"exporter:1","name":"a"}]}: rejected, spec.sidecars[1]: {"name":"a"} is in the list twice
-            {"initContainers":[{"image":"exporter:1","name":"a"}],"sidecars":[{"image":"exporter:1","name":"a"}]}: Invalid, spec.sidecars[a].name: an init container has this name: take another
-        "#]],
-    );
-}
-
-#[test]
 fn an_inspection_has_a_schedule() {
     let inspection = |schedule: &str| json!({ "inspection": { "schedule": schedule } });
     check(
@@ -306,6 +262,10 @@ fn storage_has_a_size_and_outlives_its_pod() {
             storage("accessModes", json!([])),
             storage("accessModes", json!(["ReadWriteOncePod"])),
             storage("accessModes", json!(["ReadWrite"])),
+            storage("accessModes", json!(["ReadWriteMany"])),
+            storage("accessModes", json!(["ReadOnlyMany"])),
+            // Kubernetes refuses such a claim.
+            storage("accessModes", json!(["ReadWriteOnce", "ReadWriteOncePod"])),
             storage("existingClaims", json!("adopt")),
             storage("whenDeleted", json!("Keep")),
             json!({ "size": 0, "storage": { "medium": "Memory" } }),
@@ -322,7 +282,10 @@ fn storage_has_a_size_and_outlives_its_pod() {
             {"size":2,"storage":{"medium":"Memory"}}: Invalid, spec.size: 2 members cannot replace one that lost its data, and with storage.medium Memory each deletion of a Pod does that: set size to 3 or more, or storage.medium to Persistent
             {"storage":{"accessModes":[]}}: rejected, spec.storage.accessModes: [] has less than 1 item
             {"storage":{"accessModes":["ReadWriteOncePod"]}}: accepted
-            {"storage":{"accessModes":["ReadWrite"]}}: rejected, spec.storage.accessModes[0]: "ReadWrite" is not one of "ReadWriteOnce", "ReadOnlyMany" or 2 other candidates
+            {"storage":{"accessModes":["ReadWrite"]}}: rejected, spec.storage.accessModes[0]: "ReadWrite" is not one of "ReadWriteOnce" or "ReadWriteOncePod"
+            {"storage":{"accessModes":["ReadWriteMany"]}}: rejected, spec.storage.accessModes[0]: "ReadWriteMany" is not one of "ReadWriteOnce" or "ReadWriteOncePod"
+            {"storage":{"accessModes":["ReadOnlyMany"]}}: rejected, spec.storage.accessModes[0]: "ReadOnlyMany" is not one of "ReadWriteOnce" or "ReadWriteOncePod"
+            {"storage":{"accessModes":["ReadWriteOnce","ReadWriteOncePod"]}}: rejected, spec.storage.accessModes: ["ReadWriteOnce","ReadWriteOncePod"] has more than 1 item
             {"storage":{"existingClaims":"adopt"}}: rejected, spec.storage.existingClaims: "adopt" is not one of "Refuse" or "Adopt"
             {"storage":{"whenDeleted":"Keep"}}: rejected, spec.storage.whenDeleted: "Keep" is not one of "Retain" or "Delete"
             {"size":0,"storage":{"medium":"Memory"}}: rejected, spec: size 0 needs persistent storage: an emptyDir loses its data when the Pod stops

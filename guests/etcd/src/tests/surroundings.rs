@@ -174,50 +174,6 @@ fn a_monitor_selects_the_service_with_all_members() {
 }
 
 #[test]
-fn sidecars_run_beside_etcd_and_init_containers_after_the_admission() {
-    let sidecar = json!({
-        "name": "exporter", "image": "exporter:1", "args": ["--once"], "env": [{ "name": "A", "value": "1" }, { "name": "B" }],
-        "dataPath": "/data",
-    });
-    let spec = json!({
-        "size": 1, "image": IMAGE, "sidecars": [sidecar],
-        "initContainers": [{ "name": "check", "image": "checker:1", "command": ["check"] }],
-    });
-    let outcome = answered(&spec, &json!({})).unwrap();
-    let pod = object(&outcome, "members")["spec"]["template"]["spec"].clone();
-    let names = |field: &str| {
-        let containers = pod[field].as_array().unwrap().iter();
-        containers.map(|it| it["name"].clone()).collect::<Value>()
-    };
-    assert_eq!(names("containers"), json!(["etcd", "exporter"]));
-    assert_eq!(names("initContainers"), json!(["admit", "check"]));
-    let security = json!({
-        "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "runAsNonRoot": true,
-    });
-    assert_eq!(
-        pod["containers"][1],
-        json!({
-            "name": "exporter", "image": "exporter:1", "imagePullPolicy": "IfNotPresent", "args": ["--once"],
-            "env": [{ "name": "A", "value": "1" }, { "name": "B" }], "securityContext": security,
-            "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
-        })
-    );
-    assert_eq!(
-        pod["initContainers"][1],
-        json!({
-            "name": "check", "image": "checker:1", "imagePullPolicy": "IfNotPresent", "command": ["check"],
-            "securityContext": security,
-        })
-    );
-    let limits = json!({ "images": ["cnych/", "exporter"] });
-    assert_eq!(
-        answered(&spec, &limits).unwrap_err(),
-        "spec.initContainers[check].image: image checker:1 is outside the repositories that the plugin's configuration \
-         allows: cnych/, exporter"
-    );
-}
-
-#[test]
 fn data_in_memory_are_part_of_the_requested_memory() {
     for (storage, resources, expected) in [
         (
