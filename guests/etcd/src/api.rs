@@ -128,7 +128,10 @@ pub(crate) struct EtcdClusterSpec {
     pub(crate) image: Option<String>,
     /// Version of etcd, for an image whose tag does not name it. Without image it selects the image:
     /// the imageRepository of the plugin's configuration with the tag v<version>.
-    #[schemars(length(max = 32), regex(pattern = r"^v?\d+\.\d+\.\d+$"))]
+    #[schemars(
+        length(max = 32),
+        regex(pattern = r"^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$")
+    )]
     pub(crate) version: Option<String>,
     /// Pull policy of all images.
     #[serde(default)]

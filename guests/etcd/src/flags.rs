@@ -100,7 +100,7 @@ pub(crate) fn check_version(
     options: &BTreeMap<String, String>,
     version: Version,
 ) -> Result<(), String> {
-    let is_removed = |minor: u32| version >= Version::new(3, minor, 0);
+    let is_removed = |minor: u32| version.is_from_minor(minor);
     for name in options.keys() {
         if name.starts_with("experimental-") && is_removed(7) {
             return Err(format!(

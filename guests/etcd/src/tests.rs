@@ -14,6 +14,7 @@ mod scripts;
 mod surroundings;
 mod tls;
 mod upgrade;
+mod versions;
 
 use std::sync::LazyLock;
 
@@ -24,11 +25,7 @@ use innkeeper_sdk::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    Plugin,
-    api::EtcdCluster,
-    version::{Version, check_upgrade},
-};
+use crate::{Plugin, api::EtcdCluster};
 
 const IMAGE: &str = "cnych/etcd:v3.4.13";
 
@@ -402,40 +399,6 @@ fn a_lost_record_is_made_again_from_what_runs() {
 }
 
 #[test]
-fn versions_go_one_minor_at_a_time_and_never_back() {
-    let version = |text: &str| Version::parse(text).unwrap();
-    assert!(check_upgrade("spec.image", version("3.4.13"), version("v3.5.0")).is_ok());
-    assert!(check_upgrade("spec.image", version("3.5.1"), version("3.5.9")).is_ok());
-    // Upstream supports an upgrade to the next minor version from these patches on only.
-    for (from, to, expected) in [
-        ("3.5.25", "3.6.14", Some("3.5.26")),
-        ("3.5.26", "3.6.0", None),
-        ("3.6.10", "3.7.1", Some("3.6.11")),
-        ("3.6.11", "3.7.0", None),
-        ("3.7.0", "3.8.0", None),
-    ] {
-        let expected = expected.map(|least| {
-            format!("spec.version: upgrade from {from} to {to} is not allowed, go to {least} or later first")
-        });
-        let found = check_upgrade("spec.version", version(from), version(to));
-        assert_eq!(found.err(), expected, "{from} {to}");
-    }
-    assert_eq!(
-        check_upgrade("spec.image", version("3.5.1"), version("3.5.0")).unwrap_err(),
-        "spec.image: downgrade from 3.5.1 to 3.5.0 is not allowed"
-    );
-    assert_eq!(
-        check_upgrade("spec.image", version("3.4.0"), version("3.6.0")).unwrap_err(),
-        "spec.image: upgrade from 3.4.0 to 3.6.0 is not allowed, go one minor version at a time"
-    );
-    assert_eq!(Version::of_image("registry:5000/etcd"), None);
-    assert_eq!(
-        Version::of_image("a/etcd:v3.5.1-debian@sha256:0"),
-        Some(Version::new(3, 5, 1))
-    );
-}
-
-#[test]
 fn a_refused_upgrade_is_invalid_and_reports_the_members() {
     let (outcome, ready) = formed(&article());
     let jump = parent(json!({ "size": 3, "image": "etcd:v3.6.0" }));
@@ -456,21 +419,6 @@ fn a_refused_upgrade_is_invalid_and_reports_the_members() {
             .reason,
         "QuorumHealthy"
     );
-}
-
-#[test]
-fn probes_follow_the_version() {
-    let table = [
-        ((3, 4, 13), false),
-        ((3, 4, 29), true),
-        ((3, 5, 10), false),
-        ((3, 5, 11), true),
-        ((3, 6, 0), true),
-    ];
-    for ((major, minor, patch), expected) in table {
-        let version = Version::new(major, minor, patch);
-        assert_eq!(version.has_health_endpoints(), expected, "{version}");
-    }
 }
 
 #[test]

@@ -8,8 +8,7 @@ use crate::{cluster::Cluster, members, observe::Observation, version::Version};
 
 /// Returns true if the members have to write a snapshot between these versions.
 pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
-    let changed = Version::new(3, 7, 0);
-    current < changed && target >= changed
+    !current.is_from_minor(7) && target.is_from_minor(7)
 }
 
 /// The cluster as the answer states it: that of the spec, or the present image until all members have a snapshot.

@@ -1,11 +1,61 @@
 //! Versions of etcd: parsing, and the upgrades that are allowed.
 
-/// A version of etcd.
+/// A version of etcd, in the order of semantic versioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) patch: u32,
+    pub(crate) release: Release,
+}
+
+/// The part of a version behind its three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Release {
+    /// A release before that of the version, with its number if it has one.
+    Before(Stage, Option<u32>),
+    /// The version itself.
+    Final,
+}
+
+/// The kinds of releases before a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Alpha,
+    Beta,
+    Pre,
+    Candidate,
+}
+
+impl Stage {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Alpha, "alpha"),
+        (Self::Beta, "beta"),
+        (Self::Pre, "pre"),
+        (Self::Candidate, "rc"),
+    ];
+}
+
+impl Release {
+    /// Parses the text behind the three numbers. In tags of images, a number or another word than those of releases names a
+    /// build of the version.
+    fn parse(text: &str) -> Self {
+        let text = text.trim_start_matches('-').to_ascii_lowercase();
+        let is_letter = |it: &char| it.is_ascii_alphabetic();
+        let word: String = text.chars().take_while(is_letter).collect();
+        let mut stages = Stage::ALL.iter();
+        let Some((stage, _)) = stages.find(|(_, name)| *name == word) else {
+            return Self::Final;
+        };
+        let rest = &text[word.len()..];
+        let number = leading_digits(rest.strip_prefix('.').unwrap_or(rest)).parse();
+        Self::Before(*stage, number.ok())
+    }
+}
+
+fn leading_digits(text: &str) -> &str {
+    let end = text.find(|it: char| !it.is_ascii_digit());
+    &text[..end.unwrap_or(text.len())]
 }
 
 impl Version {
@@ -14,6 +64,7 @@ impl Version {
             major,
             minor,
             patch,
+            release: Release::Final,
         }
     }
 
@@ -24,13 +75,12 @@ impl Version {
         let major = parts.next()?.parse().ok()?;
         let minor = parts.next()?.parse().ok()?;
         let rest = parts.next()?;
-        let end = rest
-            .find(|it: char| !it.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let patch = leading_digits(rest);
         Some(Self {
             major,
             minor,
-            patch: rest[..end].parse().ok()?,
+            patch: patch.parse().ok()?,
+            release: Release::parse(&rest[patch.len()..]),
         })
     }
 
@@ -45,19 +95,30 @@ impl Version {
         Self::parse(tag)
     }
 
+    /// Returns true for a minor version of 3 and later ones, and for the releases before it.
+    pub(crate) fn is_from_minor(self, minor: u32) -> bool {
+        (self.major, self.minor) >= (3, minor)
+    }
+
     /// Returns true if etcd serves `/livez` and `/readyz`: from 3.4.29, 3.5.11 and 3.6.0 on.
     pub(crate) fn has_health_endpoints(self) -> bool {
         match (self.major, self.minor) {
             (3, 4) => self.patch >= 29,
             (3, 5) => self.patch >= 11,
-            _ => self >= Self::new(3, 6, 0),
+            _ => self.is_from_minor(6),
         }
     }
 }
 
 impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        let Release::Before(stage, number) = self.release else {
+            return Ok(());
+        };
+        let name = Stage::ALL.iter().find(|(it, _)| *it == stage);
+        write!(f, "-{}", name.map_or("", |it| it.1))?;
+        number.map_or(Ok(()), |number| write!(f, ".{number}"))
     }
 }
 
@@ -71,7 +132,8 @@ const UPGRADE_FROM: [Version; 2] = [Version::new(3, 5, 26), Version::new(3, 6, 1
 /// `field` is the field that names the target.
 pub(crate) fn check_upgrade(field: &str, current: Version, target: Version) -> Result<(), String> {
     let is_same_line = current.major == target.major && current.minor == target.minor;
-    let is_next_minor = current.major == target.major && target.minor == current.minor + 1;
+    let is_next_minor =
+        current.major == target.major && current.minor.checked_add(1) == Some(target.minor);
     if target < current {
         return Err(format!(
             "{field}: downgrade from {current} to {target} is not allowed"

@@ -81,6 +81,12 @@ fn versions_and_images_fit_together() {
     check(
         &[
             json!({ "version": "v3.6.14" }),
+            json!({ "version": "3.6.0-rc.1" }),
+            json!({ "version": "3.6.0-rc.1", "image": "etcd:v3.6.0-rc.1" }),
+            json!({ "version": "3.6.0", "image": "etcd:v3.6.0-rc.1" }),
+            json!({ "version": "3.5.21", "image": "bitnami/etcd:3.5.21-debian-12-r3" }),
+            json!({ "version": "3.6.0-debian" }),
+            json!({ "version": "99999999999.6.0" }),
             json!({ "version": "3.6" }),
             json!({ "image": "" }),
             json!({ "image": "a b" }),
@@ -93,7 +99,13 @@ fn versions_and_images_fit_together() {
         ],
         &expect![[r#"
             {"version":"v3.6.14"}: accepted
-            {"version":"3.6"}: rejected, spec.version: "3.6" does not match "^v?\d+\.\d+\.\d+$"
+            {"version":"3.6.0-rc.1"}: accepted
+            {"image":"etcd:v3.6.0-rc.1","version":"3.6.0-rc.1"}: accepted
+            {"image":"etcd:v3.6.0-rc.1","version":"3.6.0"}: Invalid, spec.version: 3.6.0 is not the version in the tag of spec.image, 3.6.0-rc.1: leave version out, or correct one of them
+            {"image":"bitnami/etcd:3.5.21-debian-12-r3","version":"3.5.21"}: accepted
+            {"version":"3.6.0-debian"}: rejected, spec.version: "3.6.0-debian" does not match "^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$"
+            {"version":"99999999999.6.0"}: rejected, spec.version: "99999999999.6.0" does not match "^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$"
+            {"version":"3.6"}: rejected, spec.version: "3.6" does not match "^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$"
             {"image":""}: rejected, spec.image: "" is shorter than 1 character
             {"image":"a b"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"image":"etcd:v3.6.14","version":"3.6.14"}: accepted
