@@ -5,6 +5,7 @@
 mod certificates;
 mod container;
 mod controllers;
+mod flags;
 mod passes;
 mod pods;
 mod world;
@@ -460,10 +461,10 @@ fn an_edit_that_no_member_survives_stops_at_one_and_is_reverted() {
     }
     let mut world = formed(spec(3, V36));
     let mut bad = spec(3, V36);
-    // A flag of earlier versions.
-    bad["options"] = json!({ "enable-v2": "true" });
+    // The plugin knows the form of the value alone.
+    bad["options"] = json!({ "cipher-suites": "UNKNOWN" });
     world.edit(bad);
-    world.until("the first member fails", |world| logs(world, "enable-v2"));
+    world.until("the first member fails", |world| logs(world, "UNKNOWN"));
     world.skip(Duration::from_mins(10));
     world.until("the roll-out is stuck", |world| {
         world.condition("Degraded").1 == "DeadlineExceeded"

@@ -4,6 +4,7 @@ mod advice;
 mod bad_input;
 mod configuration;
 mod events;
+mod flags;
 mod inspection;
 mod losses;
 mod membership;

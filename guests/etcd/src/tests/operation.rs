@@ -347,20 +347,12 @@ fn the_version_of_a_digest_counts_for_upgrades() {
 }
 
 #[test]
-fn a_version_that_contradicts_the_image_or_the_flags_is_invalid() {
+fn a_version_that_contradicts_the_image_is_invalid() {
     let contradiction = parent(json!({ "image": "etcd:v3.5.1", "version": "3.6.0" }));
     assert_eq!(
         problem(&contradiction).unwrap(),
         "spec.version: 3.6.0 is not the version in the tag of spec.image, 3.5.1: leave version out, or correct one of them"
     );
-    let flag = |version: &str| {
-        parent(json!({ "version": version, "options": { "experimental-memory-mlock": "" } }))
-    };
-    assert_eq!(
-        problem(&flag("3.7.0")).unwrap(),
-        "spec.options: experimental-memory-mlock was removed in etcd 3.7: use the flag without experimental-, or leave it out"
-    );
-    assert_eq!(problem(&flag("3.6.14")), None);
 }
 
 #[test]
@@ -427,44 +419,6 @@ fn an_edited_record_starts_no_second_cluster() {
         after.child("state").unwrap().object["data"]["ETCD_INITIAL_CLUSTER_STATE"],
         "existing"
     );
-}
-
-#[test]
-fn flags_that_a_version_does_not_have_are_invalid() {
-    let flag = |version: &str, flag: &str| {
-        parent(json!({ "version": version, "options": { flag: "false" } }))
-    };
-    for (version, name, expected) in [
-        ("3.5.26", "enable-v2", None),
-        (
-            "3.6.14",
-            "enable-v2",
-            Some("spec.options: etcd 3.6 has no flag enable-v2: leave it out"),
-        ),
-        (
-            "3.7.0",
-            "enable-v2",
-            Some("spec.options: etcd 3.6 has no flag enable-v2: leave it out"),
-        ),
-        (
-            "3.6.14",
-            "debug",
-            Some("spec.options: etcd 3.6 has no flag debug: set log-level to debug"),
-        ),
-        (
-            "3.6.14",
-            "initial-corrupt-check",
-            Some("spec.options: etcd 3.6 has no flag initial-corrupt-check: use feature-gates"),
-        ),
-        ("3.6.14", "experimental-initial-corrupt-check", None),
-        ("3.6.14", "pre-vote", None),
-    ] {
-        assert_eq!(
-            problem(&flag(version, name)).as_deref(),
-            expected,
-            "{version} {name}"
-        );
-    }
 }
 
 #[test]

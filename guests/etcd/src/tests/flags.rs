@@ -1,0 +1,198 @@
+//! Flags that a version of etcd does not have.
+
+use super::*;
+
+/// The problem of options with a version, without the path of the field; empty if there is none.
+fn problem(version: &str, options: &Value) -> String {
+    let names: Vec<&String> = options.as_object().unwrap().keys().collect();
+    let config = json!({ "tenants": { "options": names } });
+    let parent = parent(json!({ "version": version, "options": options }));
+    let request = TestRequest::new(&parent).config(&config).build();
+    let problem = Plugin::reconcile(&request, &host()).err();
+    problem.map_or_else(String::new, |fault| {
+        let message = fault.message.strip_prefix("spec.options: ");
+        message.unwrap_or(&fault.message).to_owned()
+    })
+}
+
+/// Version, flag and problem: what real members of 3.4.13, 3.5.35, 3.6.16 and 3.7.3 say, and the source of the patches between.
+const CASES: &[(&str, &str, &str)] = &[
+    ("3.6.14", "pre-vote", ""),
+    // Removed.
+    ("3.4.13", "debug", ""),
+    (
+        "3.5.0",
+        "debug",
+        "debug was removed in etcd 3.5: set log-level to debug",
+    ),
+    (
+        "3.5.26",
+        "log-package-levels",
+        "log-package-levels was removed in etcd 3.5: use log-level",
+    ),
+    (
+        "3.6.14",
+        "log-output",
+        "log-output was removed in etcd 3.5: use log-outputs",
+    ),
+    ("3.5.26", "enable-v2", ""),
+    (
+        "3.6.14",
+        "enable-v2",
+        "enable-v2 was removed in etcd 3.6: leave it out",
+    ),
+    (
+        "3.6.0-rc.0",
+        "enable-v2",
+        "enable-v2 was removed in etcd 3.6: leave it out",
+    ),
+    (
+        "3.7.1",
+        "enable-v2",
+        "enable-v2 was removed in etcd 3.6: leave it out",
+    ),
+    ("3.5.26", "experimental-enable-v2v3", ""),
+    (
+        "3.6.14",
+        "experimental-enable-v2v3",
+        "experimental-enable-v2v3 was removed in etcd 3.6: leave it out",
+    ),
+    ("3.5.26", "proxy-failure-wait", ""),
+    (
+        "3.6.14",
+        "proxy-failure-wait",
+        "proxy-failure-wait was removed in etcd 3.6: run etcd grpc-proxy apart, or leave it out",
+    ),
+    // Without the prefix from 3.6 on, and with it no more in 3.7.
+    ("3.5.0", "experimental-memory-mlock", ""),
+    ("3.6.14", "experimental-memory-mlock", ""),
+    ("3.6.14", "memory-mlock", ""),
+    ("3.6.0-rc.0", "memory-mlock", ""),
+    (
+        "3.7.1",
+        "experimental-memory-mlock",
+        "experimental-memory-mlock was removed in etcd 3.7: use memory-mlock",
+    ),
+    (
+        "3.5.26",
+        "memory-mlock",
+        "etcd 3.5.26 has no flag memory-mlock, which came with 3.6.0: use experimental-memory-mlock",
+    ),
+    (
+        "3.4.13",
+        "memory-mlock",
+        "etcd 3.4.13 has no flag memory-mlock, which came with 3.6.0: leave it out",
+    ),
+    (
+        "3.4.13",
+        "experimental-memory-mlock",
+        "etcd 3.4.13 has no flag experimental-memory-mlock, which came with 3.5.0: leave it out",
+    ),
+    ("3.4.13", "experimental-backend-bbolt-freelist-type", ""),
+    (
+        "3.5.0",
+        "experimental-backend-bbolt-freelist-type",
+        "experimental-backend-bbolt-freelist-type was removed in etcd 3.5: use backend-bbolt-freelist-type",
+    ),
+    (
+        "3.4.13",
+        "backend-bbolt-freelist-type",
+        "etcd 3.4.13 has no flag backend-bbolt-freelist-type, which came with 3.5.0: use \
+             experimental-backend-bbolt-freelist-type",
+    ),
+    (
+        "3.7.1",
+        "experimental-distributed-tracing-address",
+        "experimental-distributed-tracing-address was removed in etcd 3.7: use distributed-tracing-address",
+    ),
+    (
+        "3.7.1",
+        "experimental-unknown",
+        "experimental-unknown was removed in etcd 3.7: use the flag without experimental-, or leave it out",
+    ),
+    ("3.6.14", "experimental-unknown", ""),
+    // Feature gates, which never had a flag without the prefix.
+    ("3.4.13", "experimental-initial-corrupt-check", ""),
+    ("3.6.14", "experimental-initial-corrupt-check", ""),
+    (
+        "3.7.1",
+        "experimental-initial-corrupt-check",
+        "experimental-initial-corrupt-check was removed in etcd 3.7: use feature-gates with InitialCorruptCheck=true",
+    ),
+    (
+        "3.5.26",
+        "initial-corrupt-check",
+        "etcd has no flag initial-corrupt-check: use experimental-initial-corrupt-check",
+    ),
+    (
+        "3.6.14",
+        "initial-corrupt-check",
+        "etcd has no flag initial-corrupt-check: use feature-gates with InitialCorruptCheck=true",
+    ),
+    // Not there yet, also in patches of one minor version.
+    (
+        "3.5.26",
+        "feature-gates",
+        "etcd 3.5.26 has no flag feature-gates, which came with 3.6.0: leave it out",
+    ),
+    ("3.4.25", "tls-min-version", ""),
+    ("3.5.8", "tls-min-version", ""),
+    (
+        "3.5.7",
+        "tls-min-version",
+        "etcd 3.5.7 has no flag tls-min-version, which came with 3.5.8: leave it out",
+    ),
+    (
+        "3.4.13",
+        "tls-min-version",
+        "etcd 3.4.13 has no flag tls-min-version, which came with 3.4.25: leave it out",
+    ),
+    ("3.4.16", "experimental-warning-apply-duration", ""),
+    (
+        "3.4.13",
+        "experimental-warning-apply-duration",
+        "etcd 3.4.13 has no flag experimental-warning-apply-duration, which came with 3.4.16: leave it out",
+    ),
+    (
+        "3.6.14",
+        "experimental-heartbeat-interval",
+        "etcd has no flag experimental-heartbeat-interval: use heartbeat-interval",
+    ),
+    (
+        "3.5.26",
+        "experimental-enable-v2",
+        "etcd has no flag experimental-enable-v2: use enable-v2",
+    ),
+    ("3.8.0", "memory-mlock", ""),
+    ("4.0.0", "pre-vote", ""),
+];
+
+#[test]
+fn flags_that_a_version_does_not_have_are_invalid() {
+    for (version, name, expected) in CASES {
+        let value = match *name {
+            "experimental-heartbeat-interval" => "1",
+            "tls-min-version" => "TLS1.3",
+            _ if name.ends_with("type") => "map",
+            _ if name.ends_with("duration") => "1s",
+            _ => "true",
+        };
+        let found = problem(version, &json!({ *name: value }));
+        assert_eq!(found, *expected, "{version} {name}");
+    }
+}
+
+#[test]
+fn a_logger_that_a_version_does_not_have_is_invalid() {
+    for (version, logger, expected) in [
+        ("3.4.13", "capnslog", ""),
+        ("3.5.0", "zap", ""),
+        (
+            "3.5.0",
+            "capnslog",
+            "logger capnslog was removed in etcd 3.5: use zap",
+        ),
+    ] {
+        assert_eq!(problem(version, &json!({ "logger": logger })), expected);
+    }
+}

@@ -1,0 +1,77 @@
+//! The flags that the plugin accepts, against those that each version of etcd has.
+
+use std::process::Command;
+
+use innkeeper_tests::process::is_full;
+use serde_json::json;
+
+use super::{V34, V35, V36, V37, spec, world::World};
+
+const README: &str = include_str!("../../../guests/etcd/README.md");
+
+/// One of these has the form of each flag.
+const VALUES: [&str; 11] = [
+    "true", "1", "1s", "simple", "periodic", "map", "json", "warn", "zap", "basic", "TLS1.3",
+];
+
+/// The names in the list of flags that need no configuration.
+fn names() -> Vec<&'static str> {
+    let section = README.split("\n## Flags\n").nth(1).unwrap();
+    let list = section.split("\n\n").find(|it| it.starts_with("- numbers"));
+    let words = list.unwrap().split('`').skip(1).step_by(2);
+    words
+        .filter(|it| it.contains('-') || *it == "cors")
+        .collect()
+}
+
+/// The problem that the plugin finds in a flag, with a value of its form; empty if there is none.
+fn problem(world: &mut World, image: &str, flag: &str) -> (&'static str, String) {
+    for value in VALUES {
+        let mut with = spec(1, image);
+        with["options"] = json!({ flag: value });
+        world.edit(with);
+        world.children.clear();
+        world.pass();
+        let (.., problem) = world.condition("Synced");
+        if !problem.contains(": write ") {
+            return (value, problem.to_owned());
+        }
+    }
+    unreachable!("no value has the form of {flag}")
+}
+
+#[test]
+fn each_version_has_the_flags_that_the_plugin_accepts() {
+    let images = if is_full() {
+        vec![V34, V35, V36, V37]
+    } else {
+        vec![V36]
+    };
+    let plain = names();
+    assert!(plain.len() > 50, "{plain:?}");
+    let experimental = plain.iter().map(|name| format!("experimental-{name}"));
+    // The definition refuses it as a flag of the bootstrap, and no version has it without the prefix.
+    let plain = plain
+        .iter()
+        .filter(|name| **name != "initial-corrupt-check");
+    let plain = plain.map(|name| (*name).to_owned());
+    let flags: Vec<String> = plain.chain(experimental).collect();
+    for image in images {
+        let mut world = World::new(spec(1, image));
+        for flag in &flags {
+            let (value, problem) = problem(&mut world, image, flag);
+            let etcd = world.images.programs(image).join("etcd");
+            let mut command = Command::new(etcd);
+            // etcd ends at the first flag that it does not know.
+            let output = command
+                .args([&*format!("--{flag}={value}"), "--unknown"])
+                .current_dir(world.directory.path())
+                .output()
+                .unwrap();
+            let said =
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            let knows = !said.contains(&format!("flag provided but not defined: -{flag}\n"));
+            assert_eq!(problem.is_empty(), knows, "{image} {flag} {problem} {said}");
+        }
+    }
+}
