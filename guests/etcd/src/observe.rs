@@ -1,5 +1,6 @@
 //! The observed state: the record, the StatefulSet, claims, Pods and Jobs.
 
+mod growth;
 mod pods;
 
 use std::{
@@ -39,7 +40,10 @@ use crate::{
     version::Version,
 };
 
-pub(crate) use self::pods::{LeavingPod, MemberPod, Obstacle};
+pub(crate) use self::{
+    growth::Growth,
+    pods::{LeavingPod, MemberPod, Obstacle},
+};
 
 /// The observed StatefulSet of the members, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
@@ -110,6 +114,8 @@ pub(crate) struct Claim {
     pub(crate) is_leaving: bool,
     /// The volume is gone.
     pub(crate) is_lost: bool,
+    /// What hinders the growth of the volume.
+    pub(crate) growth: Option<Growth>,
     /// The size of the volume, once it is bound.
     pub(crate) capacity: Option<Quantity>,
     pub(crate) metadata: ObjectMeta,
@@ -303,6 +309,7 @@ fn claims(
                     .status
                     .as_ref()
                     .is_some_and(|status| status.phase.as_deref() == Some("Lost")),
+                growth: found.status.as_ref().and_then(Growth::read),
                 capacity: found
                     .status
                     .and_then(|status| status.capacity?.remove("storage")),

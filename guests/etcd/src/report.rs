@@ -2,26 +2,23 @@
 
 mod events;
 mod messages;
+mod warnings;
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::{condition::ConditionStatus, labels, prelude::*, quantity::Amount};
+use innkeeper_sdk::{condition::ConditionStatus, labels, prelude::*};
 
 use crate::{
-    api::{Endpoints, EtcdClusterStatus, Member, Warning},
-    arguments,
+    api::{Endpoints, EtcdClusterStatus, Member},
     cluster::{Cluster, quorum},
     members,
-    observe::{Claim, Observation, requested},
+    observe::Observation,
     replace::{Cause, Next},
     step::{Stage, Step},
     version::Version,
 };
 
-use self::{
-    events::QUOTA_NEAR_DISK,
-    messages::{CORRUPT, NEAR_DISK, NO_SPACE, NOT_STARTED, UNSAFE_ROLLOUT},
-};
+use self::messages::{CORRUPT, NO_SPACE, NOT_STARTED};
 
 /// The report on the parent.
 pub(crate) fn report(
@@ -136,70 +133,6 @@ impl<'a> View<'a> {
             endpoints: Some(endpoints),
             warnings: self.warnings(),
         }
-    }
-
-    fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        let mut warn = |code: &str, message: String| {
-            warnings.push(Warning {
-                code: code.to_owned(),
-                message,
-            });
-        };
-        let claims = || self.observation.claims_of_members(self.cluster);
-        let unmanaged: Vec<String> = claims()
-            .filter(|(_, claim)| claim.child.is_none() && !claim.is_leaving)
-            .map(|(ordinal, _)| self.cluster.claim(ordinal))
-            .collect();
-        if self.step.has_claims && !unmanaged.is_empty() {
-            let names = unmanaged.join(", ");
-            warn(
-                "ClaimNotManaged",
-                format!("{names}: in use, but no child: storage.size does not apply to it"),
-            );
-        }
-        let size = self.cluster.spec.size;
-        if size > 0 && size % 2 == 0 {
-            let message = format!(
-                "{size} members tolerate no more failures than {}: set an odd size",
-                size - 1
-            );
-            warn("EvenSize", message);
-        }
-        if arguments::is_quota_near_disk(self.cluster, self.observation) {
-            warn(QUOTA_NEAR_DISK, NEAR_DISK.to_owned());
-        }
-        if self.step.stage != Stage::Certificates
-            && let Some((code, problem)) = self.certificates()
-        {
-            warn(code, problem);
-        }
-        if let Some(problem) = self.lost_services() {
-            warn("ServiceNotOwned", problem);
-        }
-        let wanted = Amount::of(&self.cluster.spec.storage.size);
-        let is_small = |(_, claim): (i32, &Claim)| {
-            claim
-                .child
-                .as_ref()
-                .and_then(requested)
-                .is_some_and(|has| Amount::of(has) < wanted)
-        };
-        if !self.observation.can_grow && claims().any(is_small) {
-            let message = "the claims keep their size: their StorageClass does not allow expansion";
-            warn("StorageNotExpandable", message.to_owned());
-        }
-        if self.cluster.allows_unsafe_rollout {
-            warn("UnsafeRolloutAllowed", UNSAFE_ROLLOUT.to_owned());
-        }
-        if self.cluster.version().is_none() {
-            let message = format!(
-                "the tag of the image {} names no version: set spec.version",
-                self.cluster.image
-            );
-            warn("VersionUnknown", message);
-        }
-        warnings
     }
 
     fn conditions(&self) -> Vec<Condition> {

@@ -2,14 +2,11 @@
 
 use innkeeper_sdk::prelude::*;
 
-use super::View;
+use super::{View, warnings::QUIET};
 use crate::{
     api::Warning,
     record::{Record, Replacement},
 };
-
-/// The code of a warning that is no event, because each cluster with the default size has it.
-pub(super) const QUOTA_NEAR_DISK: &str = "QuotaNearDisk";
 
 /// The reasons of conditions that are problems, by the type of the condition.
 const PROBLEMS: [(&str, &[&str]); 3] = [
@@ -48,7 +45,7 @@ impl View<'_> {
         let warned = &self.observation.warned;
         let new = warnings
             .iter()
-            .filter(|it| it.code != QUOTA_NEAR_DISK && !warned.contains(&it.code));
+            .filter(|it| !QUIET.contains(&&*it.code) && !warned.contains(&it.code));
         events.extend(new.map(|it| Event::warning(&*it.code, &*it.message)));
         events
     }

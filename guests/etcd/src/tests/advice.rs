@@ -266,3 +266,73 @@ fn the_services_of_another_owner_are_no_endpoints() {
         assert_eq!(reason(&outcome, "Ready"), "Ready");
     }
 }
+
+/// The status of a claim, and the code and message of the warning about it.
+const GROWTH: &[(&str, &str, &str)] = &[
+    ("{}", "", ""),
+    (
+        r#"{"conditions":[{"type":"Resizing","status":"True"}]}"#,
+        "",
+        "",
+    ),
+    (
+        r#"{"conditions":[{"type":"FileSystemResizePending","status":"True","message":"Waiting for user to (re-)start a pod"}]}"#,
+        "FileSystemResizePending",
+        "PersistentVolumeClaim data-demo-1: the volume has grown, but its file system has not; if that lasts for minutes, it grows \
+         when the Pod starts again: change the annotation etcd.ydzs.io/restart-trigger of the EtcdCluster to restart the members \
+         one by one",
+    ),
+    (
+        r#"{"conditions":[{"type":"FileSystemResizePending","status":"False"}]}"#,
+        "",
+        "",
+    ),
+    (
+        r#"{"allocatedResourceStatuses":{"storage":"NodeResizePending"}}"#,
+        "",
+        "",
+    ),
+    (
+        r#"{"conditions":[{"type":"ControllerResizeError","status":"True","message":"quota exceeded"}]}"#,
+        "VolumeResizeFailed",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: quota exceeded; make room for the size there, \
+         it is tried again by itself, and the quota of the database is that of the present size until then",
+    ),
+    (
+        r#"{"conditions":[{"type":"NodeResizeError","status":"True"}],
+            "allocatedResourceStatuses":{"storage":"NodeResizeInfeasible"}}"#,
+        "VolumeResizeFailed",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeError; make room for the size \
+         there, it is tried again by itself, and the quota of the database is that of the present size until then",
+    ),
+    (
+        r#"{"allocatedResourceStatuses":{"storage":"ControllerResizeInfeasible"}}"#,
+        "VolumeResizeFailed",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: ControllerResizeInfeasible; make room for the \
+         size there, it is tried again by itself, and the quota of the database is that of the present size until then",
+    ),
+    (
+        r#"{"allocatedResourceStatuses":{"storage":"NodeResizeFailed"}}"#,
+        "VolumeResizeFailed",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeFailed; make room for the size \
+         there, it is tried again by itself, and the quota of the database is that of the present size until then",
+    ),
+];
+
+#[test]
+fn a_volume_that_does_not_grow_is_told() {
+    let (parent, children) = cluster(3, &json!({ "storage": { "size": "8Gi" } }));
+    let ready = host().objects((0..3).map(|ordinal| pod(ordinal, true, IMAGE)));
+    for (status, code, message) in GROWTH {
+        let mut children = children.clone();
+        let claim = children.iter_mut().find(|it| it.0 == "claim-1").unwrap();
+        claim.1["status"] = serde_json::from_str(status).unwrap();
+        let outcome = answer(observing(&parent, &children), &ready);
+        let status = outcome.report().status.as_ref().unwrap();
+        let found = &status["warnings"][0];
+        assert_eq!(found["code"].as_str().unwrap_or_default(), *code);
+        assert_eq!(found["message"].as_str().unwrap_or_default(), *message);
+        let told = outcome.report().events.iter().any(|it| it.reason == *code);
+        assert_eq!(told, *code == "VolumeResizeFailed");
+    }
+}
