@@ -29,7 +29,8 @@ use serde_json::{Value, json};
 use crate::{
     certificates,
     cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, quorum},
-    inspection, jobs, members,
+    inspection, jobs,
+    members::{self, Template},
     observe::{Claim, Observation, requested},
     record::Record,
     step::Step,
@@ -41,6 +42,7 @@ pub(crate) fn all(
     cluster: &Cluster<'_>,
     observation: &Observation,
     step: &Step,
+    template: &Template<'_>,
 ) -> Vec<Child> {
     let services = services(cluster);
     let certificates = certificates::children(&request.children, cluster, &services);
@@ -63,7 +65,7 @@ pub(crate) fn all(
                 ["headless", "state"].contains(&key.as_str()) || key.starts_with("claim-")
             })
             .collect();
-        let members = members::stateful_set(cluster, observation, record, replicas);
+        let members = members::stateful_set(template, record, replicas);
         children.push(Child::new("members", &members).after(before));
     }
     children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
@@ -91,9 +93,13 @@ pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
 
 /// The names of the Services that do not exist or belong to another owner.
 pub(crate) fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
-    let services = services(cluster).into_iter();
-    let missing = services.filter(|service| !request.children.has(service));
-    missing.map(|service| service.name().to_owned()).collect()
+    let is_own = |name: &String| {
+        let observed = request.children.find::<Service>(name);
+        observed.is_some_and(|observed| !observed.is_deleting())
+    };
+    let mut names = vec![cluster.name.to_owned(), cluster.client_service()];
+    names.retain(|name| !is_own(name));
+    names
 }
 
 fn headless_service(cluster: &Cluster<'_>) -> Service {

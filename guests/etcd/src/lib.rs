@@ -41,7 +41,9 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 
-use crate::{api::EtcdCluster, cluster::Cluster, config::Config, observe::Observation};
+use crate::{
+    api::EtcdCluster, cluster::Cluster, config::Config, members::Template, observe::Observation,
+};
 
 /// The plugin.
 #[derive(Debug)]
@@ -102,14 +104,16 @@ impl Reconciler for Plugin {
         if let Err(problem) = validate::spec(request, &cluster, &observation) {
             // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
             let resting = step::rest(&observation);
-            let report = report::report(request, &cluster, &observation, &resting);
+            let template = Template::new(&cluster, &observation);
+            let report = report::report(request, &cluster, &observation, &resting, &template);
             return Err(Fault::invalid(problem).with_report(report));
         }
         let cluster = upgrade::stated(cluster, &observation);
-        let step = step::next(&cluster, &observation, host);
-        let report = report::report(request, &cluster, &observation, &step);
+        let template = Template::new(&cluster, &observation);
+        let step = step::next(&cluster, &observation, &template, host);
+        let report = report::report(request, &cluster, &observation, &step, &template);
         Ok(Outcome::desired(
-            children::all(request, &cluster, &observation, &step),
+            children::all(request, &cluster, &observation, &step, &template),
             report,
         ))
     }

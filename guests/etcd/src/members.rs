@@ -2,6 +2,8 @@
 //!
 //! The container `etcd` runs no shell, because its image has none; the kubelet expands `$(POD_NAME)` in the arguments.
 
+use std::cell::OnceCell;
+
 use innkeeper_sdk::{
     claim::DeclaredClaim, labels, placement::place, pod, prelude::*, quantity::Amount,
     rollout::TemplateHash, workload::Workload,
@@ -52,13 +54,50 @@ for newest in *.snap; do :; done
 [ -e "$newest" ]
 [ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
 
+/// The Pod template of the members and its hash. A pass makes them once, and only if something asks for them.
+pub(crate) struct Template<'a> {
+    cluster: &'a Cluster<'a>,
+    observation: &'a Observation,
+    made: OnceCell<(PodTemplateSpec, TemplateHash)>,
+}
+
+impl<'a> Template<'a> {
+    pub(crate) const fn new(cluster: &'a Cluster<'a>, observation: &'a Observation) -> Self {
+        Self {
+            cluster,
+            observation,
+            made: OnceCell::new(),
+        }
+    }
+
+    fn made(&self) -> &(PodTemplateSpec, TemplateHash) {
+        self.made.get_or_init(|| {
+            let template = template(self.cluster, self.observation);
+            let hash = TemplateHash::of(&template);
+            (template, hash)
+        })
+    }
+
+    fn hash(&self) -> &TemplateHash {
+        &self.made().1
+    }
+
+    /// Returns true if all Pods have the template.
+    pub(crate) fn is_rolled_out(&self) -> bool {
+        let running = self.observation.running.as_ref();
+        running.is_some_and(|running| running.is_rolled_out(self.hash()))
+    }
+
+    /// Returns true if the StatefulSet has the template.
+    pub(crate) fn is_written(&self) -> bool {
+        let observed = self.observation.stateful_set.as_ref();
+        observed.is_some_and(|observed| self.hash().is_on(&observed.metadata))
+    }
+}
+
 /// The StatefulSet with a number of replicas.
-pub(crate) fn stateful_set(
-    cluster: &Cluster<'_>,
-    observation: &Observation,
-    record: &Record,
-    replicas: i32,
-) -> StatefulSet {
+pub(crate) fn stateful_set(stated: &Template<'_>, record: &Record, replicas: i32) -> StatefulSet {
+    let (cluster, observation) = (stated.cluster, stated.observation);
     let storage = &cluster.spec.storage;
     let observed = observation.stateful_set.as_ref();
     // Before the formation, the StatefulSet may be made again.
@@ -68,9 +107,8 @@ pub(crate) fn stateful_set(
         Keeping::Retain
     };
     let member_labels = labels::with_version(&cluster.labels("member"), &cluster.image);
-    let template = template(cluster, observation);
-    let hash = TemplateHash::of(&template);
-    let partition = partition(cluster, observation, record, &hash);
+    let (template, hash) = stated.made();
+    let partition = partition(stated, record);
     let mut metadata = metadata(cluster.name, &member_labels);
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
@@ -103,7 +141,7 @@ pub(crate) fn stateful_set(
             volume_claim_templates: cluster
                 .is_persistent()
                 .then(|| vec![claim_template(cluster, observed)]),
-            template,
+            template: template.clone(),
             ..Default::default()
         }),
         ..Default::default()
@@ -111,19 +149,12 @@ pub(crate) fn stateful_set(
 }
 
 /// The ordinal from which on Pods may be replaced by ones of the new template.
-fn partition(
-    cluster: &Cluster<'_>,
-    observation: &Observation,
-    record: &Record,
-    stated: &TemplateHash,
-) -> i32 {
-    let Some(observed) = &observation.stateful_set else {
-        return 0;
-    };
-    if cluster.allows_unsafe_rollout {
+fn partition(stated: &Template<'_>, record: &Record) -> i32 {
+    let observation = stated.observation;
+    if observation.stateful_set.is_none() || stated.cluster.allows_unsafe_rollout {
         return 0;
     }
-    let is_written = stated.is_on(&observed.metadata);
+    let is_written = stated.is_written();
     let is_stale = observation.running.as_ref().is_none_or(Workload::is_stale);
     if is_written && is_stale {
         // The revision of the Pods is not known yet.
@@ -163,11 +194,6 @@ pub(crate) fn keeps_claims(observed: &MemberSet) -> bool {
         .as_ref()
         .and_then(|policy| policy.when_deleted.as_deref())
         .is_none_or(|when| when == Keeping::Retain.as_str())
-}
-
-/// The hash of the desired Pod template.
-pub(crate) fn template_hash(cluster: &Cluster<'_>, observation: &Observation) -> TemplateHash {
-    TemplateHash::of(&template(cluster, observation))
 }
 
 /// The claim template. It is immutable, so the size of the observed one is repeated.

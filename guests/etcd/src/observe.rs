@@ -14,7 +14,6 @@ use innkeeper_sdk::{
     prelude::*,
     quantity::Amount,
     references::{Found, References},
-    rollout::TemplateHash,
     workload::Workload,
 };
 use k8s_openapi::api::{
@@ -214,18 +213,6 @@ impl Observation {
     pub(crate) fn replicas(&self) -> i32 {
         let observed = self.stateful_set.as_ref();
         observed.map_or(0, |it| it.spec.replicas.unwrap_or(1))
-    }
-
-    /// Returns true if all Pods have this template.
-    pub(crate) fn is_rolled_out(&self, stated: &TemplateHash) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|it| it.is_rolled_out(stated))
-    }
-
-    /// Returns true if the StatefulSet has this template.
-    pub(crate) fn is_written(&self, stated: &TemplateHash) -> bool {
-        let observed = self.stateful_set.as_ref();
-        observed.is_some_and(|observed| stated.is_on(&observed.metadata))
     }
 
     /// The ordinals of the members that are ready.

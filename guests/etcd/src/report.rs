@@ -11,7 +11,7 @@ use innkeeper_sdk::{condition::ConditionStatus, labels, prelude::*};
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member},
     cluster::{Cluster, quorum},
-    members,
+    members::{self, Template},
     observe::Observation,
     replace::{Cause, Next},
     step::{Stage, Step},
@@ -26,8 +26,9 @@ pub(crate) fn report(
     cluster: &Cluster<'_>,
     observation: &Observation,
     step: &Step,
+    template: &Template<'_>,
 ) -> Report {
-    let view = View::new(cluster, observation, step);
+    let view = View::new(cluster, observation, step, template);
     let conditions = view.conditions();
     let status = view.status(request);
     let events = view.events(request, &conditions, &status.warnings);
@@ -57,9 +58,13 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(cluster: &'a Cluster<'a>, observation: &'a Observation, step: &'a Step) -> Self {
+    fn new(
+        cluster: &'a Cluster<'a>,
+        observation: &'a Observation,
+        step: &'a Step,
+        template: &Template<'_>,
+    ) -> Self {
         let ready = observation.ready();
-        let stated = members::template_hash(cluster, observation);
         let members = step.record.as_ref().map(|record| &record.members);
         Self {
             cluster,
@@ -67,8 +72,8 @@ impl<'a> View<'a> {
             step,
             members: members.map_or(0, BTreeSet::len),
             ready: members.map_or(0, |members| members.intersection(&ready).count()),
-            is_rolled_out: observation.is_rolled_out(&stated),
-            is_written: observation.is_written(&stated),
+            is_rolled_out: template.is_rolled_out(),
+            is_written: template.is_written(),
         }
     }
 

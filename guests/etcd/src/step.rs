@@ -13,7 +13,8 @@ use innkeeper_sdk::prelude::*;
 use crate::{
     api::ExistingClaims,
     cluster::{Cluster, MEMBERS_MAX, quorum},
-    jobs, members,
+    jobs,
+    members::{self, Template},
     observe::Observation,
     record::Record,
     replace::{self, Cause, Next, Seen, SeenPod},
@@ -91,11 +92,16 @@ impl Step {
 }
 
 /// The next step of a cluster.
-pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Step {
+pub(crate) fn next(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    template: &Template<'_>,
+    host: &dyn Host,
+) -> Step {
     match &observation.record {
         None => begin(cluster, observation),
-        Some(record) if record.formed => run(cluster, observation, record, host),
-        Some(record) => form(cluster, observation, record, host),
+        Some(record) if record.formed => run(cluster, observation, record, template, host),
+        Some(record) => form(cluster, observation, record, template, host),
     }
 }
 
@@ -244,6 +250,7 @@ fn form(
     cluster: &Cluster<'_>,
     observation: &Observation,
     record: &Record,
+    template: &Template<'_>,
     host: &dyn Host,
 ) -> Step {
     let step = Step {
@@ -265,7 +272,7 @@ fn form(
     let ready = observation.ready();
     // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
     // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
-    let is_outdated = !members::template_hash(cluster, observation).is_on(&stateful_set.metadata);
+    let is_outdated = !template.is_written();
     // The cluster may have formed while the host was away: its data must outlive the StatefulSet.
     let keeps_data = if cluster.is_persistent() {
         members::keeps_claims(stateful_set)
@@ -283,7 +290,7 @@ fn form(
     }
     let ready_founders = record.members.intersection(&ready).count();
     if ready_founders == record.members.len() {
-        return formed(cluster, observation, step, record);
+        return formed(cluster, observation, template, step, record);
     }
     let deadline = i64::from(cluster.spec.progress_deadline_seconds) * 1000;
     let begin = stateful_set
@@ -299,7 +306,7 @@ fn form(
             ..step
         },
         _ if ready_founders >= quorum(record.members.len()) => {
-            formed(cluster, observation, step, record)
+            formed(cluster, observation, template, step, record)
         }
         _ => Step {
             stage: Stage::BootstrapFailed,
@@ -332,7 +339,13 @@ fn admitting_founders(
 
 /// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and their
 /// Pods may still start without data.
-fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: &Record) -> Step {
+fn formed(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    template: &Template<'_>,
+    step: Step,
+    record: &Record,
+) -> Step {
     let pods = record.members.iter().filter_map(|ordinal| {
         let pod = observation.pods.get(ordinal)?;
         Some((*ordinal, pod.uid.clone()))
@@ -348,14 +361,19 @@ fn formed(cluster: &Cluster<'_>, observation: &Observation, step: Step, record: 
         ..record.clone()
     };
     Step {
-        record: Some(confirmed(cluster, observation, record)),
+        record: Some(confirmed(cluster, observation, template, record)),
         stage: Stage::Formed,
         ..step
     }
 }
 
 /// The record of a formed cluster with the facts that its ready members confirm.
-fn confirmed(cluster: &Cluster<'_>, observation: &Observation, record: Record) -> Record {
+fn confirmed(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    template: &Template<'_>,
+    record: Record,
+) -> Record {
     let ready = observation.ready();
     let pod = |ordinal| {
         let pod = observation.pods.get(&ordinal)?;
@@ -363,7 +381,7 @@ fn confirmed(cluster: &Cluster<'_>, observation: &Observation, record: Record) -
     };
     let mut record = replace::without_used_admissions(record, pod);
     let is_whole = record.members.is_subset(&ready);
-    if !is_whole || !observation.is_rolled_out(&members::template_hash(cluster, observation)) {
+    if !is_whole || !template.is_rolled_out() {
         return record;
     }
     record.version = cluster.version().or(record.version);
@@ -376,9 +394,15 @@ fn is_resuming(observation: &Observation) -> bool {
 }
 
 /// The step of a formed cluster.
-fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record, host: &dyn Host) -> Step {
+fn run(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+    template: &Template<'_>,
+    host: &dyn Host,
+) -> Step {
     let size = cluster.spec.size;
-    let record = confirmed(cluster, observation, record.clone());
+    let record = confirmed(cluster, observation, template, record.clone());
     let ready = observation.ready();
     let has_quorum = record.members.intersection(&ready).count() >= quorum(record.members.len());
     let members = i32::try_from(record.members.len()).unwrap_or(i32::MAX);

@@ -4,7 +4,7 @@
 //! their present image and take a snapshot at once. The startup probe of that template looks for it: a member without one
 //! does not become ready, and the roll-out goes no further.
 
-use crate::{cluster::Cluster, members, observe::Observation, version::Version};
+use crate::{cluster::Cluster, members::Template, observe::Observation, version::Version};
 
 /// Returns true if the members have to write a snapshot between these versions.
 pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
@@ -34,7 +34,7 @@ pub(crate) fn stated<'a>(cluster: Cluster<'a>, observation: &Observation) -> Clu
     };
     let members = observation.record.as_ref().map(|record| &record.members);
     let is_whole = members.is_some_and(|members| members.is_subset(&observation.ready()));
-    if is_whole && observation.is_rolled_out(&members::template_hash(&preparing, observation)) {
+    if is_whole && Template::new(&preparing, observation).is_rolled_out() {
         return cluster;
     }
     preparing
