@@ -5,10 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -72,6 +72,8 @@ pub(super) struct Place {
     pub(super) fields: BTreeMap<&'static str, String>,
     /// The directories of the volumes, by name.
     pub(super) volumes: BTreeMap<String, PathBuf>,
+    /// The user and the group of the Pod; none where the test may not choose them.
+    pub(super) user: Option<u32>,
 }
 
 impl Place {
@@ -86,7 +88,10 @@ impl Place {
             .into_iter()
             .flat_map(|it| list(&container[it]));
         let mut command = self.command(images, container, words, config);
-        File::create(self.message(container)).unwrap();
+        let message = File::create(self.message(container)).unwrap();
+        message
+            .set_permissions(Permissions::from_mode(0o666))
+            .unwrap();
         let log = File::options()
             .create(true)
             .append(true)
@@ -128,9 +133,21 @@ impl Place {
             )
         };
         let programs = images.programs(container["image"].as_str().unwrap());
+        let mut command = bound(Path::new("setpriv"));
+        if let Some(user) = self.user {
+            let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));
+            command.args([
+                &user,
+                &group,
+                "--clear-groups",
+                "--no-new-privs",
+                "--bounding-set=-all",
+            ]);
+        }
+        // The kernel forgets the signal with the change of the user.
+        command.args(["setpriv", "--pdeathsig", "TERM"]);
         // As `env`, because the program is searched in the image, and this one on the machine.
-        let mut command = bound(Path::new("env"));
-        command.args(["-i", &format!("PATH={}", programs.display())]);
+        command.args(["env", "-i", &format!("PATH={}", programs.display())]);
         command.args(
             variables
                 .iter()
@@ -197,8 +214,12 @@ impl Place {
         log[start..].to_owned()
     }
 
-    /// Returns true if a probe over HTTP succeeds.
+    /// Returns true if a probe over HTTP or TCP succeeds.
     pub(super) fn probe(&self, probe: &Value) -> bool {
+        if let Some(port) = probe["tcpSocket"]["port"].as_u64() {
+            let address = format!("{}:{port}", self.address).parse().unwrap();
+            return TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok();
+        }
         let get = &probe["httpGet"];
         let port = get["port"].as_u64().unwrap();
         self.asks(port, "GET", get["path"].as_str().unwrap(), "")

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, chown},
     time::{Duration, Instant},
 };
 
@@ -95,7 +96,16 @@ impl Pod {
     fn show(&self, config: &ConfigMaps) {
         for volume in list(&self.object["spec"]["volumes"]) {
             let directory = &self.place.volumes[name(volume)];
-            fs::create_dir_all(directory).unwrap();
+            if !directory.exists() {
+                fs::create_dir_all(directory).unwrap();
+                // As the kubelet does for the group of the Pod.
+                let group = self.object["spec"]["securityContext"]["fsGroup"].as_u64();
+                if let (Some(_), Some(group)) = (self.place.user, group) {
+                    chown(directory, None, Some(group.try_into().unwrap())).unwrap();
+                    let mode = Permissions::from_mode(0o2775);
+                    fs::set_permissions(directory, mode).unwrap();
+                }
+            }
             let (map, secret) = (
                 &volume["configMap"]["name"],
                 &volume["secret"]["secretName"],
@@ -167,16 +177,18 @@ impl Pod {
         if self.is_init(container) || container["readinessProbe"].is_null() {
             return;
         }
-        let startup = &container["startupProbe"]["exec"]["command"];
-        if !startup.is_null() && !self.is_started {
-            self.is_started = self.place.succeeds(images, container, startup, config);
+        if !self.is_started {
+            let startup = &container["startupProbe"];
+            self.is_started = match &startup["exec"]["command"] {
+                Value::Null => self.place.probe(startup),
+                command => self.place.succeeds(images, container, command, config),
+            };
             if !self.is_started {
                 return;
             }
         }
         self.is_ready = self.place.probe(&container["readinessProbe"]);
-        let liveness = &container["livenessProbe"];
-        if liveness["httpGet"].is_null() || self.place.probe(liveness) {
+        if self.place.probe(&container["livenessProbe"]) {
             self.live = Some(Instant::now());
         }
         // Three failures at intervals of five seconds, once the startup probe has succeeded.

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::PathBuf,
     process::{self, Command},
     sync::atomic::{AtomicUsize, Ordering},
@@ -88,6 +88,9 @@ impl World {
     pub(super) fn new(spec: Value) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let directory = tempfile::tempdir().unwrap();
+        // The user of the Pods is another one.
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(directory.path(), mode).unwrap();
         let pid = usize::try_from(process::id()).unwrap();
         let number = pid + 40_000 * NUMBER.fetch_add(1, Ordering::Relaxed);
         let crds = &PLUGIN.manifest().crds;
@@ -248,7 +251,11 @@ impl World {
             };
             (name(volume).to_owned(), path)
         });
+        // Only root may start a process of another user.
+        let user = object["spec"]["securityContext"]["runAsUser"].as_u64();
+        let user = user.filter(|_| rustix::process::geteuid().is_root());
         let place = Place {
+            user: user.map(|user| user.try_into().unwrap()),
             volumes: volumes.collect(),
             directory,
             address: format!("{}.{}", self.network, 1 + number % 250),
