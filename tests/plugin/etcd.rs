@@ -2,6 +2,7 @@
 //!
 //! Only `tests/full` builds all versions of etcd and runs all tests; `tests/run` has one short case with one version.
 
+mod authentication;
 mod certificates;
 mod container;
 mod controllers;
