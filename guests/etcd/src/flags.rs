@@ -4,6 +4,7 @@
 //! tokens, traces, profiles. So the check knows the flags that do none of this, and refuses the others.
 
 mod life;
+pub(crate) mod together;
 
 use std::collections::BTreeMap;
 

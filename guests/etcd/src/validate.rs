@@ -55,6 +55,7 @@ pub(crate) fn spec(
     }
     certificate_keys(cluster, observation)?;
     medium(cluster)?;
+    flags::together::check(cluster.spec)?;
     version(cluster, observation)
 }
 

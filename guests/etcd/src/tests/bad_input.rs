@@ -468,7 +468,7 @@ fn flags_of_tuning_need_no_configuration() {
         "cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256", "cors": "*",
         "election-timeout": "2000", "enable-grpc-gateway": "false", "experimental-compaction-batch-limit": "500",
         "experimental-corrupt-check-time": "12h", "experimental-initial-corrupt-check": "true",
-        "experimental-warning-apply-duration": "200ms", "feature-gates": "InitialCorruptCheck=true,LeaseCheckpoint=true",
+        "experimental-warning-apply-duration": "200ms", "feature-gates": "CompactHashCheck=true,LeaseCheckpoint=true",
         "grpc-keepalive-min-time": "5s", "heartbeat-interval": "200", "host-whitelist": "localhost,127.0.0.1",
         "log-format": "json", "log-level": "warn", "logger": "zap", "max-concurrent-streams": "1000",
         "max-request-bytes": "10485760", "max-snapshots": "5", "max-txn-ops": "1024", "max-wals": "5",

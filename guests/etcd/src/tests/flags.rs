@@ -196,3 +196,66 @@ fn a_logger_that_a_version_does_not_have_is_invalid() {
         assert_eq!(problem(version, &json!({ "logger": logger })), expected);
     }
 }
+
+/// What real members of 3.6.16 end with, but for the retention of revisions, which they never compact.
+#[test]
+fn flags_that_contradict_each_other_are_invalid() {
+    for (options, expected) in [
+        (json!({ "election-timeout": "500" }), ""),
+        (
+            json!({ "election-timeout": "499" }),
+            "election-timeout 499 must be at least 500, five times heartbeat-interval, and at most 50000",
+        ),
+        (
+            json!({ "heartbeat-interval": "201" }),
+            "election-timeout 1000 must be at least 1005, five times heartbeat-interval, and at most 50000",
+        ),
+        (
+            json!({ "election-timeout": "60000" }),
+            "election-timeout 60000 must be at least 500, five times heartbeat-interval, and at most 50000",
+        ),
+        (
+            json!({ "heartbeat-interval": "0" }),
+            "heartbeat-interval must be at least 1",
+        ),
+        (json!({ "auto-compaction-retention": "1h30m" }), ""),
+        (json!({ "auto-compaction-retention": "1" }), ""),
+        (
+            json!({ "auto-compaction-retention": "often" }),
+            "auto-compaction-retention \"often\": write a duration such as 1h30m, or a number of hours",
+        ),
+        (
+            json!({ "auto-compaction-mode": "revision", "auto-compaction-retention": "5m" }),
+            "auto-compaction-retention \"5m\": write a number of revisions",
+        ),
+        (json!({ "tls-min-version": "TLS1.3" }), ""),
+        (
+            json!({ "tls-min-version": "TLS1.3", "tls-max-version": "TLS1.2" }),
+            "tls-min-version TLS1.3 is above tls-max-version TLS1.2",
+        ),
+        (
+            json!({ "experimental-memory-mlock": "", "memory-mlock": "" }),
+            "experimental-memory-mlock and memory-mlock are one flag: leave experimental-memory-mlock out",
+        ),
+        (
+            json!({ "experimental-initial-corrupt-check": "true", "feature-gates": "LeaseCheckpoint=true" }),
+            "",
+        ),
+        (
+            json!({
+                "experimental-initial-corrupt-check": "true",
+                "feature-gates": "LeaseCheckpoint=true,InitialCorruptCheck=true",
+            }),
+            "experimental-initial-corrupt-check and InitialCorruptCheck of feature-gates are one setting: leave \
+             experimental-initial-corrupt-check out",
+        ),
+    ] {
+        assert_eq!(problem("3.6.14", &options), expected, "{options}");
+    }
+    let often = parent(json!({ "autoCompactionRetention": "often" }));
+    let fault = Plugin::reconcile(&TestRequest::new(&often).build(), &host()).unwrap_err();
+    assert_eq!(
+        fault.message,
+        "spec.autoCompactionRetention \"often\": write a duration such as 1h30m, or a number of hours"
+    );
+}
