@@ -42,6 +42,7 @@ mod misbehaving;
 mod monitoring;
 mod moody;
 mod namespaces;
+mod orphans;
 mod overload;
 mod ownership;
 mod pages;

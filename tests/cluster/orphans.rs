@@ -1,0 +1,166 @@
+//! A cluster of etcd whose EtcdCluster was deleted with `--cascade=orphan` comes under another one, as the page of the plugin
+//! says, without the restart of a member.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use innkeeper_tests::{
+    Host, HostOptions,
+    manifest::{self, condition, condition_status, is_ready},
+    process::path_from_env,
+    user::Kind,
+};
+use kube::api::{DeleteParams, PropagationPolicy};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, is_synced, wait_served},
+    suite::{Target, reason},
+};
+
+const PARENT: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
+const EXAMPLE: &str = "examples/etcd/01-article.yaml";
+
+/// Well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// The objects of the cluster that must outlive their parent.
+const KEPT: [(&str, &str, &str); 11] = [
+    ("v1", "Pod", "demo-0"),
+    ("v1", "Pod", "demo-1"),
+    ("v1", "Pod", "demo-2"),
+    ("v1", "PersistentVolumeClaim", "data-demo-0"),
+    ("v1", "PersistentVolumeClaim", "data-demo-1"),
+    ("v1", "PersistentVolumeClaim", "data-demo-2"),
+    ("v1", "ConfigMap", "demo-cluster-state"),
+    ("v1", "Service", "demo"),
+    ("v1", "Service", "demo-client"),
+    ("apps/v1", "StatefulSet", "demo"),
+    ("policy/v1", "PodDisruptionBudget", "demo"),
+];
+
+/// The kinds whose grants the page lets adopt.
+const ADOPTED: [&str; 5] = [
+    "ConfigMap",
+    "Service",
+    "StatefulSet",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+];
+
+/// Starts a host with the grants of the example.
+fn host(stage: &Stage, adopts: bool) -> Host {
+    let plugin = manifest::load("examples/plugins/etcd.yaml").unwrap();
+    let plugin = plugin.iter().find(|it| it["kind"] == "Plugin").unwrap();
+    let mut grants = plugin["spec"]["grants"].clone();
+    grants["crds"] = grants["parents"].clone();
+    for child in grants["children"].as_array_mut().unwrap() {
+        if adopts && ADOPTED.iter().any(|kind| child["kind"] == *kind) {
+            child["adopt"] = json!(true);
+        }
+    }
+    let file = stage.plane.directory().join("etcd-grants.json");
+    fs::write(&file, grants.to_string()).unwrap();
+    let options = HostOptions {
+        arguments: vec!["--grants".to_owned(), format!("etcd={}", file.display())],
+        ..stage.options.clone()
+    };
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+fn uids(stage: &Stage, namespace: &str) -> BTreeMap<&'static str, Vec<Value>> {
+    let mut uids: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for target in KEPT {
+        let object = stage.get(namespace, target);
+        let uid = object["metadata"]["uid"].clone();
+        uids.entry(target.1).or_default().push(uid);
+    }
+    uids
+}
+
+/// Deletes the parent as `kubectl delete --cascade=orphan` does.
+fn orphan(stage: &Stage, namespace: &str) {
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    let kind = Kind::new(PARENT.0, PARENT.1, namespace);
+    let deleted = stage.plane.user().delete_with(kind, PARENT.2, &params);
+    deleted.expect("a parent can be deleted");
+}
+
+#[test]
+fn orphaned_members_come_under_another_parent_as_the_page_says() {
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let stage = Stage::full(vec![guests.join("etcd.wasm")]);
+    let first = host(&stage, false);
+    wait_served(&stage.plane, &first, &["etcdclusters.etcd.ydzs.io"]);
+    stage.restart_collector();
+    let namespace = &*stage.namespace("etcd-orphans");
+    stage.apply_example(namespace, EXAMPLE);
+    let parent = stage.wait(&first, namespace, PARENT, is_ready);
+    stage.settle(QUIET);
+    let before = uids(&stage, namespace);
+
+    orphan(&stage, namespace);
+    stage.wait(&first, namespace, PARENT, Value::is_null);
+    assert_eq!(uids(&stage, namespace), before);
+
+    // The parent alone does not take them, and says what to do.
+    stage.apply_example(namespace, EXAMPLE);
+    let refused = stage.wait(&first, namespace, PARENT, |parent| {
+        reason(parent, "Available") == "StaleClaims"
+    });
+    assert_ne!(refused["metadata"]["uid"], parent["metadata"]["uid"]);
+    let message = condition(&refused, "Available").unwrap();
+    for part in [
+        "in use by Pods demo-0, demo-1, demo-2",
+        "do not delete them",
+        "storage.existingClaims to Adopt",
+        "innkeeper.dev/adopt",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    Stage::stop(first);
+
+    let second = host(&stage, true);
+    let mark = stage.mark();
+    let mut adopting = manifest::load(EXAMPLE).unwrap().remove(0);
+    adopting["spec"]["storage"] = json!({ "existingClaims": "Adopt" });
+    adopting["metadata"]["annotations"] = json!({ "innkeeper.dev/adopt": "true" });
+    stage.apply(namespace, &adopting);
+    let adopted = stage.wait(&second, namespace, PARENT, |parent| {
+        is_ready(parent) && is_synced(parent, "True", "Applied")
+    });
+    assert_eq!(adopted["status"]["readyReplicas"], 3);
+    assert_eq!(adopted["status"]["clusterFormed"], true);
+    stage.settle(QUIET);
+
+    // "When it is Ready, remove both."
+    stage.merge(
+        namespace,
+        PARENT,
+        &json!({
+            "metadata": { "annotations": { "innkeeper.dev/adopt": null } },
+            "spec": { "storage": { "existingClaims": "Refuse" } },
+        }),
+    );
+    stage.wait(&second, namespace, PARENT, |parent| {
+        is_ready(parent)
+            && parent["status"]["observedGeneration"] == parent["metadata"]["generation"]
+    });
+    stage.settle(QUIET);
+    assert_eq!(uids(&stage, namespace), before);
+    let settled = stage.get(namespace, PARENT);
+    assert_eq!(condition_status(&settled, "Ready"), "True", "{settled:#}");
+    assert_eq!(settled["status"]["readyReplicas"], 3);
+    let deletions = stage.writes_since(mark);
+    let deletions = deletions.iter().filter(|write| write.verb == "delete");
+    assert_eq!(deletions.count(), 0);
+    for target in KEPT.iter().filter(|target| target.1 != "Pod") {
+        let object = stage.get(namespace, *target);
+        if target.1 != "PersistentVolumeClaim" {
+            let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+            assert_eq!(*owner, settled["metadata"]["uid"], "{target:?}");
+        }
+    }
+}
