@@ -56,8 +56,8 @@ for newest in *.snap; do :; done
 
 /// The Pod template of the members and its hash. A pass makes them once, and only if something asks for them.
 pub(crate) struct Template<'a> {
-    cluster: &'a Cluster<'a>,
-    observation: &'a Observation,
+    pub(crate) cluster: &'a Cluster<'a>,
+    pub(crate) observation: &'a Observation,
     made: OnceCell<(PodTemplateSpec, TemplateHash)>,
 }
 

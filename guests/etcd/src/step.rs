@@ -290,7 +290,7 @@ fn form(
     }
     let ready_founders = record.members.intersection(&ready).count();
     if ready_founders == record.members.len() {
-        return formed(cluster, observation, template, step, record);
+        return formed(template, step, record);
     }
     let deadline = i64::from(cluster.spec.progress_deadline_seconds) * 1000;
     let begin = stateful_set
@@ -305,9 +305,7 @@ fn form(
             requeue: Some(Duration::from_millis(left)),
             ..step
         },
-        _ if ready_founders >= quorum(record.members.len()) => {
-            formed(cluster, observation, template, step, record)
-        }
+        _ if ready_founders >= quorum(record.members.len()) => formed(template, step, record),
         _ => Step {
             stage: Stage::BootstrapFailed,
             ..step
@@ -339,13 +337,8 @@ fn admitting_founders(
 
 /// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and their
 /// Pods may still start without data.
-fn formed(
-    cluster: &Cluster<'_>,
-    observation: &Observation,
-    template: &Template<'_>,
-    step: Step,
-    record: &Record,
-) -> Step {
+fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
+    let (cluster, observation) = (template.cluster, template.observation);
     let pods = record.members.iter().filter_map(|ordinal| {
         let pod = observation.pods.get(ordinal)?;
         Some((*ordinal, pod.uid.clone()))
@@ -361,19 +354,15 @@ fn formed(
         ..record.clone()
     };
     Step {
-        record: Some(confirmed(cluster, observation, template, record)),
+        record: Some(confirmed(template, record)),
         stage: Stage::Formed,
         ..step
     }
 }
 
 /// The record of a formed cluster with the facts that its ready members confirm.
-fn confirmed(
-    cluster: &Cluster<'_>,
-    observation: &Observation,
-    template: &Template<'_>,
-    record: Record,
-) -> Record {
+fn confirmed(template: &Template<'_>, record: Record) -> Record {
+    let (cluster, observation) = (template.cluster, template.observation);
     let ready = observation.ready();
     let pod = |ordinal| {
         let pod = observation.pods.get(&ordinal)?;
@@ -402,7 +391,7 @@ fn run(
     host: &dyn Host,
 ) -> Step {
     let size = cluster.spec.size;
-    let record = confirmed(cluster, observation, template, record.clone());
+    let record = confirmed(template, record.clone());
     let ready = observation.ready();
     let has_quorum = record.members.intersection(&ready).count() >= quorum(record.members.len());
     let members = i32::try_from(record.members.len()).unwrap_or(i32::MAX);
