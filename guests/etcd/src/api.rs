@@ -73,6 +73,14 @@ pub(crate) use self::{
     .message("podDisruptionBudget.minAvailable must be between 0 and size"),
     validation = budget::allows_evictions("podDisruptionBudget", "size"),
     validation = Rule::new(
+        "self.size == 0 || !self.podDisruptionBudget.enabled \
+         || (!has(self.podDisruptionBudget.minAvailable) \
+             || string(self.podDisruptionBudget.minAvailable) != string(self.size)) \
+         && (!has(self.podDisruptionBudget.maxUnavailable) \
+             || !(string(self.podDisruptionBudget.maxUnavailable) in ['0', '0%']))"
+    )
+    .message("podDisruptionBudget would block every eviction"),
+    validation = Rule::new(
         "!has(self.podDisruptionBudget.maxUnavailable) \
          || !string(self.podDisruptionBudget.maxUnavailable).matches('^-?[0-9]{1,9}$') \
          || (int(string(self.podDisruptionBudget.maxUnavailable)) >= 0 \

@@ -499,6 +499,11 @@ fn a_disruption_budget_has_one_number_or_percentage() {
             budget(json!({ "maxUnavailable": -1 })),
             budget(json!({ "minAvailable": 4 })),
             budget(json!({ "minAvailable": 1, "maxUnavailable": 1 })),
+            budget(json!({ "minAvailable": 3 })),
+            budget(json!({ "maxUnavailable": 0 })),
+            budget(json!({ "maxUnavailable": "0%" })),
+            budget(json!({ "maxUnavailable": 0, "enabled": false })),
+            budget(json!({ "maxUnavailable": 1 })),
         ],
         &expect![[r#"
             {"podDisruptionBudget":{"minAvailable":2}}: accepted
@@ -510,6 +515,11 @@ fn a_disruption_budget_has_one_number_or_percentage() {
             {"podDisruptionBudget":{"maxUnavailable":-1}}: rejected, spec: podDisruptionBudget.maxUnavailable must be between 0 and size
             {"podDisruptionBudget":{"minAvailable":4}}: rejected, spec: podDisruptionBudget.minAvailable must be between 0 and size
             {"podDisruptionBudget":{"maxUnavailable":1,"minAvailable":1}}: rejected, spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other
+            {"podDisruptionBudget":{"minAvailable":3}}: rejected, spec: podDisruptionBudget would block every eviction
+            {"podDisruptionBudget":{"maxUnavailable":0}}: rejected, spec: podDisruptionBudget would block every eviction
+            {"podDisruptionBudget":{"maxUnavailable":"0%"}}: rejected, spec: podDisruptionBudget would block every eviction
+            {"podDisruptionBudget":{"enabled":false,"maxUnavailable":0}}: accepted
+            {"podDisruptionBudget":{"maxUnavailable":1}}: accepted
         "#]],
     );
 }
