@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 use super::{first, pod};
 
+mod http;
+
 /// The number of moments at which a first start is killed.
 fn moments() -> u32 {
     if is_full() { 20 } else { 3 }
@@ -40,6 +42,10 @@ struct Container {
 impl Container {
     /// A container of the site's Pods; none where the tests may make no namespaces.
     fn new(workload: &str, list: &str, user: u32) -> Option<Self> {
+        Self::for_pod(&pod(&first(&json!({})), workload), list, user)
+    }
+
+    fn for_pod(pod: &Value, list: &str, user: u32) -> Option<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let namespaces = Command::new("unshare")
             .args(["--mount", "--pid", "--net", "--fork", "true"])
@@ -57,7 +63,7 @@ impl Container {
         let container = Self {
             root,
             user,
-            spec: pod(&first(&json!({})), workload)["spec"][list][0].clone(),
+            spec: pod["spec"][list][0].clone(),
         };
         fs::create_dir_all(container.root.join("bin")).unwrap();
         fs::write(container.root.join("termination-log"), "").unwrap();
@@ -122,11 +128,16 @@ impl Container {
         lines.push(format!(
             "touch /dev/termination-log; mount --bind /mnt/root/termination-log /dev/termination-log\n\
              ip link set lo up 2>/dev/null || true\n\
+             echo 127.0.0.1 localhost shop-mysql >/mnt/hosts; mount --bind /mnt/hosts /etc/hosts\n\
+             echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n\
              exec setpriv --reuid {0} --regid {0} --clear-groups --no-new-privs --bounding-set -all \"$@\"",
             self.user
         ));
         let script = lines.join("\n");
-        let command = self.spec["command"].as_array().unwrap();
+        // The images of the site start their entrypoint.
+        let own = json!(["docker-entrypoint.sh"]);
+        let command = self.spec.get("command").unwrap_or(&own);
+        let command = command.as_array().unwrap();
         Command::new("unshare")
             .args([
                 "--mount",
@@ -160,12 +171,23 @@ impl Container {
 
     /// Runs the command of a probe in the container; true if it succeeds.
     fn probe(&self, probe: &str, container: &Process, environment: &[(&str, &str)]) -> bool {
-        let Some(first) = first_process(container) else {
-            return false;
-        };
         let command = self.spec[probe]["exec"]["command"].as_array().unwrap();
+        let command = command.iter().map(|it| it.as_str().unwrap());
+        self.command(container, command, environment)
+            .is_some_and(|mut it| it.status().is_ok_and(|status| status.success()))
+    }
+
+    /// A command in the container; none once its first process has ended.
+    fn command<'a>(
+        &self,
+        container: &Process,
+        command: impl IntoIterator<Item = &'a str>,
+        environment: &[(&str, &str)],
+    ) -> Option<Command> {
+        let first = first_process(container)?;
         let user = self.user.to_string();
-        Command::new("nsenter")
+        let mut entered = Command::new("nsenter");
+        entered
             .args(["--target", &first, "--mount", "--pid", "--net"])
             .args([
                 "setpriv",
@@ -175,13 +197,12 @@ impl Container {
                 &user,
                 "--clear-groups",
             ])
-            .args(command.iter().map(|it| it.as_str().unwrap()))
+            .args(command)
             .env_clear()
             .envs(Self::environment(environment))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+            .stderr(Stdio::null());
+        Some(entered)
     }
 
     fn termination_message(&self) -> String {
