@@ -53,6 +53,15 @@ pub(crate) struct Managed {
     pub(crate) config: Option<String>,
     /// Secret with the passwords, instead of the generated one.
     pub(crate) credentials_secret_ref: Option<ManagedCredentials>,
+    /// Seconds after which a database that has not become ready starts again, 60 to 86400; a first start of slow
+    /// storage, an upgrade of large data and a recovery take longer than the default.
+    #[serde(default = "default_startup")]
+    #[schemars(range(min = 60, max = 86400))]
+    pub(crate) startup_seconds: i32,
+}
+
+pub(super) const fn default_startup() -> i32 {
+    600
 }
 
 pub(super) fn default_schema() -> String {
@@ -68,6 +77,7 @@ impl Default for Managed {
             resources: None,
             config: None,
             credentials_secret_ref: None,
+            startup_seconds: default_startup(),
         }
     }
 }

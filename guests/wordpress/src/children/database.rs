@@ -25,6 +25,9 @@ const USER: i64 = 999;
 /// The seconds after which a Pod of another image counts as its proof: a server can end right after its start.
 const MIN_READY_SECONDS: i32 = 10;
 
+/// The seconds between two logins until the first one succeeds.
+const STARTUP_PERIOD: i32 = 5;
+
 /// The port and its name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
@@ -149,9 +152,11 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
             "640Mi",
         )),
         startup_probe: Some(Probe {
-            period_seconds: Some(5),
+            period_seconds: Some(STARTUP_PERIOD),
             timeout_seconds: Some(30),
-            failure_threshold: Some(120),
+            failure_threshold: Some(
+                (managed.startup_seconds + STARTUP_PERIOD - 1) / STARTUP_PERIOD,
+            ),
             ..probe(include_str!("scripts/login.sh"))
         }),
         liveness_probe: Some(Probe {

@@ -1,6 +1,7 @@
 //! The Pods of a workload that is not ready, and why.
 
 use innkeeper_sdk::{host::ReadError, labels, prelude::*};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use crate::site::Site;
@@ -15,6 +16,9 @@ pub(crate) enum Failure {
     /// The image lacks the entrypoint or the server.
     UnsupportedImage,
 }
+
+/// The longest time between the end of a startup and that of the container: a last probe and the grace period.
+const ENDING_SECONDS: i64 = 180;
 
 /// The fields that are read of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -58,9 +62,19 @@ struct Waiting {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Terminated {
     message: String,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+}
+
+impl Terminated {
+    /// The time for which the container ran, in seconds.
+    fn seconds(&self) -> Option<i64> {
+        let (start, end) = (self.started_at.as_ref()?, self.finished_at.as_ref()?);
+        Some(end.0.duration_since(start.0).as_secs())
+    }
 }
 
 /// The Pods of one component of a site.
@@ -95,6 +109,27 @@ impl Pods {
                 "UnsupportedImage" => Some(Failure::UnsupportedImage),
                 _ => None,
             })
+    }
+
+    /// A Pod whose container was ended because it had not started within this time. The status does not tell it, so
+    /// the time for which the container ran does.
+    pub(crate) fn late(&self, startup_seconds: i32) -> Option<String> {
+        let limit = i64::from(startup_seconds);
+        let is_late = |seconds: i64| (limit..limit + ENDING_SECONDS).contains(&seconds);
+        self.0.iter().find_map(|pod| {
+            let mut containers = pod.status.container_statuses.iter();
+            let is_late = containers.any(|container| {
+                let ended = container.last_state.terminated.as_ref();
+                ended.and_then(Terminated::seconds).is_some_and(is_late)
+            });
+            let name = &pod.metadata.name;
+            is_late.then(|| {
+                format!(
+                    "Pod {name} had not started after {limit} s and starts again: if it needs longer, raise \
+                     database.managed.startupSeconds"
+                )
+            })
+        })
     }
 
     /// The first Pod with a container that waits for something else than its turn, and the reason.

@@ -154,7 +154,9 @@ impl<'a> View<'a> {
                 "StatefulSet {name} has no Pod: its events tell why, such as a quota, a LimitRange or admission"
             ));
         }
-        let waiting = self.observation.database_pods.waiting();
+        let managed = self.site.managed.as_ref();
+        let late = managed.and_then(|it| self.observation.database_pods.late(it.startup_seconds));
+        let waiting = late.or_else(|| self.observation.database_pods.waiting());
         if waiting.is_none() || database.is_parallel() || pods.updated_replicas > 0 {
             return waiting;
         }

@@ -336,6 +336,11 @@ fn a_database_is_managed_or_external() {
             database(json!({ "external": { "credentialsSecretRef": { "name": "s" } } })),
             database(json!({ "external": { "host": "db", "credentialsSecretRef": {} } })),
             database(json!({ "managed": { "databaseName": "Shop_1" } })),
+            database(json!({ "managed": { "startupSeconds": 59 } })),
+            database(json!({ "managed": { "startupSeconds": 60 } })),
+            database(json!({ "managed": { "startupSeconds": 86400 } })),
+            database(json!({ "managed": { "startupSeconds": 86401 } })),
+            database(json!({ "managed": { "startupSeconds": "10m" } })),
             database(json!({ "managed": { "databaseName": "" } })),
             database(json!({ "managed": { "databaseName": "a b" } })),
             database(json!({ "managed": { "image": "my sql" } })),
@@ -357,6 +362,11 @@ fn a_database_is_managed_or_external() {
             {"database":{"external":{"credentialsSecretRef":{"name":"s"}}}}: rejected, spec.database.external.host: is required
             {"database":{"external":{"credentialsSecretRef":{},"host":"db"}}}: rejected, spec.database.external.credentialsSecretRef.name: is required
             {"database":{"managed":{"databaseName":"Shop_1"}}}: accepted
+            {"database":{"managed":{"startupSeconds":59}}}: rejected, spec.database.managed.startupSeconds: 59 is less than the minimum of 60
+            {"database":{"managed":{"startupSeconds":60}}}: accepted
+            {"database":{"managed":{"startupSeconds":86400}}}: accepted
+            {"database":{"managed":{"startupSeconds":86401}}}: rejected, spec.database.managed.startupSeconds: 86401 is greater than the maximum of 86400
+            {"database":{"managed":{"startupSeconds":"10m"}}}: rejected, spec.database.managed.startupSeconds: "10m" is not of type "integer"
             {"database":{"managed":{"databaseName":""}}}: rejected, spec.database.managed.databaseName: "" does not match "^[A-Za-z0-9_]{1,64}$"
             {"database":{"managed":{"databaseName":"a b"}}}: rejected, spec.database.managed.databaseName: "a b" does not match "^[A-Za-z0-9_]{1,64}$"
             {"database":{"managed":{"image":"my sql"}}}: rejected, spec.database.managed.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>

@@ -22,6 +22,7 @@ fn defaults_are_in_the_definition() {
     assert_eq!(default(".spec.podDisruptionBudget.enabled"), false);
     let managed = ".spec.database.managed";
     assert_eq!(default(&format!("{managed}.databaseName")), "wordpress");
+    assert_eq!(default(&format!("{managed}.startupSeconds")), 600);
     let storage = json!({ "size": "10Gi", "accessModes": ["ReadWriteOnce"] });
     assert_eq!(default(&format!("{managed}.storage")), storage);
     let reference = format!("{managed}.credentialsSecretRef");

@@ -222,6 +222,13 @@ fn the_database_is_probed_over_tcp_and_given_time_to_initialize() {
     }
     assert_eq!(container["resources"]["requests"]["memory"], "640Mi");
     assert_eq!(container["startupProbe"]["failureThreshold"], 120);
+    for (seconds, failures) in [(60, 12), (601, 121), (86400, 17280)] {
+        let spec = json!({ "database": { "managed": { "startupSeconds": seconds } } });
+        let probe = &self::container(&first(&spec), "db")["startupProbe"];
+        let period = probe["periodSeconds"].as_i64().unwrap();
+        assert_eq!(probe["failureThreshold"], failures, "{seconds}");
+        assert!(failures * period >= seconds, "{seconds}");
+    }
     assert_eq!(
         names(&container["env"]),
         [

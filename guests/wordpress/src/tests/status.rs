@@ -174,7 +174,24 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
         .cloned()
         .collect();
     let start = request.answered(&Outcome::desired(database, Report::new()));
+    let ended = |end: &str| {
+        let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "finishedAt": end });
+        json!({ "lastState": { "terminated": times }, "state": { "waiting": { "reason": "CrashLoopBackOff" } } })
+    };
     for (state, expected) in [
+        (
+            ended("2026-01-01T00:10:02Z"),
+            "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0 had not started after 600 s and \
+             starts again: if it needs longer, raise database.managed.startupSeconds",
+        ),
+        (
+            ended("2026-01-01T00:09:59Z"),
+            "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0: CrashLoopBackOff",
+        ),
+        (
+            ended("2026-01-02T00:00:00Z"),
+            "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0: CrashLoopBackOff",
+        ),
         (
             message("UserMissing\n"),
             "UserMissing: the database shop-mysql runs, but the user of Secret ",
