@@ -1,7 +1,7 @@
 //! The scripts of the Pods with real programs, in namespaces that are made as those of a container: with the
 //! stated user and variables, without capabilities, and with the volumes as a kubelet makes them.
 //!
-//! They need root. The database is MariaDB, with a program in the place of the image's entrypoint.
+//! They need root. A program is in the place of the image's entrypoint.
 
 use std::{
     fs,
@@ -10,13 +10,14 @@ use std::{
     process::{Child as Process, Command, Stdio, id},
     sync::atomic::{AtomicUsize, Ordering},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
 
 use super::{first, pod};
 
+mod database;
 mod http;
 
 /// The number of moments at which a first start is killed.
@@ -37,6 +38,8 @@ struct Container {
     root: PathBuf,
     user: u32,
     spec: Value,
+    /// The root directory of the image; that of this machine when absent.
+    image: Option<PathBuf>,
 }
 
 impl Container {
@@ -64,6 +67,7 @@ impl Container {
             root,
             user,
             spec: pod["spec"][list][0].clone(),
+            image: None,
         };
         fs::create_dir_all(container.root.join("bin")).unwrap();
         fs::write(container.root.join("termination-log"), "").unwrap();
@@ -105,34 +109,39 @@ impl Container {
 
     fn start(&self, environment: &[(&str, &str)], image: &[(&Path, &str)]) -> Process {
         let root = self.root.display();
-        // By another path, because a volume may hide this one.
-        let mut lines = vec![format!(
-            "set -e; mount -t tmpfs none /mnt; mount -t proc none /proc\n\
-             mkdir /mnt/root; mount --bind {root} /mnt/root"
-        )];
-        // Directories of the image that this machine lacks lie on an overlay that goes with the container.
-        lines.extend(["/usr/src", "/var", "/run", "/dev"].map(|parent| {
-            let name = parent.replace('/', "-");
+        // Directories that this machine lacks lie on an overlay that goes with the container.
+        let overlay = |lower: &str, name: &str, at: &str| {
             format!(
-                "mkdir -p {parent} /mnt/up{name} /mnt/work{name}; mount -t overlay none {parent} \
-                 -o lowerdir={parent},upperdir=/mnt/up{name},workdir=/mnt/work{name}"
+                "mkdir -p {at} /mnt/up{name} /mnt/work{name}; mount -t overlay none {at} \
+                 -o lowerdir={lower},upperdir=/mnt/up{name},workdir=/mnt/work{name}"
             )
-        }));
-        let image = image
-            .iter()
-            .map(|(from, to)| (from.display().to_string(), (*to).to_owned()));
-        let volumes = self.mounts().into_iter();
-        let volumes = volumes.map(|(from, to)| (format!("/mnt/root/{from}"), to));
-        let bound = image.chain(volumes);
-        lines.extend(bound.map(|(from, to)| format!("mkdir -p {to}; mount --bind {from} {to}")));
+        };
+        let mut lines = vec![
+            "set -e; mount -t tmpfs none /mnt; ip link set lo up 2>/dev/null || true".to_owned(),
+        ];
+        let enter = match &self.image {
+            Some(image) => {
+                lines.push(overlay(&image.display().to_string(), "", "/mnt/image"));
+                lines.push("mount --rbind /dev /mnt/image/dev".to_owned());
+                "chroot /mnt/image "
+            }
+            None => {
+                let parents = ["/usr/src", "/var", "/run", "/dev", "/etc"];
+                lines.extend(parents.map(|it| overlay(it, &it.replace('/', "-"), it)));
+                ""
+            }
+        };
+        let at = if self.image.is_some() {
+            "/mnt/image"
+        } else {
+            ""
+        };
+        // By another path, because a volume may hide this one.
         lines.push(format!(
-            "touch /dev/termination-log; mount --bind /mnt/root/termination-log /dev/termination-log\n\
-             ip link set lo up 2>/dev/null || true\n\
-             echo 127.0.0.1 localhost shop-mysql >/mnt/hosts; mount --bind /mnt/hosts /etc/hosts\n\
-             echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n\
-             exec setpriv --reuid {0} --regid {0} --clear-groups --no-new-privs --bounding-set -all \"$@\"",
-            self.user
+            "mount -t proc none {at}/proc; mkdir -p {at}/mnt/root; mount --bind {root} {at}/mnt/root\n\
+             exec {enter}sh /mnt/root/start \"$@\""
         ));
+        fs::write(self.root.join("start"), self.inner(image)).unwrap();
         let script = lines.join("\n");
         // The images of the site start their entrypoint.
         let own = json!(["docker-entrypoint.sh"]);
@@ -158,6 +167,25 @@ impl Container {
             .stderr(fs::File::create(self.root.join("errors")).unwrap())
             .spawn()
             .unwrap()
+    }
+
+    /// What is done in the image, before the command of the container.
+    fn inner(&self, image: &[(&Path, &str)]) -> String {
+        let image = image
+            .iter()
+            .map(|(from, to)| (from.display().to_string(), (*to).to_owned()));
+        let volumes = self.mounts().into_iter();
+        let volumes = volumes.map(|(from, to)| (format!("/mnt/root/{from}"), to));
+        let bind = |(from, to)| format!("mkdir -p {to}; mount --bind {from} {to}");
+        let mut lines: Vec<String> = image.chain(volumes).map(bind).collect();
+        lines.push(format!(
+            "set -e; touch /dev/termination-log; mount --bind /mnt/root/termination-log /dev/termination-log\n\
+             echo 127.0.0.1 localhost shop-mysql >/etc/hosts\n\
+             echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n\
+             exec setpriv --reuid {0} --regid {0} --clear-groups --no-new-privs --bounding-set -all \"$@\"",
+            self.user
+        ));
+        lines.join("\n")
     }
 
     fn environment<'a>(given: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
@@ -188,7 +216,7 @@ impl Container {
         let user = self.user.to_string();
         let mut entered = Command::new("nsenter");
         entered
-            .args(["--target", &first, "--mount", "--pid", "--net"])
+            .args(["--target", &first, "--mount", "--pid", "--net", "--root"])
             .args([
                 "setpriv",
                 "--reuid",
@@ -332,132 +360,4 @@ fn a_copy_of_the_core_that_was_cut_off_is_completed() {
     container.empty();
     assert!(container.start(&[], &[]).wait().unwrap().success());
     assert_eq!(copied(), []);
-}
-
-/// A program in the place of the entrypoint: it makes the data, then the user, and believes in data that are there.
-const ENTRYPOINT: &str = r#"#!/bin/sh
-set -eu
-if ! [ -d /var/lib/mysql/mysql ]; then
-  mariadb-install-db --auth-root-authentication-method=normal --skip-test-db >/dev/null
-  "$1" --skip-networking --socket=/run/mysqld/first &
-  until mariadb -u root --socket=/run/mysqld/first -e 'SELECT 1' >/dev/null 2>&1; do sleep 0.1; done
-  sleep 0.5
-  mariadb -u root --socket=/run/mysqld/first -e "CREATE DATABASE \`$MYSQL_DATABASE\`"
-  sleep 0.5
-  mariadb -u root --socket=/run/mysqld/first -e "CREATE USER '$MYSQL_USER'@'%' IDENTIFIED BY '$MYSQL_PASSWORD';
-    GRANT ALL ON \`$MYSQL_DATABASE\`.* TO '$MYSQL_USER'@'%'"
-  mariadb-admin -u root --socket=/run/mysqld/first shutdown
-  wait
-fi
-exec "$@"
-"#;
-
-const ACCESS: [(&str, &str); 4] = [
-    ("MYSQL_ROOT_PASSWORD", "root"),
-    ("MYSQL_USER", "wordpress"),
-    ("MYSQL_PASSWORD", "a \"b#c$d`e"),
-    ("MYSQL_DATABASE", "wordpress"),
-];
-
-/// A container of the database; none where this machine has no MariaDB.
-fn database() -> Option<Container> {
-    let has_server = Path::new("/usr/sbin/mariadbd").exists();
-    assert!(
-        has_server || !is_full(),
-        "the test needs the package mariadb-server-core"
-    );
-    let container = Container::new("db", "containers", 999).filter(|_| has_server)?;
-    container.program("docker-entrypoint.sh", ENTRYPOINT);
-    Some(container)
-}
-
-/// Waits until the startup probe succeeds.
-fn is_ready(container: &Container, process: &mut Process, seconds: u64) -> bool {
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end && process.try_wait().unwrap().is_none() {
-        if container.probe("startupProbe", process, &ACCESS) {
-            return true;
-        }
-        sleep(Duration::from_millis(200));
-    }
-    false
-}
-
-#[test]
-fn a_first_start_of_the_database_that_was_cut_off_begins_again() {
-    let Some(container) = database() else {
-        return;
-    };
-    let (data, first) = (
-        container.root.join("data-mysql"),
-        container.root.join("data-first-start"),
-    );
-    let log = || fs::read_to_string(container.root.join("errors")).unwrap();
-    let is_empty = |directory: &Path| fs::read_dir(directory).unwrap().next().is_none();
-    let start = Instant::now();
-    let mut process = container.start(&ACCESS, &[]);
-    assert!(is_ready(&container, &mut process, 60), "{}", log());
-    let time = start.elapsed();
-    for probe in ["readinessProbe", "livenessProbe"] {
-        assert!(container.probe(probe, &process, &ACCESS), "{probe}");
-    }
-    kill(process);
-    assert!(is_empty(&first));
-    for moment in 0..moments() {
-        container.empty();
-        let process = container.start(&ACCESS, &[]);
-        sleep(time * (2 * moment + 1) / (2 * moments()));
-        kill(process);
-        let mut process = container.start(&ACCESS, &[]);
-        assert!(
-            is_ready(&container, &mut process, 60),
-            "moment {moment}: {}",
-            log()
-        );
-        kill(process);
-        assert!(is_empty(&first));
-    }
-    // Data of a start that has ended are never touched.
-    fs::write(data.join("mark"), "kept").unwrap();
-    let mut process = container.start(&ACCESS, &[]);
-    assert!(is_ready(&container, &mut process, 60), "{}", log());
-    kill(process);
-    assert_eq!(fs::read_to_string(data.join("mark")).unwrap(), "kept");
-}
-
-#[test]
-fn a_database_without_its_user_is_not_ready() {
-    let Some(container) = database() else {
-        return;
-    };
-    // The data of another first start that was cut off, without a mark.
-    container.program(
-        "docker-entrypoint.sh",
-        "#!/bin/sh\nmariadb-install-db --skip-test-db >/dev/null\nexec \"$@\"",
-    );
-    let mut process = container.start(&ACCESS, &[]);
-    let data = container.root.join("data-mysql");
-    let end = Instant::now() + Duration::from_mins(1);
-    while !container.probe("readinessProbe", &process, &ACCESS) && Instant::now() < end {
-        sleep(Duration::from_millis(200));
-    }
-    assert!(!is_ready(&container, &mut process, 1));
-    kill(process);
-    let mark = container.root.join("data-first-start/unfinished");
-    assert!(mark.exists());
-    fs::remove_file(mark).unwrap();
-    fs::write(data.join("mark"), "kept").unwrap();
-    container.program("docker-entrypoint.sh", ENTRYPOINT);
-    let mut process = container.start(&ACCESS, &[]);
-    let end = Instant::now() + Duration::from_mins(2);
-    // The ping succeeds, which is the reason that it must not be the only proof.
-    while container.termination_message().is_empty()
-        || !container.probe("readinessProbe", &process, &ACCESS)
-    {
-        assert!(Instant::now() < end, "{}", container.termination_message());
-        assert!(!is_ready(&container, &mut process, 1));
-    }
-    kill(process);
-    assert_eq!(container.termination_message(), "UserMissing\n");
-    assert_eq!(fs::read_to_string(data.join("mark")).unwrap(), "kept");
 }
