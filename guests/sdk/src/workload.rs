@@ -1,4 +1,5 @@
-//! Deployments and StatefulSets as they are observed: the few fields that conditions are made of.
+//! Deployments and StatefulSets as they are observed, and what their Pods wait for: the few fields that conditions are made
+//! of.
 //!
 //! The typed objects of Kubernetes would make a component several times larger, and to parse their
 //! Pod templates takes longer than the rest of a pass.
@@ -70,6 +71,34 @@ struct WorkloadCondition {
 impl WorkloadCondition {
     fn is(&self, type_: &str, status: &str) -> bool {
         self.type_ == type_ && self.status == status
+    }
+}
+
+/// A container that does not run: `state.waiting` in the status of a Pod.
+///
+/// ```
+/// use innkeeper_sdk::workload::Waiting;
+///
+/// let waiting: Waiting = serde_json::from_str(r#"{"reason": "ErrImagePull"}"#).unwrap();
+/// assert_eq!(waiting.cause(), Some("ImagePullBackOff"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    reason: String,
+}
+
+impl Waiting {
+    /// The reason, as a condition tells it; none if the container only waits for its turn.
+    ///
+    /// The kubelet alternates between an attempt to pull an image and the pause before the next one. Both have the same
+    /// words here, so that a condition stays.
+    pub fn cause(&self) -> Option<&str> {
+        match &*self.reason {
+            "" | "ContainerCreating" | "PodInitializing" => None,
+            "ErrImagePull" => Some("ImagePullBackOff"),
+            reason => Some(reason),
+        }
     }
 }
 
@@ -258,7 +287,7 @@ mod tests {
     use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
     use serde_json::{Value, json};
 
-    use super::Workload;
+    use super::{Waiting, Workload};
     use crate::child::metadata;
     use crate::rollout::TemplateHash;
     use crate::testing::TestRequest;
@@ -354,6 +383,28 @@ mod tests {
                 .unwrap()
                 .is_late()
         );
+    }
+
+    #[test]
+    fn tells_what_a_container_waits_for() {
+        let table = [
+            ("", None),
+            ("ContainerCreating", None),
+            ("PodInitializing", None),
+            ("ErrImagePull", Some("ImagePullBackOff")),
+            ("ImagePullBackOff", Some("ImagePullBackOff")),
+            ("ErrImageNeverPull", Some("ErrImageNeverPull")),
+            ("InvalidImageName", Some("InvalidImageName")),
+            ("CrashLoopBackOff", Some("CrashLoopBackOff")),
+            (
+                "CreateContainerConfigError",
+                Some("CreateContainerConfigError"),
+            ),
+        ];
+        for (reason, expected) in table {
+            let waiting: Waiting = serde_json::from_value(json!({ "reason": reason })).unwrap();
+            assert_eq!(waiting.cause(), expected, "{reason}");
+        }
     }
 
     #[test]

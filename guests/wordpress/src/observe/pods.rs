@@ -1,6 +1,6 @@
 //! The Pods of a workload that is not ready, and why.
 
-use innkeeper_sdk::{host::ReadError, labels, prelude::*};
+use innkeeper_sdk::{host::ReadError, labels, prelude::*, workload::Waiting};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
@@ -53,12 +53,6 @@ struct ContainerStatus {
 struct State {
     waiting: Option<Waiting>,
     terminated: Option<Terminated>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -140,10 +134,8 @@ impl Pods {
                 .init_container_statuses
                 .iter()
                 .chain(&status.container_statuses);
-            let reasons = containers.filter_map(|container| container.state.waiting.as_ref());
-            let reason = reasons
-                .map(|waiting| &*waiting.reason)
-                .find(|reason| !["", "ContainerCreating", "PodInitializing"].contains(reason))?;
+            let mut waiting = containers.filter_map(|container| container.state.waiting.as_ref());
+            let reason = waiting.find_map(Waiting::cause)?;
             Some(format!("Pod {}: {reason}", pod.metadata.name))
         })
     }

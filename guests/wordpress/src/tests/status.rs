@@ -213,6 +213,10 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
             "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0: ImagePullBackOff",
         ),
         (
+            waiting("ErrImagePull"),
+            "WaitingForDatabase: waiting for the database shop-mysql; Pod shop-mysql-0: ImagePullBackOff",
+        ),
+        (
             waiting("ContainerCreating"),
             "WaitingForDatabase: waiting for the database shop-mysql",
         ),
