@@ -14,31 +14,65 @@ mod web;
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 pub(crate) use self::{
-    database::template as database_template,
     pod::{has_changed_credentials, takes_new_credentials},
     secrets::SALT_KEYS,
-    web::template as web_template,
 };
 use crate::{observe::Observation, site::Site};
+
+/// The Pod templates of a pass, made and hashed once: both take much of its time.
+pub(crate) struct Templates {
+    web: PodTemplateSpec,
+    database: Option<PodTemplateSpec>,
+}
+
+/// The hashes of the Pod templates.
+pub(crate) struct Hashes {
+    /// Of the site.
+    pub(crate) web: TemplateHash,
+    /// Of the managed database.
+    pub(crate) database: Option<TemplateHash>,
+}
+
+impl Templates {
+    pub(crate) fn new(site: &Site<'_>, observation: &Observation) -> Self {
+        let managed = site.managed.as_ref();
+        Self {
+            web: web::template(site, observation),
+            database: managed.map(|managed| database::template(site, managed)),
+        }
+    }
+
+    pub(crate) fn hashes(&self) -> Hashes {
+        Hashes {
+            web: TemplateHash::of(&self.web),
+            database: self.database.as_ref().map(TemplateHash::of),
+        }
+    }
+}
 
 /// All children: first the database, then the site.
 pub(crate) fn children(
     request: &Request,
     site: &Site<'_>,
     observation: &Observation,
+    templates: Templates,
+    hashes: &Hashes,
 ) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
     children.extend(secrets::database(site, observation));
     children.extend(claims::database(site, observation));
-    children.extend(database::children(site, observation));
+    let database = templates.database.zip(hashes.database.as_ref());
+    children.extend(database::children(site, observation, database));
     // The site's children name `db`: until the database has been ready once, they are not created.
     // Leaving them out of the answer instead would delete them at the next database restart.
     children.push(secrets::salts(site, observation).after(["db"]));
     children.extend(claims::code(site, observation).map(|claim| claim.after(["db"])));
-    children.extend(web::children(site, observation));
+    let web = (templates.web, &hashes.web);
+    children.extend(web::children(site, observation, web));
     children.extend(serving::children(request, site));
     let unneeded = claims::unneeded(site, observation, &children);
     children.extend(unneeded);

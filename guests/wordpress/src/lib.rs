@@ -25,7 +25,9 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 
-use crate::{api::Wordpress, config::Config, observe::Observation, site::Site};
+use crate::{
+    api::Wordpress, children::Templates, config::Config, observe::Observation, site::Site,
+};
 
 /// The labels of this plugin's own Pods; it reads no others.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress";
@@ -66,11 +68,13 @@ impl Reconciler for Plugin {
         let config: Config = request.config()?;
         let site = Site::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &site)?;
-        let report = report::report(request, &site, &observation);
+        let templates = Templates::new(&site, &observation);
+        let hashes = templates.hashes();
+        let report = report::report(request, &site, &observation, &hashes);
         let answer = match validate::site(request, &site, &observation) {
             Ok(()) if observation.is_held(&site) => Ok(Outcome::keep(report)),
             Ok(()) => Ok(Outcome::desired(
-                children::children(request, &site, &observation),
+                children::children(request, &site, &observation, templates, &hashes),
                 report,
             )),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),

@@ -11,6 +11,7 @@ use innkeeper_sdk::{labels, prelude::*};
 
 use crate::{
     api::{DatabaseStatus, WordpressStatus},
+    children::Hashes,
     observe::Observation,
     site::Site,
 };
@@ -19,8 +20,13 @@ use crate::{
 const RECHECK: Duration = Duration::from_secs(5);
 
 /// The report about the parent; the same for an answer and for `invalid`.
-pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observation) -> Report {
-    let conditions = conditions::conditions(site, observation);
+pub(crate) fn report(
+    request: &Request,
+    site: &Site<'_>,
+    observation: &Observation,
+    hashes: &Hashes,
+) -> Report {
+    let conditions = conditions::conditions(site, observation, hashes);
     let events = events::events(request, site, observation, &conditions);
     let pods = observation.pods();
     let mode = match site.managed {

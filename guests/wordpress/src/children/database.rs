@@ -38,8 +38,12 @@ const DATA_SUB_PATH: &str = "mysql";
 const FIRST_START_SUB_PATH: &str = "first-start";
 
 /// Configuration, Service and workload of a managed database.
-pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
-    let Some(managed) = &site.managed else {
+pub(super) fn children(
+    site: &Site<'_>,
+    observation: &Observation,
+    template: Option<(PodTemplateSpec, &TemplateHash)>,
+) -> Vec<Child> {
+    let (Some(managed), Some(template)) = (&site.managed, template) else {
         return Vec::new();
     };
     managed
@@ -49,7 +53,7 @@ pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child>
         .into_iter()
         .chain([
             Child::new("db-service", &service(site)),
-            Child::new("db", &stateful_set(site, managed, observation)).after([
+            Child::new("db", &stateful_set(site, observation, template)).after([
                 "db-secret",
                 "db-claim",
                 "db-config",
@@ -85,9 +89,12 @@ fn service(site: &Site<'_>) -> Service {
     }
 }
 
-fn stateful_set(site: &Site<'_>, managed: &Managed, observation: &Observation) -> StatefulSet {
+fn stateful_set(
+    site: &Site<'_>,
+    observation: &Observation,
+    (template, hash): (PodTemplateSpec, &TemplateHash),
+) -> StatefulSet {
     let labels = site.labels("database");
-    let template = template(site, managed);
     let workload_labels = labels::with_version(&labels, site.database_image());
     let metadata = metadata(site.mysql_name(), &workload_labels);
     // Else a Pod that never became ready is not replaced. An existing StatefulSet cannot change it.
@@ -96,7 +103,7 @@ fn stateful_set(site: &Site<'_>, managed: &Managed, observation: &Observation) -
         .as_ref()
         .is_none_or(Workload::is_parallel);
     StatefulSet {
-        metadata: TemplateHash::of(&template).mark(metadata),
+        metadata: hash.mark(metadata),
         spec: Some(StatefulSetSpec {
             replicas: Some(1),
             min_ready_seconds: Some(MIN_READY_SECONDS),
@@ -111,7 +118,7 @@ fn stateful_set(site: &Site<'_>, managed: &Managed, observation: &Observation) -
 }
 
 /// The template of the database's pod.
-pub(crate) fn template(site: &Site<'_>, managed: &Managed) -> PodTemplateSpec {
+pub(super) fn template(site: &Site<'_>, managed: &Managed) -> PodTemplateSpec {
     let labels = labels::with_version(&site.labels("database"), site.database_image());
     let config = managed.config.as_ref().map(hash::sha256_hex);
     PodTemplateSpec {

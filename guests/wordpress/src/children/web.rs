@@ -43,13 +43,17 @@ const PHP_PATH: &str = "/usr/local/etc/php/conf.d/zz-innkeeper.ini";
 const PHP_KEY: &str = "php.ini";
 
 /// Configuration, workload and budget of the site.
-pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
+pub(super) fn children(
+    site: &Site<'_>,
+    observation: &Observation,
+    template: (PodTemplateSpec, &TemplateHash),
+) -> Vec<Child> {
     let php = site
         .spec
         .php_config
         .as_deref()
         .map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
-    let web = Child::new("web", &deployment(site, observation)).after([
+    let web = Child::new("web", &deployment(site, observation, template)).after([
         "db",
         "salts",
         "code-claim",
@@ -67,12 +71,15 @@ fn config_map(site: &Site<'_>, text: &str) -> ConfigMap {
     }
 }
 
-fn deployment(site: &Site<'_>, observation: &Observation) -> Deployment {
+fn deployment(
+    site: &Site<'_>,
+    observation: &Observation,
+    (template, hash): (PodTemplateSpec, &TemplateHash),
+) -> Deployment {
     let labels = site.labels("web");
-    let template = template(site, observation);
     let metadata = metadata(site.name, &labels::with_version(&labels, site.image));
     Deployment {
-        metadata: TemplateHash::of(&template).mark(metadata),
+        metadata: hash.mark(metadata),
         spec: Some(DeploymentSpec {
             replicas: Some(site.replicas()),
             selector: labels::label_selector(&labels),
@@ -85,7 +92,7 @@ fn deployment(site: &Site<'_>, observation: &Observation) -> Deployment {
 }
 
 /// The template of the site's pods.
-pub(crate) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplateSpec {
+pub(super) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplateSpec {
     let labels = labels::with_version(&site.labels("web"), site.image);
     PodTemplateSpec {
         metadata: Some(pod_metadata(site, observation, labels)),

@@ -1,16 +1,20 @@
 //! The conditions; the first matching row of a type wins.
 
-use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
+use innkeeper_sdk::prelude::*;
 
 use crate::{
-    children::{SALT_KEYS, database_template, has_changed_credentials, web_template},
+    children::{Hashes, SALT_KEYS, has_changed_credentials},
     observe::{Failure, Observation},
     site::{RESTART_TRIGGER, Site},
 };
 
 /// All conditions that apply.
-pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Condition> {
-    let view = View::new(site, observation);
+pub(super) fn conditions(
+    site: &Site<'_>,
+    observation: &Observation,
+    hashes: &Hashes,
+) -> Vec<Condition> {
+    let view = View::new(site, observation, hashes);
     let database = view.database();
     let degraded = view.degraded(&database);
     let ready = view.ready(&degraded);
@@ -33,6 +37,7 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
 struct View<'a> {
     site: &'a Site<'a>,
     observation: &'a Observation,
+    hashes: &'a Hashes,
     /// The numbers of desired, ready, updated and existing replicas.
     wanted: i32,
     ready: i32,
@@ -41,11 +46,12 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(site: &'a Site<'a>, observation: &'a Observation) -> Self {
+    fn new(site: &'a Site<'a>, observation: &'a Observation, hashes: &'a Hashes) -> Self {
         let status = observation.pods();
         Self {
             site,
             observation,
+            hashes,
             wanted: site.replicas(),
             ready: status.ready_replicas,
             updated: status.updated_replicas,
@@ -192,9 +198,8 @@ impl<'a> View<'a> {
 
     /// The work that is left until all Pods of the site have the stated template; none if they have it.
     fn rolling_out(&self) -> Option<String> {
-        let template = TemplateHash::of(&web_template(self.site, self.observation));
         let (web, wanted) = (self.observation.web.as_ref(), self.wanted);
-        if web.is_none_or(|it| !it.is_current(&template)) {
+        if web.is_none_or(|it| !it.is_current(&self.hashes.web)) {
             return Some("waiting for the Deployment to be updated".to_owned());
         }
         let updated = format!("{} of {wanted} replicas are updated", self.updated);
@@ -216,10 +221,9 @@ impl<'a> View<'a> {
 
     /// The same for the managed database.
     fn database_rolling_out(&self) -> Option<String> {
-        let managed = self.site.managed.as_ref()?;
-        let template = TemplateHash::of(&database_template(self.site, managed));
+        let template = self.hashes.database.as_ref()?;
         let database = self.observation.database.as_ref();
-        let is_old = database.is_none_or(|it| !it.is_rolled_out(&template))
+        let is_old = database.is_none_or(|it| !it.is_rolled_out(template))
             || !self
                 .observation
                 .record
