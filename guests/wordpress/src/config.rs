@@ -1,6 +1,7 @@
 //! The plugin's configuration.
 
 use innkeeper_sdk::{
+    image,
     pod::{PodMetadataLists, ServiceType},
     tenants::ReferenceScope,
 };
@@ -28,6 +29,7 @@ pub(crate) struct Config {
 pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
+    #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
     /// Annotations that parents may set on their Ingress; an entry that ends with a slash stands for all
     /// that start with it. Empty: none.
@@ -53,8 +55,10 @@ pub(crate) struct Tenants {
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
     /// The image of the site.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) wordpress: String,
     /// The image of the database.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) mysql: String,
 }
 

@@ -17,6 +17,22 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
             json!({"tenants": {"references": "all"}}),
             "/tenants/references: \"all\" is not one of",
         ),
+        (
+            json!({"images": {"mysql": "mysql:8.4", "wordpress": "r:5000/a/b:1"}}),
+            "",
+        ),
+        (
+            json!({"images": {"mysql": "mysql:"}}),
+            "/images/mysql: \"mysql:\" does not match",
+        ),
+        (
+            json!({"images": {"wordpress": ""}}),
+            "/images/wordpress: \"\" does not match",
+        ),
+        (
+            json!({"tenants": {"images": ["a/b:1"]}}),
+            "/tenants/images/0: \"a/b:1\" does not match",
+        ),
         (json!({"ingressClassName": "nginx"}), ""),
         (json!({"ingressClassName": null}), ""),
         (
@@ -39,4 +55,52 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
     ];
     let reads = |value| serde_json::from_value::<Config>(value).is_ok();
     check_configurations(manifest().config_schema.as_ref(), &verdicts, reads);
+}
+
+#[test]
+fn images_are_references_and_repositories() {
+    let digest = format!("@sha256:{}", "a".repeat(64));
+    // A text, whether it is a reference, and whether it is an entry of a list of repositories.
+    let table = [
+        ("mysql", true, true),
+        ("library/mysql", true, true),
+        ("registry.example.com:5000/team/app", true, true),
+        ("[2001:db8::5]:5000/app", true, true),
+        ("Registry.example.com/app", true, true),
+        ("a__b/c-d.e", true, true),
+        ("mysql:8.4", true, false),
+        (&*format!("mysql{digest}"), true, false),
+        (&*format!("mysql:8.4{digest}"), true, false),
+        ("team/", false, true),
+        ("registry.example.com/", false, true),
+        ("registry.example.com:5000/", false, true),
+        ("registry.example.com/team/", false, true),
+        ("", false, false),
+        ("/", false, false),
+        ("*", false, false),
+        (" mysql", false, false),
+        ("mysql ", false, false),
+        ("mysql\n", false, false),
+        ("a b", false, false),
+        ("mysql:", false, false),
+        ("mysql@", false, false),
+        ("mysql@sha256:zz", false, false),
+        ("MySQL", false, false),
+        ("https://registry.example.com/", false, false),
+        ("https://registry.example.com/app", false, false),
+        ("registry.example.com//", false, false),
+        ("a:1:2", false, false),
+        ("$(IMAGE)", false, false),
+    ];
+    let schema = manifest().config_schema.as_ref().unwrap();
+    for (text, is_reference, is_repository) in table {
+        for (value, is_right) in [
+            (json!({ "images": { "mysql": text } }), is_reference),
+            (json!({ "images": { "wordpress": text } }), is_reference),
+            (json!({ "tenants": { "images": [text] } }), is_repository),
+        ] {
+            let problems = innkeeper_schema::config::problems(schema, &value).unwrap();
+            assert_eq!(problems.is_empty(), is_right, "{value}: {problems:?}");
+        }
+    }
 }
