@@ -161,6 +161,14 @@ fn external_host(site: &Site<'_>) -> Result<(), String> {
     let Some(external) = site.spec.external() else {
         return Ok(());
     };
+    // PHP's client takes this name for a socket, whatever the port.
+    if external.host.eq_ignore_ascii_case("localhost") {
+        return Err(
+            "spec.database.external.host: localhost stands for a socket, which the Pods of the site lack: write \
+             127.0.0.1 for a database in the Pod"
+                .to_owned(),
+        );
+    }
     external.is_host_valid().then_some(()).ok_or_else(|| {
         format!(
             "spec.database.external.host: {} is neither a DNS name nor an IP address: write an IPv6 address in \
@@ -189,6 +197,11 @@ fn cannot_shrink(
 
 /// Checks that the site can write to an existing claim, and several replicas can share it.
 fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), String> {
+    if site.managed.is_some() && name == site.mysql_name() {
+        return Err(format!(
+            "{CODE}.existingClaim: claim {name} is that of the site's database: name another"
+        ));
+    }
     let modes = &existing.spec.access_modes;
     if !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany") {
         return Err(format!(

@@ -109,29 +109,35 @@ fn an_external_database_has_a_host_without_a_port() {
         "-db",
         "a_b",
         " db",
+        "localhost",
+        "LocalHost",
+        "127.0.0.1",
     ];
     let specs: Vec<Value> = hosts.iter().map(|host| external(host)).collect();
     check(
         &specs,
         &expect![[r#"
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db"}}}: accepted
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db-1.example.com."}}}: accepted
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5"}}}: accepted
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::5"}}}: accepted
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]"}}}: accepted
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db:3306"}}}: Invalid, spec.database.external.host: db:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5:3306"}}}: Invalid, spec.database.external.host: 203.0.113.5:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]:3306"}}}: Invalid, spec.database.external.host: [2001:db8::5]:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[203.0.113.5]"}}}: Invalid, spec.database.external.host: [203.0.113.5] is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.500"}}}: Invalid, spec.database.external.host: 203.0.113.500 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::g"}}}: Invalid, spec.database.external.host: 2001:db8::g is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"mysql://db"}}}: Invalid, spec.database.external.host: mysql://db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"/run/mysqld.sock"}}}: Invalid, spec.database.external.host: /run/mysqld.sock is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db..example.com"}}}: Invalid, spec.database.external.host: db..example.com is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"-db"}}}: Invalid, spec.database.external.host: -db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"a_b"}}}: Invalid, spec.database.external.host: a_b is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-        {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":" db"}}}: Invalid, spec.database.external.host:  db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
-    "#]],
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db"}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db-1.example.com."}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5"}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::5"}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]"}}}: accepted
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db:3306"}}}: Invalid, spec.database.external.host: db:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.5:3306"}}}: Invalid, spec.database.external.host: 203.0.113.5:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[2001:db8::5]:3306"}}}: Invalid, spec.database.external.host: [2001:db8::5]:3306 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"[203.0.113.5]"}}}: Invalid, spec.database.external.host: [203.0.113.5] is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"203.0.113.500"}}}: Invalid, spec.database.external.host: 203.0.113.500 is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"2001:db8::g"}}}: Invalid, spec.database.external.host: 2001:db8::g is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"mysql://db"}}}: Invalid, spec.database.external.host: mysql://db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"/run/mysqld.sock"}}}: Invalid, spec.database.external.host: /run/mysqld.sock is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"db..example.com"}}}: Invalid, spec.database.external.host: db..example.com is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"-db"}}}: Invalid, spec.database.external.host: -db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"a_b"}}}: Invalid, spec.database.external.host: a_b is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":" db"}}}: Invalid, spec.database.external.host:  db is neither a DNS name nor an IP address: write an IPv6 address in brackets, as in [2001:db8::5], and give the port in external.port
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"localhost"}}}: Invalid, spec.database.external.host: localhost stands for a socket, which the Pods of the site lack: write 127.0.0.1 for a database in the Pod
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"LocalHost"}}}: Invalid, spec.database.external.host: localhost stands for a socket, which the Pods of the site lack: write 127.0.0.1 for a database in the Pod
+            {"database":{"external":{"credentialsSecretRef":{"name":"s"},"host":"127.0.0.1"}}}: accepted
+        "#]],
     );
 }
 

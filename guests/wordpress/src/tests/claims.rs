@@ -179,3 +179,16 @@ fn claims_and_secrets_of_a_former_parent_are_used_again() {
         ])
     );
 }
+
+#[test]
+fn the_claim_of_the_database_is_none_for_the_files() {
+    let spec = json!({ "code": { "persistentVolumeClaim": { "existingClaim": "shop-mysql" } } });
+    let own = claim("shop-mysql", "10Gi", &["ReadWriteMany"]);
+    let host = host().object(&own);
+    let request = TestRequest::new(&parent("shop", &spec)).build();
+    let refused = crate::Plugin::reconcile(&request, &host).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "spec.code.persistentVolumeClaim.existingClaim: claim shop-mysql is that of the site's database: name another"
+    );
+}
