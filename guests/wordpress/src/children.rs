@@ -12,10 +12,15 @@ mod secrets;
 mod serving;
 mod web;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
-use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use innkeeper_sdk::{
+    child::ApplyPolicy,
+    prelude::*,
+    rollout::{TEMPLATE_HASH, TemplateHash},
+};
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::Serialize;
 
 pub(crate) use self::{
     pod::{has_changed_credentials, takes_new_credentials},
@@ -77,6 +82,39 @@ pub(crate) fn children(
     let unneeded = claims::unneeded(site, observation, &children);
     children.extend(unneeded);
     after_what_is_there(children)
+}
+
+/// The keys of the children that are marked with a hash of all that they state.
+///
+/// Nothing else tells that the cluster refuses them or an edit of them. Workloads have the mark of their template, and a
+/// workload waits for the Secrets, claims and ConfigMaps that it names.
+const MARKED: [&str; 4] = ["db-service", "web-service", "ingress", "pdb"];
+
+/// Marks an object with the hash of all that it states.
+fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
+    let hash = TemplateHash::of(&object);
+    let metadata: ObjectMeta = mem::take(object.meta_mut());
+    *object.meta_mut() = hash.mark(metadata);
+    object
+}
+
+/// The first child, as kind and name, that the cluster does not have as it is stated.
+pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
+    let mark = |object: &serde_json::Value| {
+        let mark = &object["metadata"]["annotations"][TEMPLATE_HASH];
+        mark.as_str().map(ToOwned::to_owned)
+    };
+    let mut marked = stated
+        .iter()
+        .filter(|child| MARKED.contains(&&*child.key) && child.apply != ApplyPolicy::Hold);
+    let child = marked.find(|child| {
+        let observed = request
+            .children
+            .iter()
+            .find(|it| it.kind() == child.kind() && it.name() == child.name());
+        observed.is_none_or(|it| mark(it.object()) != mark(&child.object))
+    })?;
+    Some(child.kind_and_name())
 }
 
 /// The removal policy of the spec for a child that holds data; none if the child has it.

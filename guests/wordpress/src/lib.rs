@@ -70,14 +70,17 @@ impl Reconciler for Plugin {
         let observation = Observation::read(request, host, &site)?;
         let templates = Templates::new(&site, &observation);
         let hashes = templates.hashes();
-        let report = report::report(request, &site, &observation, &hashes);
-        let answer = match validate::site(request, &site, &observation) {
-            Ok(()) if observation.is_held(&site) => Ok(Outcome::keep(report)),
-            Ok(()) => Ok(Outcome::desired(
-                children::children(request, &site, &observation, templates, &hashes),
-                report,
-            )),
-            Err(problem) => Err(Fault::invalid(problem).with_report(report)),
+        let valid = validate::site(request, &site, &observation);
+        let stated = (valid.is_ok() && !observation.is_held(&site))
+            .then(|| children::children(request, &site, &observation, templates, &hashes));
+        let unapplied = stated
+            .as_deref()
+            .and_then(|stated| children::unapplied(request, stated));
+        let report = report::report(request, &site, &observation, &hashes, unapplied);
+        let answer = match (valid, stated) {
+            (Err(problem), _) => Err(Fault::invalid(problem).with_report(report)),
+            (Ok(()), Some(children)) => Ok(Outcome::desired(children, report)),
+            (Ok(()), None) => Ok(Outcome::keep(report)),
         };
         // Else a user who keeps the data, then deletes the parent, would lose it by another wrong field.
         request.uphold(answer, |_, child| children::with_policy(&site, child))

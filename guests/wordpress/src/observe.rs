@@ -17,7 +17,7 @@ use k8s_openapi::{
         apps::v1::{Deployment, StatefulSet},
         core::v1::{PersistentVolumeClaim, Secret},
     },
-    apimachinery::pkg::api::resource::Quantity,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time},
 };
 use serde_json::Value;
 
@@ -26,6 +26,9 @@ use crate::{api::WordpressStatus, record::Record, site::Site};
 
 /// The annotation on a claim: the size in the spec with which it was applied last.
 pub(crate) const DECLARED_SIZE: &str = "example.com/declared-size";
+
+/// The time that a controller has for the first Pod of a workload, in milliseconds: a hundred times what it needs.
+const CREATION_MS: u64 = 10_000;
 
 /// The observed state that a pass uses besides the parent.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Observation {
     /// The Pods of the site and of its database; none of a workload whose Pods are ready.
     pub(crate) web_pods: Pods,
     pub(crate) database_pods: Pods,
+    /// True if the database has no Pod, and not only because its StatefulSet has just been created.
+    pub(crate) lacks_database_pod: bool,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
     /// True if a Secret with the name of the generated one exists, also one that a user created.
@@ -100,6 +105,9 @@ impl Observation {
             web_pods: pods_of(web.as_ref(), "web")?,
             database_pods: pods_of(database.as_ref(), "database")?,
             web,
+            lacks_database_pod: database
+                .as_ref()
+                .is_some_and(|it| lacks_pod(request, host, site, it)),
             record: Record::observed(claims.get(&site.mysql_name()), database.as_ref()),
             database,
             is_restated: stored.is_some_and(|it| it.observed_generation == request.generation()),
@@ -296,6 +304,23 @@ fn missing_sources(
         }
     }
     Ok(sources)
+}
+
+/// True if a StatefulSet has no Pod although its controller has had time to create it: the controller tells the cause in
+/// events alone.
+fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Workload) -> bool {
+    if !database.is_settled() || database.status.replicas > 0 {
+        return false;
+    }
+    let observed = request.children.find::<StatefulSet>(&site.mysql_name());
+    let created = observed.and_then(|it| {
+        let created = it.object()["metadata"]["creationTimestamp"].clone();
+        serde_json::from_value::<Time>(created).ok()
+    });
+    created.is_none_or(|it| {
+        let created_ms = u64::try_from(it.0.as_millisecond()).unwrap_or_default();
+        host.now_ms() >= created_ms.saturating_add(CREATION_MS)
+    })
 }
 
 /// Kind and name of the children that outlive the parent, sorted.

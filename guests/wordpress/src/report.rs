@@ -4,6 +4,7 @@
 
 mod conditions;
 mod events;
+mod unapplied;
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::{
     site::Site,
 };
 
+use self::unapplied::Unapplied;
+
 /// The time between two passes while the site waits for its database, or a claim for its size.
 const RECHECK: Duration = Duration::from_secs(5);
 
@@ -25,8 +28,10 @@ pub(crate) fn report(
     site: &Site<'_>,
     observation: &Observation,
     hashes: &Hashes,
+    unapplied: Option<String>,
 ) -> Report {
-    let conditions = conditions::conditions(site, observation, hashes);
+    let unapplied = unapplied.map(|child| Unapplied::new(request, child));
+    let conditions = conditions::conditions(site, observation, hashes, unapplied.as_ref());
     let events = events::events(request, site, observation, &conditions);
     let pods = observation.pods();
     let mode = match site.managed {

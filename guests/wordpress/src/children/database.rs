@@ -52,7 +52,7 @@ pub(super) fn children(
         .map(|text| Child::new("db-config", &config_map(site, text)))
         .into_iter()
         .chain([
-            Child::new("db-service", &service(site)),
+            Child::new("db-service", &super::marked(service(site))),
             Child::new("db", &stateful_set(site, observation, template)).after([
                 "db-secret",
                 "db-claim",

@@ -22,9 +22,9 @@ const PORT: i32 = 80;
 
 /// Service and Ingress. The Ingress leads to the Service, whose name another owner may have.
 pub(super) fn children(request: &Request, site: &Site<'_>) -> Vec<Child> {
-    let service = Child::new("web-service", &service(site)).after(["db"]);
+    let service = Child::new("web-service", &super::marked(service(site))).after(["db"]);
     let ingress = site.has_ingress().then(|| {
-        let ingress = Child::new("ingress", &ingress(site)).after(["db"]);
+        let ingress = Child::new("ingress", &super::marked(ingress(site))).after(["db"]);
         request.children.vouch(ingress, [&service])
     });
     // The Ingress waits for the Service and not for the address of a load balancer.

@@ -59,7 +59,8 @@ pub(super) fn children(
         "code-claim",
         "php-config",
     ]);
-    let budget = budget(site).map(|budget| Child::new("pdb", &budget).after(["web"]));
+    let budget =
+        budget(site).map(|budget| Child::new("pdb", &super::marked(budget)).after(["web"]));
     php.into_iter().chain([web]).chain(budget).collect()
 }
 

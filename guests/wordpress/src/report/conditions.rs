@@ -2,6 +2,7 @@
 
 use innkeeper_sdk::prelude::*;
 
+use super::unapplied::Unapplied;
 use crate::{
     children::{Hashes, SALT_KEYS, has_changed_credentials},
     observe::{Failure, Observation},
@@ -13,8 +14,12 @@ pub(super) fn conditions(
     site: &Site<'_>,
     observation: &Observation,
     hashes: &Hashes,
+    unapplied: Option<&Unapplied>,
 ) -> Vec<Condition> {
-    let view = View::new(site, observation, hashes);
+    let view = View {
+        unapplied,
+        ..View::new(site, observation, hashes)
+    };
     let database = view.database();
     let degraded = view.degraded(&database);
     let ready = view.ready(&degraded);
@@ -38,6 +43,7 @@ struct View<'a> {
     site: &'a Site<'a>,
     observation: &'a Observation,
     hashes: &'a Hashes,
+    unapplied: Option<&'a Unapplied>,
     /// The numbers of desired, ready, updated and existing replicas.
     wanted: i32,
     ready: i32,
@@ -52,6 +58,7 @@ impl<'a> View<'a> {
             site,
             observation,
             hashes,
+            unapplied: None,
             wanted: site.replicas(),
             ready: status.ready_replicas,
             updated: status.updated_replicas,
@@ -155,7 +162,7 @@ impl<'a> View<'a> {
     fn database_cause(&self) -> Option<String> {
         let (database, name) = (self.observation.database.as_ref()?, self.site.mysql_name());
         let pods = &database.status;
-        if database.is_settled() && pods.replicas == 0 {
+        if self.observation.lacks_database_pod {
             return Some(format!(
                 "StatefulSet {name} has no Pod: its events tell why, such as a quota, a LimitRange or admission"
             ));
@@ -249,6 +256,8 @@ impl<'a> View<'a> {
             ("ReplicaFailure", message)
         } else if let Some(message) = self.claim_that_stays_small() {
             ("ClaimNotGrown", message)
+        } else if let Some(unapplied) = self.unapplied.filter(|it| it.is_refused) {
+            ("ChildNotApplied", unapplied.refused())
         } else if !self.is_waiting() && self.wanted > 0 && self.ready < self.wanted {
             let cause = self.observation.web_pods.waiting();
             let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
@@ -266,14 +275,15 @@ impl<'a> View<'a> {
             return Condition::new("Ready", false, &degraded.reason, message);
         }
         let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
-        let has_small_claim = degraded.reason == "ClaimNotGrown";
+        let is_refused = matches!(&*degraded.reason, "ClaimNotGrown" | "ChildNotApplied");
         let message = if self.wanted == 0 {
             "zero replicas are requested".to_owned()
-        } else if self.ready >= self.wanted && is_database_ready && !has_small_claim {
+        } else if self.ready >= self.wanted && is_database_ready && !is_refused {
             let rolling_out = self
                 .growing()
                 .or_else(|| self.database_rolling_out())
-                .or_else(|| self.rolling_out());
+                .or_else(|| self.rolling_out())
+                .or_else(|| self.unapplied.map(Unapplied::waiting));
             if let Some(message) = rolling_out {
                 return Condition::new("Ready", false, "RollingOut", message);
             }

@@ -279,6 +279,80 @@ fn pods_that_cannot_be_created_are_no_health() {
 }
 
 #[test]
+fn a_database_that_was_just_created_is_no_trouble() {
+    let request = TestRequest::new(&parent("shop", &json!({})));
+    let mut outcome = workloads(&pass(&request), 0, 0);
+    let Outcome::Desired(desired) = &mut outcome else {
+        unreachable!("a valid parent has children");
+    };
+    desired.children.retain(|it| it.key.starts_with("db"));
+    let database = desired.children.iter_mut().find(|it| it.key == "db");
+    let object = &mut database.unwrap().object;
+    object["status"]["replicas"] = json!(0);
+    object["metadata"]["creationTimestamp"] = json!("1970-01-01T00:01:00Z");
+    let start = request.answered(&outcome);
+    for (seconds, reason) in [
+        (60, "NotDegraded"),
+        (69, "NotDegraded"),
+        (70, "DatabaseUnavailable"),
+    ] {
+        let host = super::host().now(seconds * 1000);
+        let outcome = super::pass_with(&start, &host);
+        let degraded = outcome.report().find_condition("Degraded").unwrap();
+        assert_eq!(degraded.reason, reason, "{seconds}");
+    }
+}
+
+#[test]
+fn a_child_that_the_cluster_refuses_is_no_health() {
+    let spec = json!({
+        "replicas": 2, "routes": [{ "domain": "shop.org" }],
+        "code": { "persistentVolumeClaim": { "accessModes": ["ReadWriteMany"] } },
+        "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 },
+    });
+    let request = running(&parent("shop", &spec));
+    let up = pass(&request);
+    assert!(condition(&up, "Ready").starts_with("Ready=True"));
+    for (key, name) in [
+        ("db-service", "Service/shop-mysql"),
+        ("web-service", "Service/shop"),
+        ("ingress", "Ingress/shop"),
+        ("pdb", "PodDisruptionBudget/shop"),
+    ] {
+        let mut older = workloads(&up, 2, 1);
+        let Outcome::Desired(desired) = &mut older else {
+            unreachable!("a valid parent has children");
+        };
+        let child = desired.children.iter_mut().find(|it| it.key == key);
+        child.unwrap().object["metadata"]["annotations"]["innkeeper-sdk/template-hash"] =
+            json!("older");
+        let mut request = request.clone().answered(&older);
+        let first = pass(&request);
+        assert_eq!(
+            condition(&first, "Ready"),
+            format!("Ready=False/RollingOut: waiting for {name} to be updated")
+        );
+        assert!(condition(&first, "Degraded").starts_with("Degraded=False"));
+        request = request.status(&stored(first.report()));
+        for _ in 0..2 {
+            let outcome = pass(&request);
+            let message = format!("{name} is not as it is stated: Synced tells why");
+            assert_eq!(
+                condition(&outcome, "Degraded"),
+                format!("Degraded=True/ChildNotApplied: {message}")
+            );
+            assert_eq!(
+                condition(&outcome, "Ready"),
+                format!("Ready=False/NotReady: {message}")
+            );
+            request = request.status(&stored(outcome.report()));
+        }
+        let next = request.answered(&workloads(&up, 2, 1));
+        assert!(condition(&pass(&next), "Ready").starts_with("Ready=True"));
+    }
+}
+
+#[test]
 fn zero_replicas_are_neither_ready_nor_wrong() {
     let outcome = pass(&running(&parent("shop", &json!({ "replicas": 0 }))));
     for (type_, reason) in [
