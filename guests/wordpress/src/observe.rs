@@ -32,6 +32,10 @@ const CREATION_MS: u64 = 10_000;
 
 /// The observed state that a pass uses besides the parent.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the cluster"
+)]
 pub(crate) struct Observation {
     /// The Deployment of the site.
     pub(crate) web: Option<Workload>,

@@ -119,22 +119,14 @@ impl Container {
         let mut lines = vec![
             "set -e; mount -t tmpfs none /mnt; ip link set lo up 2>/dev/null || true".to_owned(),
         ];
-        let enter = match &self.image {
-            Some(image) => {
-                lines.push(overlay(&image.display().to_string(), "", "/mnt/image"));
-                lines.push("mount --rbind /dev /mnt/image/dev".to_owned());
-                "chroot /mnt/image "
-            }
-            None => {
-                let parents = ["/usr/src", "/var", "/run", "/dev", "/etc"];
-                lines.extend(parents.map(|it| overlay(it, &it.replace('/', "-"), it)));
-                ""
-            }
-        };
-        let at = if self.image.is_some() {
-            "/mnt/image"
+        let (at, enter) = if let Some(image) = &self.image {
+            lines.push(overlay(&image.display().to_string(), "", "/mnt/image"));
+            lines.push("mount --rbind /dev /mnt/image/dev".to_owned());
+            ("/mnt/image", "chroot /mnt/image ")
         } else {
-            ""
+            let parents = ["/usr/src", "/var", "/run", "/dev", "/etc"];
+            lines.extend(parents.map(|it| overlay(it, &it.replace('/', "-"), it)));
+            ("", "")
         };
         // By another path, because a volume may hide this one.
         lines.push(format!(
