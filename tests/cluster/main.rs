@@ -90,3 +90,4 @@ mod verdicts;
 mod watches;
 mod web;
 mod wordpress;
+mod wordpress_refused;
