@@ -42,6 +42,13 @@ pub(crate) struct Managed {
     /// Name of the schema that the database creates at its first start.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
+    #[x_kube(
+        // The site's user gets all rights to it.
+        validation = Rule::new(
+            "!(self.lowerAscii() in ['mysql', 'sys', 'information_schema', 'performance_schema'])"
+        )
+        .message("databaseName is a schema of the server itself: give the site a schema of its own")
+    )]
     pub(crate) database_name: String,
     /// Claim for the data.
     #[serde(default)]
@@ -84,6 +91,10 @@ impl Default for Managed {
 
 /// A Secret with the passwords of a managed database.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new("self.usernameKey != self.passwordKey && self.usernameKey != self.rootPasswordKey")
+        .message("usernameKey must be another key than those of the passwords")
+)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ManagedCredentials {
     /// Name of the Secret.

@@ -348,6 +348,12 @@ fn a_database_is_managed_or_external() {
             database(json!({ "managed": { "startupSeconds": 86401 } })),
             database(json!({ "managed": { "startupSeconds": "10m" } })),
             database(json!({ "managed": { "databaseName": "" } })),
+            database(json!({ "managed": { "databaseName": "mysql" } })),
+            database(json!({ "managed": { "databaseName": "Information_Schema" } })),
+            database(json!({ "managed": { "databaseName": "mysql1" } })),
+            database(
+                json!({ "managed": { "credentialsSecretRef": { "name": "s", "usernameKey": "password" } } }),
+            ),
             database(json!({ "managed": { "databaseName": "a b" } })),
             database(json!({ "managed": { "image": "my sql" } })),
             database(json!({ "tablePrefix": "wp_2" })),
@@ -374,6 +380,10 @@ fn a_database_is_managed_or_external() {
             {"database":{"managed":{"startupSeconds":86401}}}: rejected, spec.database.managed.startupSeconds: 86401 is greater than the maximum of 86400
             {"database":{"managed":{"startupSeconds":"10m"}}}: rejected, spec.database.managed.startupSeconds: "10m" is not of type "integer"
             {"database":{"managed":{"databaseName":""}}}: rejected, spec.database.managed.databaseName: "" does not match "^[A-Za-z0-9_]{1,64}$"
+            {"database":{"managed":{"databaseName":"mysql"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
+            {"database":{"managed":{"databaseName":"Information_Schema"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
+            {"database":{"managed":{"databaseName":"mysql1"}}}: accepted
+            {"database":{"managed":{"credentialsSecretRef":{"name":"s","usernameKey":"password"}}}}: rejected, spec.database.managed.credentialsSecretRef: usernameKey must be another key than those of the passwords
             {"database":{"managed":{"databaseName":"a b"}}}: rejected, spec.database.managed.databaseName: "a b" does not match "^[A-Za-z0-9_]{1,64}$"
             {"database":{"managed":{"image":"my sql"}}}: rejected, spec.database.managed.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"database":{"tablePrefix":"wp_2"}}: accepted
