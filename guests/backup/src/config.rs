@@ -1,6 +1,8 @@
 //! The configuration of the plugin.
 
-use innkeeper_sdk::{placement::PodTemplateLists, pod::PodMetadataLists, tenants::ReferenceScope};
+use innkeeper_sdk::{
+    image, placement::PodTemplateLists, pod::PodMetadataLists, tenants::ReferenceScope,
+};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,6 +65,7 @@ impl Config {
 pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
+    #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
     /// True if the runs of parents may mount directories of the node and of NFS servers.
     pub(crate) host_volumes: bool,
@@ -99,8 +102,10 @@ impl Tenants {
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
     /// Image with gobackup and the client programs of the databases.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) gobackup: String,
     /// Image with rclone and a shell, which fetches archives for a Restore.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) transfer: String,
 }
 

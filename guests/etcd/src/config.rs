@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
+    image,
     placement::PodTemplateLists,
     pod::{PodMetadataLists, ServiceType},
     tenants::ReferenceScope,
@@ -17,6 +18,7 @@ pub(crate) struct Config {
     /// Images of the plugin.
     pub(crate) images: Images,
     /// Repository of the images for `spec.version`, without a tag.
+    #[schemars(regex(pattern = image::REPOSITORY))]
     pub(crate) image_repository: String,
     /// Domain of the Kubernetes cluster, in the names of certificates.
     pub(crate) cluster_domain: String,
@@ -40,6 +42,7 @@ pub(crate) struct Monitoring {
 pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
+    #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
     /// Flags that parents may state in options, besides those that name no file and no address and keep the data:
     /// `log-outputs` for example. Empty: none.
@@ -80,8 +83,10 @@ impl Tenants {
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
     /// Image of etcd for parents with neither image nor version.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) etcd: String,
     /// Image of the init container; it must contain a static `/bin/busybox`.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) tools: String,
 }
 

@@ -1,5 +1,6 @@
 //! The plugin's configuration.
 
+use innkeeper_sdk::image;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ pub(crate) struct Config {
 pub(crate) struct Tenants {
     /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
     /// start with it. Empty: any image.
+    #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
     /// Options that parents may state in memcached.extraArgs, besides those that reach nothing outside of memcached: `-e`,
     /// `--memory-file`, or `ext_path` for one in the value of `-o`. Each may read, write or run files. Empty: none.
@@ -35,6 +37,7 @@ pub(crate) struct Tenants {
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
     /// The image of memcached.
+    #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) memcached: String,
 }
 

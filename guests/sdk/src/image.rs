@@ -34,6 +34,9 @@ pub const REFERENCE: &str = concat!(
     "(@(sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}))?$"
 );
 
+/// The pattern of a repository without tag and digest.
+pub const REPOSITORY: &str = concat!("^", repository!(), "$");
+
 /// The pattern of an entry in a list of repositories: a repository without tag and digest, or, with a slash at the end,
 /// the start of repositories.
 pub const REPOSITORIES: &str = concat!(

@@ -17,6 +17,14 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
             json!({"tenants": {"references": "all"}}),
             "/tenants/references: \"all\" is not one of",
         ),
+        (
+            json!({"images": {"gobackup": "huacnlee/gobackup:"}}),
+            "/images/gobackup: \"huacnlee/gobackup:\" does not match",
+        ),
+        (
+            json!({"tenants": {"images": ["a/b@sha256:zz"]}}),
+            "/tenants/images/0: \"a/b@sha256:zz\" does not match",
+        ),
         (json!({"storagePath": "{namespace}/{name}"}), ""),
         (
             json!({"storagePath": "../a"}),

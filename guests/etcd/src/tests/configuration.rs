@@ -22,6 +22,19 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
             json!({"clusterDomain": null}),
             "/clusterDomain: null is not of type \"string\"",
         ),
+        (
+            json!({"imageRepository": "a/b:1"}),
+            "/imageRepository: \"a/b:1\" does not match",
+        ),
+        (
+            json!({"images": {"tools": "a b"}}),
+            "/images/tools: \"a b\" does not match",
+        ),
+        (json!({"tenants": {"images": ["A/b"]}}), ""),
+        (
+            json!({"tenants": {"images": ["a/B"]}}),
+            "/tenants/images/0: \"a/B\" does not match",
+        ),
         (json!({"monitoring": {"labels": {"release": "a"}}}), ""),
         (
             json!({"monitoring": {"labels": {"release": 1}}}),

@@ -26,6 +26,14 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
             "/assignUser: \"no\" is not of type \"boolean\"",
         ),
         (json!({"tenants": {"serviceAnnotations": ["a/"]}}), ""),
+        (
+            json!({"images": {"memcached": "memcached:"}}),
+            "/images/memcached: \"memcached:\" does not match",
+        ),
+        (
+            json!({"tenants": {"images": ["a/b:1"]}}),
+            "/tenants/images/0: \"a/b:1\" does not match",
+        ),
     ];
     let reads = |value| serde_json::from_value::<Config>(value).is_ok();
     check_configurations(manifest().config_schema.as_ref(), &verdicts, reads);
