@@ -341,20 +341,11 @@ fn a_database_is_managed_or_external() {
             database(json!({ "external": { "host": "db" } })),
             database(json!({ "external": { "credentialsSecretRef": { "name": "s" } } })),
             database(json!({ "external": { "host": "db", "credentialsSecretRef": {} } })),
-            database(json!({ "managed": { "databaseName": "Shop_1" } })),
             database(json!({ "managed": { "startupSeconds": 59 } })),
             database(json!({ "managed": { "startupSeconds": 60 } })),
             database(json!({ "managed": { "startupSeconds": 86400 } })),
             database(json!({ "managed": { "startupSeconds": 86401 } })),
             database(json!({ "managed": { "startupSeconds": "10m" } })),
-            database(json!({ "managed": { "databaseName": "" } })),
-            database(json!({ "managed": { "databaseName": "mysql" } })),
-            database(json!({ "managed": { "databaseName": "Information_Schema" } })),
-            database(json!({ "managed": { "databaseName": "mysql1" } })),
-            database(
-                json!({ "managed": { "credentialsSecretRef": { "name": "s", "usernameKey": "password" } } }),
-            ),
-            database(json!({ "managed": { "databaseName": "a b" } })),
             database(json!({ "managed": { "image": "my sql" } })),
             database(json!({ "tablePrefix": "wp_2" })),
             database(json!({ "tablePrefix": "wp-" })),
@@ -373,22 +364,40 @@ fn a_database_is_managed_or_external() {
             {"database":{"external":{"host":"db"}}}: rejected, spec.database.external.credentialsSecretRef: is required
             {"database":{"external":{"credentialsSecretRef":{"name":"s"}}}}: rejected, spec.database.external.host: is required
             {"database":{"external":{"credentialsSecretRef":{},"host":"db"}}}: rejected, spec.database.external.credentialsSecretRef.name: is required
-            {"database":{"managed":{"databaseName":"Shop_1"}}}: accepted
             {"database":{"managed":{"startupSeconds":59}}}: rejected, spec.database.managed.startupSeconds: 59 is less than the minimum of 60
             {"database":{"managed":{"startupSeconds":60}}}: accepted
             {"database":{"managed":{"startupSeconds":86400}}}: accepted
             {"database":{"managed":{"startupSeconds":86401}}}: rejected, spec.database.managed.startupSeconds: 86401 is greater than the maximum of 86400
             {"database":{"managed":{"startupSeconds":"10m"}}}: rejected, spec.database.managed.startupSeconds: "10m" is not of type "integer"
-            {"database":{"managed":{"databaseName":""}}}: rejected, spec.database.managed.databaseName: "" does not match "^[A-Za-z0-9_]{1,64}$"
-            {"database":{"managed":{"databaseName":"mysql"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
-            {"database":{"managed":{"databaseName":"Information_Schema"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
-            {"database":{"managed":{"databaseName":"mysql1"}}}: accepted
-            {"database":{"managed":{"credentialsSecretRef":{"name":"s","usernameKey":"password"}}}}: rejected, spec.database.managed.credentialsSecretRef: usernameKey must be another key than those of the passwords
-            {"database":{"managed":{"databaseName":"a b"}}}: rejected, spec.database.managed.databaseName: "a b" does not match "^[A-Za-z0-9_]{1,64}$"
             {"database":{"managed":{"image":"my sql"}}}: rejected, spec.database.managed.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"database":{"tablePrefix":"wp_2"}}: accepted
             {"database":{"tablePrefix":"wp-"}}: rejected, spec.database.tablePrefix: "wp-" does not match "^[A-Za-z0-9_]{1,32}$"
             {"database":{"tablePrefix":""}}: rejected, spec.database.tablePrefix: "" does not match "^[A-Za-z0-9_]{1,32}$"
+        "#]],
+    );
+}
+
+#[test]
+fn a_managed_database_gets_a_schema_and_keys_of_its_own() {
+    let managed = |managed: Value| json!({ "database": { "managed": managed } });
+    check(
+        &[
+            managed(json!({ "databaseName": "Shop_1" })),
+            managed(json!({ "databaseName": "" })),
+            managed(json!({ "databaseName": "mysql" })),
+            managed(json!({ "databaseName": "Information_Schema" })),
+            managed(json!({ "databaseName": "mysql1" })),
+            managed(json!({ "databaseName": "a b" })),
+            managed(json!({ "credentialsSecretRef": { "name": "s", "usernameKey": "password" } })),
+        ],
+        &expect![[r#"
+            {"database":{"managed":{"databaseName":"Shop_1"}}}: accepted
+            {"database":{"managed":{"databaseName":""}}}: rejected, spec.database.managed.databaseName: "" does not match "^[A-Za-z0-9_]{1,64}$"
+            {"database":{"managed":{"databaseName":"mysql"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
+            {"database":{"managed":{"databaseName":"Information_Schema"}}}: rejected, spec.database.managed.databaseName: databaseName is a schema of the server itself: give the site a schema of its own
+            {"database":{"managed":{"databaseName":"mysql1"}}}: accepted
+            {"database":{"managed":{"databaseName":"a b"}}}: rejected, spec.database.managed.databaseName: "a b" does not match "^[A-Za-z0-9_]{1,64}$"
+            {"database":{"managed":{"credentialsSecretRef":{"name":"s","usernameKey":"password"}}}}: rejected, spec.database.managed.credentialsSecretRef: usernameKey must be another key than those of the passwords
         "#]],
     );
 }
