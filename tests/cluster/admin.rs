@@ -1,5 +1,5 @@
-//! The HTTP endpoints of a running host for readiness, liveness, metrics and debugging (O1, O2),
-//! and its periodic resync (Q7).
+//! The HTTP endpoints of a running host for readiness, liveness, metrics and debugging,
+//! and its periodic resync.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn passes(metrics: &str) -> f64 {
 /// The probes tell a starting host from a ready one, and every write, pass and watch is counted. A
 /// missing metric or a readiness before the API server answers breaks it.
 #[test]
-fn o1_o2_a_host_reports_readiness_and_counts_its_work() {
+fn a_host_reports_readiness_and_counts_its_work() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     stage.plane.control(&["pause", "apiserver"]).unwrap();
     let host = host(&stage, &["--debug-endpoints"]);
@@ -132,7 +132,7 @@ fn o1_o2_a_host_reports_readiness_and_counts_its_work() {
 /// Every parent has a pass about once per resync period, and such a pass writes nothing if
 /// nothing has changed.
 #[test]
-fn q7_a_periodic_resync_writes_nothing() {
+fn a_periodic_resync_writes_nothing() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = host(&stage, &["--resync-period", "1"]);
     let address = &address(&host);
@@ -188,7 +188,7 @@ fn debugging(address: &str) {
 /// A standby passes its readiness probe, or a rolling update with two replicas would never
 /// complete, and the metrics show which host leads.
 #[test]
-fn o1_a_standby_host_is_ready_and_reports_that_it_does_not_lead() {
+fn a_standby_host_is_ready_and_reports_that_it_does_not_lead() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let elect = |identity| ["--leader-elect", "--lease-identity", identity];
     let leader = host(&stage, &elect("a"));

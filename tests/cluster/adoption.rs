@@ -1,5 +1,5 @@
 //! Adoption of objects that existed before their parent, if both the grant and the parent allow it
-//! (A6), on the real API server.
+//!, on the real API server.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ pub(crate) fn annotate(fixture: &MoodyFixture, number: usize) {
 /// The host adopts an object only if the grant and the parent's annotation allow it and no other
 /// controller owns it. Until then it reports the object and changes nothing.
 #[test]
-fn a6_an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
+fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start_with(&adopting());
     let other = fixture.site.stage.get("", ("v1", "Namespace", "default"));
@@ -122,7 +122,7 @@ fn a6_an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
 /// The annotation of the parent alone is not enough; the adoption follows once the plugin has the
 /// grant.
 #[test]
-fn a6_a_parent_that_asks_for_adoption_waits_for_the_grant() {
+fn a_parent_that_asks_for_adoption_waits_for_the_grant() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start_with(&grants(false));
     let free = found(&fixture, 1, &json!([]));

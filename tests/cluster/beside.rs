@@ -1,4 +1,4 @@
-//! A second host for the same parents by mistake: it waits for the lease, or it does not start (L2).
+//! A second host for the same parents by mistake: it waits for the lease, or it does not start.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn writes_without_lease(stage: &Stage, mark: usize) -> Vec<String> {
 
 /// Without flags, the second host outside of a Pod waits for the first.
 #[test]
-fn l2_hosts_outside_of_a_pod_take_turns_by_default() {
+fn hosts_outside_of_a_pod_take_turns_by_default() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let first = host(&stage, &["--lease-identity", "a"]);
     stage.wait_served(&first, &[CRD]);
@@ -59,7 +59,7 @@ fn l2_hosts_outside_of_a_pod_take_turns_by_default() {
 
 /// A host without a lease writes nothing beside a holder of any name, unless their scopes are apart or the holder is dead.
 #[test]
-fn l2_a_host_without_a_lease_does_not_start_beside_a_holder() {
+fn a_host_without_a_lease_does_not_start_beside_a_holder() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let (one, other) = (stage.namespace("one"), stage.namespace("other"));
     let mut held = holder(&stage, "of-another-name", &["--namespaces", &one]);

@@ -1,4 +1,4 @@
-//! The callers of a host with `--admin-tls`: the API server judges their tokens and rights (O1, O2).
+//! The callers of a host with `--admin-tls`: the API server judges their tokens and rights.
 
 use std::{
     fs,
@@ -164,7 +164,7 @@ impl Site {
 /// A scrape needs a token that the API server accepts, of an account that may get the path; probes need none. The
 /// certificate follows its files. Neither unknown callers nor an API server that is away hold up the probes.
 #[test]
-fn o1_o2_metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
+fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     let site = Site::new();
     let plane = &site.stage.plane;
     assert_eq!(site.ask("/livez", None).status, 200);

@@ -1,4 +1,4 @@
-//! The transition times and observed generations of a parent's conditions (A9).
+//! The transition times and observed generations of a parent's conditions.
 
 use innkeeper_tests::eventually;
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ fn since(condition: &Value) -> Timestamp {
 /// `lastTransitionTime` moves with the status of a condition and never with its reason or message
 /// alone.
 #[test]
-fn a9_a_condition_keeps_its_time_until_its_status_changes() {
+fn a_condition_keeps_its_time_until_its_status_changes() {
     let case = Case::start(UNRULY);
     let mut before = case.parent(UNRULY, "parent");
     let ready = condition(&before, "Ready")["lastTransitionTime"].clone();

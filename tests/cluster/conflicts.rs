@@ -1,4 +1,4 @@
-//! A conflict with another manager that keeps changing a field which a plugin also states (A3), on
+//! A conflict with another manager that keeps changing a field which a plugin also states, on
 //! the real API server.
 
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ fn wait_conflict(stage: &Stage, host: &Host, namespace: &str) -> String {
 /// The host restores a contested field at growing intervals and names the other manager in a
 /// condition. A repair at every change would be an endless fight.
 #[test]
-fn a3_a_contested_field_is_restored_at_growing_intervals() {
+fn a_contested_field_is_restored_at_growing_intervals() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -112,7 +112,7 @@ fn a3_a_contested_field_is_restored_at_growing_intervals() {
 /// Changes that come from the parent's spec never count as a conflict, however many follow each
 /// other.
 #[test]
-fn a3_edits_of_the_parent_are_no_conflict() {
+fn edits_of_the_parent_are_no_conflict() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);

@@ -1,5 +1,5 @@
 //! Kills the host before and after every write that it needs for one parent, from the first write
-//! after its start. The final state must be that of a host that is never killed (F1, L4).
+//! after its start. The final state must be that of a host that is never killed.
 
 use std::{
     collections::BTreeMap,
@@ -164,7 +164,7 @@ fn moments() -> &'static [Moment] {
 /// A kill at any write leaves no child missing, created twice or deleted: the next host observes
 /// the cluster and needs no memory of the last one.
 #[test]
-fn f1_l4_a_memcached_survives_a_kill_at_every_write() {
+fn a_memcached_survives_a_kill_at_every_write() {
     check(
         "memcached",
         ("cache.example.com/v1", "Memcached", "example-memcached"),
@@ -173,7 +173,7 @@ fn f1_l4_a_memcached_survives_a_kill_at_every_write() {
 }
 
 #[test]
-fn f1_l4_a_wordpress_survives_a_kill_at_every_write() {
+fn a_wordpress_survives_a_kill_at_every_write() {
     check(
         "wordpress",
         ("example.com/v1", "Wordpress", "example-wordpress"),
@@ -182,7 +182,7 @@ fn f1_l4_a_wordpress_survives_a_kill_at_every_write() {
 }
 
 #[test]
-fn f1_l4_an_etcd_cluster_survives_a_kill_at_every_write() {
+fn an_etcd_cluster_survives_a_kill_at_every_write() {
     check(
         "etcd",
         ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo"),
@@ -191,7 +191,7 @@ fn f1_l4_an_etcd_cluster_survives_a_kill_at_every_write() {
 }
 
 #[test]
-fn f1_l4_a_backup_survives_a_kill_at_every_write() {
+fn a_backup_survives_a_kill_at_every_write() {
     check(
         "backup",
         ("gobackup.io/v1", "Backup", "example-backup"),

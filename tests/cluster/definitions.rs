@@ -1,4 +1,4 @@
-//! The definitions of a plugin's own kinds while the host runs, for plugin files and Plugin resources alike (W9).
+//! The definitions of a plugin's own kinds while the host runs, for plugin files and Plugin resources alike.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn readiness(address: &str) -> (u16, String) {
 }
 
 #[test]
-fn w9_a_definition_of_a_plugin_file_is_kept_or_its_absence_is_reported() {
+fn a_definition_of_a_plugin_file_is_kept_or_its_absence_is_reported() {
     let mut stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let arguments = admin::ARGUMENTS.map(str::to_owned);
     stage.options.arguments.extend(arguments);
@@ -127,7 +127,7 @@ fn w9_a_definition_of_a_plugin_file_is_kept_or_its_absence_is_reported() {
 }
 
 #[test]
-fn w9_a_definition_of_a_plugin_resource_is_kept_or_its_absence_is_reported() {
+fn a_definition_of_a_plugin_resource_is_kept_or_its_absence_is_reported() {
     let site = PluginSite::new();
     let stage = &site.stage;
     let host = site.start();

@@ -1,5 +1,5 @@
 //! Watches that deliver late, above all the host's own writes: the host writes nothing twice, and
-//! does not repeat a stale write with the same outdated knowledge (Q5, F5).
+//! does not repeat a stale write with the same outdated knowledge.
 
 use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -104,7 +104,7 @@ const SIZES: [u32; 4] = [1, 2, 3, 4];
 /// The host expects its own writes until its watch delivers them. Without that, each late event
 /// would lead to one more write.
 #[test]
-fn q5_f5_late_watches_cause_no_additional_write() {
+fn late_watches_cause_no_additional_write() {
     let slow = DelayedHost::lock();
     let (prompt, _) = slow.grow();
     let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
@@ -126,7 +126,7 @@ fn q5_f5_late_watches_cause_no_additional_write() {
 /// One child per key. A host that looked only at its watch would create another object in each
 /// pass.
 #[test]
-fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
+fn a_child_with_a_made_up_name_is_created_once() {
     let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("name");
     let mark = slow.stage.mark();
@@ -153,7 +153,7 @@ fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
 /// After a 409 the host waits for its watch. A retry with the same outdated object would only be
 /// refused again.
 #[test]
-fn q5_a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
+fn a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
     let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("stale");
     let tell = |behaviour: &str| {

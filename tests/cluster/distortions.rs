@@ -1,5 +1,5 @@
-//! A proxy between a host and its API server that answers with other objects, other formats, or without end (A6, A11, W4,
-//! W6): the host reports it, changes no other object, keeps its memory bounded, and recovers once the answers are honest.
+//! A proxy between a host and its API server that answers with other objects, other formats, or without end:
+//! the host reports it, changes no other object, keeps its memory bounded, and recovers once the answers are honest.
 
 mod rows;
 
@@ -216,7 +216,7 @@ const fn limited(place: (Verb, &'static str), times: u32, action: Action) -> Rul
 /// Each distortion meets a list, a watch, a read or a write, one after the other, on one host. A write that trusted the
 /// answer would change or delete the foreign objects.
 #[test]
-fn w4_a6_a_host_survives_a_proxy_that_answers_with_other_objects() {
+fn a_host_survives_a_proxy_that_answers_with_other_objects() {
     let mut site = Site::new();
     let foreign = |site: &Site| {
         let Real {

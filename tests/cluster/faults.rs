@@ -1,6 +1,6 @@
 //! Misbehaving guests, on a control plane and a host of their own: existing children stay, the
 //! parent reports the fault, other parents converge, and good behaviour alone recovers the parent
-//! (A7, F16).
+//!.
 //!
 //! Misbehaviour that is not the fault of a single pass is tested in `misbehaving`.
 //!
@@ -260,7 +260,7 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
 /// A file that cannot be loaded is refused once in the log. It must not stop the host, which serves
 /// other plugins.
 #[test]
-fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
+fn a_file_that_is_no_plugin_does_not_affect_other_plugins() {
     // Both other plugins serve.
     let case = Case::start(UNRULY);
     case.set_behaviour(GARBAGE, "bystander", "good");
@@ -277,7 +277,7 @@ fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
 
 /// Shows that the other tests would see deletes: this answer does cause them.
 #[test]
-fn a7_only_an_answer_without_children_deletes_them() {
+fn only_an_answer_without_children_deletes_them() {
     let case = Case::start(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
     let generation = case.set_behaviour(UNRULY, "parent", "nothing");
@@ -294,24 +294,24 @@ fn a7_only_an_answer_without_children_deletes_them() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_says_keep() {
+fn keeps_children_when_the_guest_says_keep() {
     check(UNRULY, "keep", ("True", "Applied"), "");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_asks_for_a_retry() {
+fn keeps_children_when_the_guest_asks_for_a_retry() {
     check_unruly("retry", "Retrying", "told to try again");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_calls_the_parent_invalid() {
+fn keeps_children_when_the_guest_calls_the_parent_invalid() {
     check_unruly("invalid", "Invalid", "spec.behaviour: told to be wrong");
 }
 
 /// A fatal answer is final for its parent: the host calls the guest for it again only for another
 /// revision or configuration, and still serves the other parents.
 #[test]
-fn a7_f16_keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
+fn keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
     let case = Case::start(UNRULY);
     let before = case.children(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
@@ -329,93 +329,93 @@ fn a7_f16_keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_traps() {
+fn keeps_children_when_the_guest_traps() {
     check_unruly("trap", "GuestTrapped", "told to trap");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_loops() {
+fn keeps_children_when_the_guest_loops() {
     check_unruly("loop", "DeadlineExceeded", "250");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_allocates_without_end() {
+fn keeps_children_when_the_guest_allocates_without_end() {
     check_unruly("allocate", "MemoryExceeded", "67108864");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_floods_its_log() {
+fn keeps_children_when_the_guest_floods_its_log() {
     check_unruly("flood", "DeadlineExceeded", "250");
     let log = shared().host.log().unwrap();
     assert!(log.contains("guest logged more than its limit"));
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_an_undeclared_kind() {
+fn keeps_children_when_the_guest_answers_an_undeclared_kind() {
     check_unruly("undeclared-kind", "ChildForbidden", "Secret");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_another_namespace() {
+fn keeps_children_when_the_guest_answers_another_namespace() {
     check_unruly("other-namespace", "ChildForbidden", "kube-system");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_foreign_owner() {
+fn keeps_children_when_the_guest_answers_a_foreign_owner() {
     check_unruly("foreign-owner", "OutputRejected", "ownerReferences");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_too_many_children() {
+fn keeps_children_when_the_guest_answers_too_many_children() {
     check_unruly("many-children", "OutputRejected", "256");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_huge_object() {
+fn keeps_children_when_the_guest_answers_a_huge_object() {
     check_unruly("huge-object", "OutputRejected", "child-0");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_finalizes_a_living_parent() {
+fn keeps_children_when_the_guest_finalizes_a_living_parent() {
     check_unruly("finalized", "OutputRejected", "finalized");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_invalid_json() {
+fn keeps_children_when_the_guest_answers_invalid_json() {
     check_garbage("unparsable-child", "only");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_an_empty_text() {
+fn keeps_children_when_the_guest_answers_an_empty_text() {
     check_garbage("empty-child", "only");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_number() {
+fn keeps_children_when_the_guest_answers_a_number() {
     check_garbage("scalar-child", "only");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_child_without_a_name() {
+fn keeps_children_when_the_guest_answers_a_child_without_a_name() {
     check_garbage("nameless-child", "metadata.name");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_null() {
+fn keeps_children_when_the_guest_answers_null() {
     check_garbage("null-in-child", "null");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_nests_without_end() {
+fn keeps_children_when_the_guest_nests_without_end() {
     check_garbage("deep-child", "64");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_is_no_json() {
+fn keeps_children_when_the_guest_answers_a_status_that_is_no_json() {
     check_garbage("unparsable-status", "status");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_states_conditions_in_the_status() {
+fn keeps_children_when_the_guest_states_conditions_in_the_status() {
     check_garbage("conditions-in-status", "conditions");
 }

@@ -1,5 +1,5 @@
 //! Parents whose plugin has work to do before they are deleted: the finalizer is set first and
-//! removed last, whatever the guest answers and whatever happens to the parent meanwhile (L1, A5).
+//! removed last, whatever the guest answers and whatever happens to the parent meanwhile.
 
 use std::{
     sync::OnceLock,
@@ -150,7 +150,7 @@ fn place(lines: &[String], wanted: &str) -> usize {
 /// No child exists without the finalizer. If the finalizer came later, a deletion in between would
 /// skip phase finalize.
 #[test]
-fn l1_the_finalizer_is_set_before_the_first_child_and_removed_last() {
+fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     let mark = shared().0.mark();
     let case = Case::start(&parent("goodbye"));
     let writes = case.writes_since(mark);
@@ -189,7 +189,7 @@ const HOLDING: [(&str, (&str, &str)); 4] = [
 /// The finalizer stays until the guest says that it has finished, and the condition tells the user
 /// the reason for the wait. An early removal would skip the cleanup.
 #[test]
-fn l1_an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
+fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
     for (end, (status, reason)) in HOLDING {
         let case = Case::start(&parent(end));
         let hello = case.find(HELLO);
@@ -212,7 +212,7 @@ fn l1_an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
 
 /// A user can always release a parent from a broken guest, without a change of the plugin.
 #[test]
-fn l1_an_annotation_releases_a_parent_that_its_guest_holds() {
+fn an_annotation_releases_a_parent_that_its_guest_holds() {
     let case = Case::start(&parent("trap"));
     let mark = case.stage.mark();
     case.delete();
@@ -229,7 +229,7 @@ fn l1_an_annotation_releases_a_parent_that_its_guest_holds() {
 /// The API server takes no new object in a namespace that is being deleted, so the guest would wait for its child for ever.
 /// The host sends the create once, and leaves it out of the next passes.
 #[test]
-fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
+fn a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     let case = Case::start(&parent("goodbye"));
     let mark = case.stage.mark();
     let namespace: Target<'_> = ("v1", "Namespace", &case.namespace);
@@ -254,7 +254,7 @@ fn l1_a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() 
 
 /// A guest that is told so needs no user.
 #[test]
-fn l1_a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
+fn a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
     let case = Case::start(&parent("goodbye-or-nothing"));
     let mark = case.stage.mark();
     case.stage.delete("", ("v1", "Namespace", &case.namespace));
@@ -265,7 +265,7 @@ fn l1_a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
 /// A host that does not serve the plugin also obeys the annotation. Otherwise the parent could
 /// never be deleted.
 #[test]
-fn l1_an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
+fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     let mut stage = stage();
     let host = stage.host();
     stage.wait_served(&host, &[CRD]);
@@ -292,7 +292,7 @@ fn l1_an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
 /// Once the guest has finished, a parent that another finalizer holds gets no further child,
 /// because no pass would delete it again.
 #[test]
-fn a5_a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
+fn a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
     let mut held = parent("goodbye");
     held["metadata"]["finalizers"] = json!([FOREIGN]);
     let case = Case::start(&held);
@@ -313,7 +313,7 @@ fn a5_a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
 /// In a foreground deletion the garbage collector waits for the children. A new child at this point
 /// would make it wait for ever.
 #[test]
-fn a5_a_foreground_deletion_creates_no_child_that_would_block_it() {
+fn a_foreground_deletion_creates_no_child_that_would_block_it() {
     let case = Case::start(&parent("goodbye"));
     // The garbage collector waits for a child as long as it has a finalizer.
     let keep = json!({ "metadata": { "finalizers": [FOREIGN] } });
@@ -443,7 +443,7 @@ const WRITES_MIN: usize = 6;
 /// Every write is bound to the UID of its parent. Otherwise a write that is under way would change
 /// the successor.
 #[test]
-fn l1_f14_a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
+fn a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
     let stage = stage();
     let relay = Relay::start(&stage.plane).unwrap();
     let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();

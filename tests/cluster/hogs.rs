@@ -1,5 +1,5 @@
 //! Guests that take as much as they can get of a resource, beside a plugin whose parents are edited
-//! (F16, Q4): the delay for the neighbour, and the memory that the host frees afterwards.
+//!: the delay for the neighbour, and the memory that the host frees afterwards.
 //!
 //! `tests/full` measures this with nothing else on the machine; `tests/run` only checks that the
 //! neighbour converges.
@@ -324,7 +324,7 @@ fn summary(rounds: &[Round]) -> String {
 /// The delay of the neighbour's passes stays within a factor and an allowance. A hog that blocked a
 /// worker thread or a queue of the host would exceed them.
 #[test]
-fn f16_q4_a_hog_delays_its_neighbour_within_limits() {
+fn a_hog_delays_its_neighbour_within_limits() {
     let load = if is_full() { FULL } else { SAMPLE };
     let mut fixture = fixture();
     let mut report = String::new();
@@ -368,7 +368,7 @@ fn f16_q4_a_hog_delays_its_neighbour_within_limits() {
 /// The host frees the memory of a hog, except for the part that allocators and the pool of
 /// instances keep for the next call; that part does not grow.
 #[test]
-fn f16_the_host_frees_the_memory_of_hogs() {
+fn the_host_frees_the_memory_of_hogs() {
     const MIB: u64 = 1 << 20;
     /// Kept after the first run, beyond the memory that was resident before.
     const KEPT_MAX: u64 = 64 * MIB;

@@ -1,5 +1,5 @@
 //! Leader election: one of two hosts writes, whatever happens to it, and the other one takes over
-//! (L2, F15).
+//!.
 
 use std::{
     thread,
@@ -114,7 +114,7 @@ fn wait_lost(host: &mut Host, deadline: Duration) {
 /// A standby writes nothing, and a host that stops gives its lease up. A standby that waited for
 /// the lease to expire would need 15 seconds.
 #[test]
-fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
+fn one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
     let stage = stage();
     let start = stage.mark();
     let (mut a, b) = pair(&stage, &[]);
@@ -155,7 +155,7 @@ fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
 
 /// A standby compiles the plugins in advance. Otherwise each takeover would wait for the compiler.
 #[test]
-fn l2_a_standby_host_has_loaded_the_declared_plugins() {
+fn a_standby_host_has_loaded_the_declared_plugins() {
     const NAME: &str = "cache";
 
     let site = PluginSite::new();
@@ -204,7 +204,7 @@ fn l2_a_standby_host_has_loaded_the_declared_plugins() {
 
 /// The other host takes over after the lease has expired, not before.
 #[test]
-fn l2_a_killed_host_is_replaced_after_its_lease_expires() {
+fn a_killed_host_is_replaced_after_its_lease_expires() {
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
     let namespace = stage.namespace("killed");
@@ -221,7 +221,7 @@ fn l2_a_killed_host_is_replaced_after_its_lease_expires() {
 /// A host checks its lease by the clock before each write. If it did not, the writes that were
 /// pending when it froze would follow after the takeover.
 #[test]
-fn l2_f15_a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
+fn a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
     /// Enough that the host freezes in the middle of its work.
     const PARENTS: usize = 60;
     let stage = stage();
@@ -267,7 +267,7 @@ fn l2_f15_a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
 /// The holder recreates a deleted lease, and ends if another holder is in it. At no time do two
 /// hosts write.
 #[test]
-fn l2_f15_a_lease_that_is_deleted_or_edited_still_has_one_holder() {
+fn a_lease_that_is_deleted_or_edited_still_has_one_holder() {
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
     let namespace = stage.namespace("edited");
@@ -331,7 +331,7 @@ fn harmless_edits() -> [(&'static str, Value); 8] {
 /// The holder takes an edited lease back, the standby does not take it, and no process ends. Before, the standby took a
 /// lease without a holder at once, although the holder still wrote.
 #[test]
-fn l2_f15_an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
+fn an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
     let stage = stage();
     let start = stage.mark();
     let (mut a, mut b) = pair(&stage, &FAST);
@@ -378,7 +378,7 @@ fn l2_f15_an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing
 /// and the log names that holder. Before, a standby would have waited for that duration after the deletion, too. The
 /// number of transitions is the largest that the API server accepts.
 #[test]
-fn l2_f15_a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletion() {
+fn a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletion() {
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
     let namespace = stage.namespace("foreign");
@@ -421,7 +421,7 @@ fn l2_f15_a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletio
 /// A holder that cannot renew ends before the lease expires for others. The standby keeps waiting,
 /// because it has nothing to lose.
 #[test]
-fn l2_f15_without_an_api_server_the_holder_ends_and_the_standby_waits() {
+fn without_an_api_server_the_holder_ends_and_the_standby_waits() {
     let stage = stage();
     let (mut a, mut b) = pair(&stage, &FAST);
     let namespace = stage.namespace("paused");

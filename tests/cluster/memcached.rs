@@ -108,7 +108,7 @@ fn check_repaired(site: &Site, damage: impl FnOnce(), writes: &[&str]) {
 }
 
 #[test]
-fn a2_one_write_restores_a_field_however_it_was_lost() {
+fn one_write_restores_a_field_however_it_was_lost() {
     let (site, _) = article("memcached-taken");
     assert!(is_whole(&site.get(DEPLOYMENT)));
     let updated = "patch deployments.apps example-memcached 200";

@@ -1,4 +1,4 @@
-//! Guests that misbehave by repetition, or by reading forbidden objects (F16), on the control
+//! Guests that misbehave by repetition, or by reading forbidden objects, on the control
 //! plane and the host of `faults`.
 
 use std::time::Instant;
@@ -21,12 +21,12 @@ use crate::{
 const WRITES_PER_MINUTE_MAX: usize = 120;
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_traps_with_a_megabyte_of_text() {
+fn keeps_children_when_the_guest_traps_with_a_megabyte_of_text() {
     check_unruly("long-trap", "GuestTrapped", "told to trap told to trap");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_of_two_megabytes() {
+fn keeps_children_when_the_guest_answers_a_status_of_two_megabytes() {
     check_garbage(
         "huge-status",
         "status: it has 2000011 bytes, 1048576 are allowed",
@@ -34,19 +34,19 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_status_of_two_megabytes() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_with_unknown_fields() {
+fn keeps_children_when_the_guest_answers_a_status_with_unknown_fields() {
     check_unruly("unknown-status", "StatusRejected", ".status.nobody");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_asks_for_a_pass_in_the_far_future() {
+fn keeps_children_when_the_guest_asks_for_a_pass_in_the_far_future() {
     check(GARBAGE, "requeue-never", ("True", "Applied"), "");
 }
 
 /// Without grants, one object stays one object. Each of the copies would make two further ones: before
 /// this rule, a host made 8,448 objects of one in 24 s.
 #[test]
-fn a7_f16_keeps_children_when_the_guest_makes_copies_of_its_parent() {
+fn keeps_children_when_the_guest_makes_copies_of_its_parent() {
     let case = Case::start(GARBAGE);
     check_in(
         &case,
@@ -67,7 +67,7 @@ fn a7_f16_keeps_children_when_the_guest_makes_copies_of_its_parent() {
 /// The host bounds the passes that a guest requests. Otherwise one guest could keep a worker thread
 /// busy for ever.
 #[test]
-fn f16_a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
+fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
     /// Enough to measure a rate: two seconds at ten passes a second.
     const PASSES: f64 = 20.0;
 
@@ -130,7 +130,7 @@ fn rest(case: &Case) {
 
 /// Q6: the last desired state is written once the limit allows it.
 #[test]
-fn q6_a_guest_whose_answer_changes_in_every_pass_is_throttled() {
+fn a_guest_whose_answer_changes_in_every_pass_is_throttled() {
     let case = check_throttled("restless");
     let mark = shared().plane.audit().mark().unwrap();
     case.set_behaviour(UNRULY, "parent", "good");
@@ -141,12 +141,12 @@ fn q6_a_guest_whose_answer_changes_in_every_pass_is_throttled() {
 
 /// Answers that never repeat cannot converge, so only the write limit protects the API server.
 #[test]
-fn q6_f16_a_guest_whose_answers_are_random_is_throttled() {
+fn a_guest_whose_answers_are_random_is_throttled() {
     rest(&check_throttled("random"));
 }
 
 #[test]
-fn q6_f16_a_guest_whose_answer_flips_between_two_states_is_throttled() {
+fn a_guest_whose_answer_flips_between_two_states_is_throttled() {
     rest(&check_throttled("flip"));
 }
 
@@ -159,13 +159,13 @@ fn events(case: &Case) -> Vec<Value> {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_ten_thousand_events() {
+fn keeps_children_when_the_guest_answers_ten_thousand_events() {
     check_garbage("many-events", "events: there are 10000, 64 are allowed");
 }
 
 /// O3: if every pass states new events, only the first few and then a trickle are published.
 #[test]
-fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
+fn a_guest_with_sixty_events_in_every_pass_publishes_few() {
     /// The events about one parent that the host publishes at once; one more follows every five
     /// minutes, as in client-go.
     const BURST: usize = 25;
@@ -179,7 +179,7 @@ fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
 /// A parent of its own has the large children, because there is no garbage collector here that
 /// would delete them.
 #[test]
-fn f16_a_megabyte_of_children_is_no_fault() {
+fn a_megabyte_of_children_is_no_fault() {
     let case = Case::start(UNRULY);
     case.set_behaviour(UNRULY, "bulk", "megabyte");
     case.wait_applied(UNRULY, "bulk");
@@ -194,7 +194,7 @@ fn f16_a_megabyte_of_children_is_no_fault() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_reads_a_kind_that_it_does_not_declare() {
+fn keeps_children_when_the_guest_reads_a_kind_that_it_does_not_declare() {
     let expected = ("False", "Retrying");
     check(
         NOSY,
@@ -205,7 +205,7 @@ fn a7_f16_keeps_children_when_the_guest_reads_a_kind_that_it_does_not_declare() 
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_reads_without_end() {
+fn keeps_children_when_the_guest_reads_without_end() {
     check(
         NOSY,
         "calls",
@@ -215,7 +215,7 @@ fn a7_f16_keeps_children_when_the_guest_reads_without_end() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_lists_everything_without_end() {
+fn keeps_children_when_the_guest_lists_everything_without_end() {
     // The number of bytes in the message depends on the other objects in the cluster.
     check(NOSY, "list", ("False", "LimitExceeded"), "per pass");
 }
@@ -249,7 +249,7 @@ fn check_tells_nothing(text: &str, values: &[&str]) {
 /// Guests see hashes in place of the values of Secrets, in every way to read one: by a copy in an
 /// annotation, in another namespace, and in a child of their own.
 #[test]
-fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
+fn a_guest_sees_no_value_of_a_secret_in_any_way() {
     let case = Case::start(NOSY);
     make_victim(&case.namespace);
     make_victim("default");
@@ -317,7 +317,7 @@ fn a_guest_is_told_the_offsets_of_time_zones() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_takes_a_foreign_secret() {
+fn keeps_children_when_the_guest_takes_a_foreign_secret() {
     let case = Case::start(NOSY);
     let before = make_victim(&case.namespace);
     check_in(

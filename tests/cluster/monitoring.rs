@@ -1,4 +1,4 @@
-//! The alerts and the dashboard query only metrics that hosts expose (O2).
+//! The alerts and the dashboard query only metrics that hosts expose.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -119,7 +119,7 @@ impl Query {
 }
 
 #[test]
-fn o2_a_query_is_parsed_into_metrics_and_labels() {
+fn a_query_is_parsed_into_metrics_and_labels() {
     let query = r#"sum by (a, le) (rate(x_total{b=~"y{z}", c!="d"}[5m])) / max(up) > 0.5"#;
     let Query {
         metrics,
@@ -186,7 +186,7 @@ fn check_alerts(guest: &str, number: usize, exposed: &Exposed) {
 }
 
 #[test]
-fn o2_alerts_of_backup_query_only_the_metrics_of_its_parents() {
+fn alerts_of_backup_query_only_the_metrics_of_its_parents() {
     check_alerts("backup", 6, &of_parents("backup"));
 }
 
@@ -227,7 +227,7 @@ fn free_ports() -> [u16; 3] {
 }
 
 #[test]
-fn o2_alerts_of_etcd_query_only_the_metrics_of_members_and_parents() {
+fn alerts_of_etcd_query_only_the_metrics_of_members_and_parents() {
     let parents = [of_parents("etcd"), of_parents("backup")];
     let versions: &[&str] = if is_full() {
         &["etcd-3.5", "etcd-3.6", "etcd-3.7"]
@@ -302,7 +302,7 @@ fn misbehaving(exposed: &mut Exposed) {
 }
 
 #[test]
-fn o2_alerts_and_dashboard_query_only_exposed_metrics() {
+fn alerts_and_dashboard_query_only_exposed_metrics() {
     let mut exposed = Exposed::new();
     resources(&mut exposed);
     misbehaving(&mut exposed);

@@ -1,4 +1,4 @@
-//! An API server that accepts two writes at a time, under a higher load (A10, F11).
+//! An API server that accepts two writes at a time, under a higher load.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -87,7 +87,7 @@ fn check(writes: &[Write], namespace: &str) {
 /// A refused write waits as long as the API server demands. Immediate retries would keep an
 /// overloaded API server overloaded.
 #[test]
-fn a10_f11_refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
+fn refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
     let plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
     let mut stage = Stage::with(plugins, &NARROW);
     stage.options.arguments = admin::ARGUMENTS.map(str::to_owned).to_vec();

@@ -1,5 +1,4 @@
-//! Objects that a parent does not own are neither merged into nor deleted, whatever their name (A5,
-//! A6), and nothing is pruned when an apply fails (A7).
+//! Objects that a parent does not own are neither merged into nor deleted, whatever their name, and nothing is pruned when an apply fails.
 
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ fn deletes(stage: &Stage, mark: usize) -> Vec<String> {
 /// The name alone gives no right to an object: the host neither changes nor deletes it, and creates
 /// the child once the name is free.
 #[test]
-fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
+fn a_foreign_object_of_a_childs_name_is_not_merged_into() {
     let (stage, host, namespace) = unruly();
     let mark = stage.mark();
     let foreign = json!({
@@ -87,7 +86,7 @@ fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
 /// Ownership is by UID. By name, a new parent would take over children that the garbage collector
 /// is about to delete.
 #[test]
-fn a6_a_new_parent_of_the_same_name_does_not_take_over_children() {
+fn a_new_parent_of_the_same_name_does_not_take_over_children() {
     let (stage, host, namespace) = unruly();
     stage.apply(&namespace, &parent());
     stage.wait(&host, &namespace, UNRULY, is_applied);
@@ -123,7 +122,7 @@ fn a6_a_new_parent_of_the_same_name_does_not_take_over_children() {
 /// Deletes come after all applies and only if these succeed. Otherwise a failed pass could remove
 /// the old child without creating its replacement.
 #[test]
-fn a7_nothing_is_pruned_when_an_apply_fails() {
+fn nothing_is_pruned_when_an_apply_fails() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);

@@ -99,7 +99,7 @@ fn requiring() -> Value {
 }
 
 #[test]
-fn l5_a_gate_names_the_parents_that_a_revision_breaks() {
+fn a_gate_names_the_parents_that_a_revision_breaks() {
     let served = Served::start(2);
     served.succeed(&requiring(), &json!({"mode": "Gated"}));
     let status = served.wait_first(&["Serving=True/Serving", "Ready=False/AwaitingApproval"]);
@@ -119,7 +119,7 @@ fn l5_a_gate_names_the_parents_that_a_revision_breaks() {
 /// The dry run compares with the passes of the active revision: a parent that was Invalid before is no reason to refuse a
 /// revision, and neither is one of many.
 #[test]
-fn l5_a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
+fn a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
     let served = Served::start(5);
     served.succeed(&requiring(), &json!({}));
     let status = served.wait_first(&REFUSED);
@@ -163,7 +163,7 @@ fn l5_a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated()
 
 /// An approved revision serves, but its first passes count as those of any other.
 #[test]
-fn l5_a_revision_whose_first_passes_break_parents_is_rolled_back() {
+fn a_revision_whose_first_passes_break_parents_is_rolled_back() {
     let served = Served::start(2);
     served.succeed(&requiring(), &json!({}));
     let status = served.wait_first(&REFUSED);
@@ -192,7 +192,7 @@ fn l5_a_revision_whose_first_passes_break_parents_is_rolled_back() {
 
 /// A field more in the definition does not stop the return to a revision that knew it not.
 #[test]
-fn l5_an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
+fn an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
     let served = Served::start(2);
     served.succeed(&json!({"says": "two"}), &json!({}));
     served

@@ -1,5 +1,5 @@
 //! Kills the host while one revision takes over from another. The final state must be that of a
-//! host that is never killed (L4, L5).
+//! host that is never killed.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ fn one_by_one(mut spec: Value) -> Value {
 /// The state of a swap is in the status of the Plugin, so every next host continues it. A host that
 /// lost it could prune children or leave the wrong revision active.
 #[test]
-fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
+fn a_swap_and_a_rollback_survive_a_kill_at_every_write() {
     let fixture = MoodyFixture::new(3);
     let relay = Relay::start(&fixture.site.stage.plane).unwrap();
     let host = fixture.start_with(&one_by_one(good("one")));
@@ -129,7 +129,7 @@ fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
 /// A restart during a swap loads the active revision from the cache, and parents are reconciled
 /// while the successor is fetched and compiled again.
 #[test]
-fn l4_the_active_revision_survives_a_kill_during_fetch_and_compilation() {
+fn the_active_revision_survives_a_kill_during_fetch_and_compilation() {
     let fixture = MoodyFixture::new(2);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);

@@ -84,7 +84,7 @@ fn wait_logged(host: &Host, line: &str) {
 
 /// Checks that a definition of parents that a user deletes is installed again, or missed.
 #[test]
-fn w9_a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_others() {
+fn a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_others() {
     const CRD: &str = "memcacheds.cache.example.com";
     const DEFINITION: Target<'static> =
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD);

@@ -139,7 +139,7 @@ fn release_by_hand(kubeconfig: &Path, kind: &str) {
 
 /// Without a host, its finalizers keep a deleted Plugin and its parents; the documented commands end that.
 #[test]
-fn l1_finalizers_of_a_host_that_is_gone_are_removed_by_hand() {
+fn finalizers_of_a_host_that_is_gone_are_removed_by_hand() {
     const NAME: &str = "farewell";
     let site = PluginSite::new();
     let PluginSite {

@@ -26,7 +26,7 @@ pub(crate) const ROLLED_BACK: [&str; 4] = [
 /// A harmful revision is rolled back after its first passes, and the rollback survives a restart.
 /// Otherwise every restart would try the revision again.
 #[test]
-fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
+fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     let fixture = MoodyFixture::new(6);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -99,7 +99,7 @@ fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
 /// A fault of a single parent is that parent's problem; a rollback for it would take a good
 /// revision from all others.
 #[test]
-fn l5_a_rollback_requires_many_faults_and_can_be_disabled() {
+fn a_rollback_requires_many_faults_and_can_be_disabled() {
     let fixture = MoodyFixture::new(6);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -131,7 +131,7 @@ fn l5_a_rollback_requires_many_faults_and_can_be_disabled() {
 /// A host starts from its cache. If it needed the source, an outage of a registry would stop all
 /// plugins at the next restart.
 #[test]
-fn l4_an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restart() {
+fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restart() {
     let fixture = MoodyFixture::new(2);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -184,7 +184,7 @@ fn l4_an_unreachable_source_does_not_affect_the_active_revision_even_after_a_res
 /// A revision that would delete more than its limit waits for an approval. A restart must not count
 /// as one.
 #[test]
-fn a6_a_revision_without_children_waits_even_after_a_restart() {
+fn a_revision_without_children_waits_even_after_a_restart() {
     let fixture = MoodyFixture::new(12);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -224,7 +224,7 @@ fn a6_a_revision_without_children_waits_even_after_a_restart() {
 /// A Plugin that is deleted and created again between two passes is another one: with the age and the history of the
 /// first one it would come before older Plugins, and could be rolled back to revisions that it never had.
 #[test]
-fn l4_a_plugin_that_is_created_again_during_a_pause_starts_anew() {
+fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
     let fixture = MoodyFixture::new(1);
     let mut host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -251,7 +251,7 @@ fn l4_a_plugin_that_is_created_again_during_a_pause_starts_anew() {
 /// The history names components and configurations for the grants of a Plugin. A user who may write the status, but not the
 /// spec, must not choose them.
 #[test]
-fn l4_a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
+fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -283,7 +283,7 @@ fn l4_a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back()
 /// Without the hash key no pass may write, but the parents must say so. The history, which the host cannot verify then,
 /// must outlive the gap, and bring the last revision back once the key is restored.
 #[test]
-fn l4_a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
+fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -330,7 +330,7 @@ fn l4_a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key(
 /// A broken successor changes only conditions, and a restart does not try it in place of the active
 /// revision.
 #[test]
-fn l5_a_revision_that_does_not_compile_changes_nothing() {
+fn a_revision_that_does_not_compile_changes_nothing() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start();
     let first = fixture.status()["revision"].clone();
@@ -356,7 +356,7 @@ fn l5_a_revision_that_does_not_compile_changes_nothing() {
 /// The host records the kinds of the children that it has created. Without the record it would not
 /// look for children of a kind that no plugin states any more.
 #[test]
-fn a8_a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
+fn a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
     let fixture = MoodyFixture::new(2);
     fixture.web.put(guest("generous"));
     let host = fixture.start_with(&json!({"config": {"says": "one"}}));
@@ -394,7 +394,7 @@ fn a8_a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
 /// A successor that needs more grants waits for the administrator while the active revision
 /// continues.
 #[test]
-fn l5_a_revision_that_requests_more_than_its_grants_waits() {
+fn a_revision_that_requests_more_than_its_grants_waits() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -425,7 +425,7 @@ fn l5_a_revision_that_requests_more_than_its_grants_waits() {
 /// The gate holds even if there is nothing else to serve: without an approval, an unreviewed
 /// revision would start on a new node.
 #[test]
-fn l5_a_gated_revision_waits_even_if_its_predecessor_is_lost() {
+fn a_gated_revision_waits_even_if_its_predecessor_is_lost() {
     let mut fixture = MoodyFixture::new(1);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);

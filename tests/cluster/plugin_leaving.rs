@@ -1,5 +1,5 @@
 //! The deletion of Plugins, on the real API server: no finalizer of theirs blocks anything, and
-//! children stay (L1).
+//! children stay.
 
 use std::{fs, time::Duration};
 
@@ -145,7 +145,7 @@ fn kill(mut host: Host) {
 /// The deletion of a Plugin releases its parents and deletes nothing else. A finalizer that stayed
 /// would block the parents for ever.
 #[test]
-fn l1_a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
+fn a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
     let fixture = FarewellFixture::new();
     let host = fixture.start();
     fixture.parents(&host, &["stays", "hangs"]);
@@ -194,7 +194,7 @@ fn l1_a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
 /// The annotation releases parents of a suspended and of a missing Plugin, and only those that have
 /// it.
 #[test]
-fn l1_skip_finalize_works_without_the_guest_and_without_the_plugin() {
+fn skip_finalize_works_without_the_guest_and_without_the_plugin() {
     let fixture = FarewellFixture::new();
     let host = fixture.start();
     fixture.parents(&host, &["suspended", "orphan", "patient"]);

@@ -36,7 +36,7 @@ fn plugin(name: &str, url: &str, grants: &Value) -> Value {
 
 /// Without shares, a single slow server, or a user who may not grant, could keep all others from loading anything.
 #[test]
-fn f16_slow_downloads_do_not_delay_the_plugins_of_others() {
+fn slow_downloads_do_not_delay_the_plugins_of_others() {
     let fixture = MoodyFixture::new(1);
     let site = &fixture.site;
     let host = site.stage.host();
@@ -84,7 +84,7 @@ fn f16_slow_downloads_do_not_delay_the_plugins_of_others() {
 
 /// An administrator who takes grants away, or lowers limits, does not wait for the server of the next revision.
 #[test]
-fn l5_grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
+fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     let fixture = MoodyFixture::new(2);
     let site = &fixture.site;
     let host = fixture.start();
@@ -151,7 +151,7 @@ fn l5_grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
 
 /// A late answer for an earlier spec must not become active.
 #[test]
-fn l5_the_answer_to_an_outdated_download_is_ignored() {
+fn the_answer_to_an_outdated_download_is_ignored() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);

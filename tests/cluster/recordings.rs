@@ -1,4 +1,4 @@
-//! Calls that a host has recorded in its log or on demand, and their replay (O5).
+//! Calls that a host has recorded in its log or on demand, and their replay.
 
 use std::{
     fs,
@@ -87,7 +87,7 @@ pub(crate) fn check(output: &Output, code: i32, message: &str) {
 /// A recorded call has all inputs of the guest. An input that the recording lacked would change the
 /// answer of the replay.
 #[test]
-fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
+fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = start(&stage, &[]);
     let record = |plugin: &str| {
@@ -166,7 +166,7 @@ fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
 /// A settled parent answers from memory, so a recording of it needs a call of its own; a fault needs none. A command that
 /// finds nothing to record says the reason. A plugin that may read Secrets is never recorded.
 #[test]
-fn o5_calls_are_recorded_on_demand_into_files_and_repeated() {
+fn calls_are_recorded_on_demand_into_files_and_repeated() {
     let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
     let test_guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     plugins.extend(["unruly", "nosy"].map(|name| test_guests.join(format!("{name}.wasm"))));

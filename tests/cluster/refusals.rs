@@ -1,4 +1,4 @@
-//! Components that cannot be served (F16): each is refused at the step that detects the fault, the
+//! Components that cannot be served: each is refused at the step that detects the fault, the
 //! Plugin reports the reason, nothing is written for it, and the parents of another Plugin converge
 //! meanwhile.
 
@@ -141,36 +141,36 @@ macro_rules! refused {
 }
 
 refused! {
-    f16_refuses_a_guest_that_spins_in_describe:
+    refuses_a_guest_that_spins_in_describe:
         "spins", handmade::spins_in_describe(), "Described=False/CannotDescribe", "within 1000 ms";
-    f16_refuses_a_guest_that_spins_in_its_start_function:
+    refuses_a_guest_that_spins_in_its_start_function:
         "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 1000 ms";
-    f16_refuses_a_guest_that_traps_in_describe:
+    refuses_a_guest_that_traps_in_describe:
         "breaks", handmade::breaks_down_in_describe(), "Described=False/CannotDescribe", "unreachable";
-    f16_refuses_a_guest_that_imports_a_network:
+    refuses_a_guest_that_imports_a_network:
         "network", handmade::imports("wasi:http/types@0.2.3"), "Compiled=False/CannotCompile",
         "wasi:http/types@0.2.3 (plugins have no network";
-    f16_refuses_a_guest_that_imports_a_file_system:
+    refuses_a_guest_that_imports_a_file_system:
         "files", handmade::imports("wasi:filesystem/types@0.3.0"), "Compiled=False/CannotCompile",
         "wasi:filesystem/types@0.3.0 (plugins have no files";
-    f16_refuses_a_guest_that_imports_an_unknown_interface:
+    refuses_a_guest_that_imports_an_unknown_interface:
         "doors", handmade::imports("acme:doors/front@1.0.0"), "Compiled=False/CannotCompile",
         "only innkeeper:plugin may be imported";
-    f16_refuses_a_guest_that_exports_the_wrong_type:
+    refuses_a_guest_that_exports_the_wrong_type:
         "number", handmade::exports_another_type(), "Described=False/CannotDescribe",
         "differ from the contract";
-    f16_refuses_a_guest_whose_embedded_description_is_false:
+    refuses_a_guest_whose_embedded_description_is_false:
         "liar", handmade::described_falsely(&guest("garbage")), "Described=False/CannotDescribe",
         "the embedded description differs from the executed one";
-    f16_refuses_a_core_module:
+    refuses_a_core_module:
         "core", handmade::core_module(), "Compiled=False/CannotCompile", "a core WebAssembly module";
-    f16_refuses_a_truncated_component:
+    refuses_a_truncated_component:
         "half", half(&guest("garbage")), "Compiled=False/CannotCompile", "the file is truncated";
-    f16_refuses_a_guest_with_a_hundred_thousand_functions:
+    refuses_a_guest_with_a_hundred_thousand_functions:
         "functions", handmade::has_functions(100_000), "Compiled=False/CompileLimitExceeded", "functions";
-    f16_refuses_a_guest_with_data_outside_of_its_memory:
+    refuses_a_guest_with_data_outside_of_its_memory:
         "data", handmade::has_data_out_of_bounds(), "Described=False/CannotDescribe", "out of bounds";
-    f16_refuses_a_guest_that_exhausts_the_compiler_s_memory:
+    refuses_a_guest_that_exhausts_the_compiler_s_memory:
         "astray", astray::wants_memory(), "Compiled=False/CompileLimitExceeded",
         "compiling the component takes more than";
 }

@@ -1,5 +1,5 @@
 //! Writes of the host that the API server refuses or changes: the finalizer and the status of a parent, and the metadata
-//! by which the host finds an object again (A10).
+//! by which the host finds an object again.
 
 use std::{thread, time::Duration};
 
@@ -193,7 +193,7 @@ fn remove_by_policy(stage: &Stage, elsewhere: &str, row: (&str, &str, &str, &str
 
 /// A policy that takes away what the host needs to find its child is named, and the child is never called as desired.
 #[test]
-fn a10_metadata_that_admission_removes_is_named_until_it_stays() {
+fn metadata_that_admission_removes_is_named_until_it_stays() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
@@ -251,7 +251,7 @@ fn a10_metadata_that_admission_removes_is_named_until_it_stays() {
 
 /// A status that a policy denies is an Event, and the host makes no second attempt that gets the same answer.
 #[test]
-fn a10_a_denied_status_is_told_once_and_retried_rarely() {
+fn a_denied_status_is_told_once_and_retried_rarely() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
@@ -304,7 +304,7 @@ fn a10_a_denied_status_is_told_once_and_retried_rarely() {
 
 /// A parent whose finalizer cannot come off says so, with the way out.
 #[test]
-fn a10_a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
+fn a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);

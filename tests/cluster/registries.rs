@@ -128,7 +128,7 @@ fn check_message(fixture: &MoodyFixture, kind: &str, texts: &[&str]) {
 /// Neither an outage nor an empty registry takes the active revision away, and the swap completes
 /// once the registry has the artifact.
 #[test]
-fn l4_an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_restart() {
+fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_restart() {
     let registry = Registry::start().unwrap();
     let address = registry.address().to_owned();
     let publisher = Publisher::new(&registry, &["--insecure"]);
@@ -166,7 +166,7 @@ fn l4_an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_r
 /// A pinned digest is checked before the compilation, so a changed tag cannot bring other code into
 /// the cluster.
 #[test]
-fn l5_an_artifact_with_another_digest_changes_nothing() {
+fn an_artifact_with_another_digest_changes_nothing() {
     let registry = Registry::start().unwrap();
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;
@@ -199,7 +199,7 @@ fn l5_an_artifact_with_another_digest_changes_nothing() {
 /// Only a signature by one of the stated keys lets a revision become active, and a restart does not
 /// weaken that.
 #[test]
-fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
+fn a_revision_with_a_wrong_signature_changes_nothing() {
     let registry = Registry::start().unwrap();
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;
@@ -241,7 +241,7 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
 /// The key signs many artifacts; where the Plugin names the repository, the name or a version, another
 /// artifact of the same key changes nothing.
 #[test]
-fn l5_an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
+fn an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
     let registry = Registry::start().unwrap();
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;
@@ -446,7 +446,7 @@ fn a_mirror_is_asked_before_the_registry() {
 /// A registry can delay or refuse only its own Plugin: the answers are bounded and checked before
 /// they are used.
 #[test]
-fn l5_a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
+fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     let registry = Registry::start().unwrap();
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;

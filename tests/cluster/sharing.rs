@@ -1,4 +1,4 @@
-//! Hosts that share a cluster by the labels of Plugins (L2).
+//! Hosts that share a cluster by the labels of Plugins.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn wait_released(host: &Host) {
 /// The labels of a Plugin select the one host that serves it. Two hosts with the same Plugin would
 /// write against each other.
 #[test]
-fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
+fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let stage = Stage::full(Vec::new());
     stage.install_plugin_crd();
     let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));

@@ -1,5 +1,5 @@
 //! SIGTERM under load: the host ends by itself, with success and in time, and the next host
-//! converges without repeating a write (L3).
+//! converges without repeating a write.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ fn wait_writes(stage: &Stage, mark: usize, wanted: usize) {
 
 /// A user can always end a host whose passes do not end, for example without an API server.
 #[test]
-fn l3_a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
+fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -73,7 +73,7 @@ fn l3_a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
 /// a pass would leave more work to the next one, and one that took all passes would exceed the
 /// grace period.
 #[test]
-fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
+fn sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);

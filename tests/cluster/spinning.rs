@@ -1,4 +1,4 @@
-//! Plugins that spin, with the longest deadline, beside a plugin with the usual one (F16, Q4): the waits of the neighbour.
+//! Plugins that spin, with the longest deadline, beside a plugin with the usual one: the waits of the neighbour.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn plugin(name: &str, deadline: &str, group: &str, kind: &str) -> Value {
 /// Slow plugins together leave a thread and half of the memory to the others, although each call asks for more than there is.
 /// Without this rule, the first pass of the neighbour took 30 s.
 #[test]
-fn f16_q4_plugins_that_spin_for_thirty_seconds_do_not_hold_up_their_neighbour() {
+fn plugins_that_spin_for_thirty_seconds_do_not_hold_up_their_neighbour() {
     const API: &str = "test.innkeeper.dev/v1";
 
     let sources = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! No write is repeated, neither in a steady state nor after a restart of the host (A1, A9).
+//! No write is repeated, neither in a steady state nor after a restart of the host.
 
 use std::{thread, time::Duration};
 
@@ -32,7 +32,7 @@ fn check_quiet(stage: &Stage, mark: usize, seconds: u64, host: &Host) {
 /// A host that has converged writes nothing, and neither does its successor. A hash or an order
 /// that differs between runs would break it.
 #[test]
-fn a1_a9_nothing_is_written_in_a_steady_state_and_after_a_restart() {
+fn nothing_is_written_in_a_steady_state_and_after_a_restart() {
     let (parents, seconds) = if is_full() { (20, 30) } else { (3, 10) };
     let stage = Stage::full(HostOptions::with_guests(&GUESTS).unwrap().plugins);
     let host = stage.host();
@@ -80,7 +80,7 @@ fn a1_a9_nothing_is_written_in_a_steady_state_and_after_a_restart() {
 /// The number of writes for a new parent is fixed. A further write would be repeated for every
 /// parent.
 #[test]
-fn a1_a_new_parent_costs_one_write_for_each_child_and_one_report() {
+fn a_new_parent_costs_one_write_for_each_child_and_one_report() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);

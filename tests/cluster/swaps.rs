@@ -1,5 +1,5 @@
 //! Swaps between two revisions while parents are edited: no edit is lost, nothing is pruned, and no
-//! pass of a parent overlaps another (L5).
+//! pass of a parent overlaps another.
 
 use std::{
     collections::BTreeMap,
@@ -222,7 +222,7 @@ fn logging(parents: usize) -> MoodyFixture {
 /// Passes of the old and the new revision never overlap for a parent, and an edit during a swap
 /// reaches one of them.
 #[test]
-fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
+fn swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let load = if is_full() { FULL } else { SAMPLE };
     let fixture = logging(load.parents);
     let host = fixture.start();
@@ -272,7 +272,7 @@ fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
 /// A swap queues every parent, and so hides an edit that the swap before it lost. Here each turn
 /// ends with all edits applied before the next one begins.
 #[test]
-fn l5_no_edit_is_lost_in_a_thousand_swaps() {
+fn no_edit_is_lost_in_a_thousand_swaps() {
     let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
     let fixture = logging(TURNS_PARENTS);
     // More writes than any parent should need, so that the limit delays none.
@@ -312,7 +312,7 @@ fn l5_no_edit_is_lost_in_a_thousand_swaps() {
 }
 
 #[test]
-fn l5_overlapping_passes_are_found() {
+fn overlapping_passes_are_found() {
     let line = |parent: &str, second: u32, elapsed: &str| {
         json!({
             "timestamp": format!("2026-01-01T00:00:{second:02}Z"), "message": "pass ended",

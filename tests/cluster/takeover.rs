@@ -97,7 +97,7 @@ fn check_clean(stage: &Stage, namespace: &str) {
 }
 
 #[test]
-fn f16_a_plugin_without_grants_cannot_take_over_the_cluster() {
+fn a_plugin_without_grants_cannot_take_over_the_cluster() {
     let stage = stage("takeover");
     let host = stage.host();
     stage.wait_served(&host, &[CRD]);
@@ -119,7 +119,7 @@ fn f16_a_plugin_without_grants_cannot_take_over_the_cluster() {
 }
 
 #[test]
-fn f16_a_granted_plugin_gets_neither_privileged_pods_nor_credentials_nor_system_namespaces() {
+fn a_granted_plugin_gets_neither_privileged_pods_nor_credentials_nor_system_namespaces() {
     let stage = stage("takeover");
     let grants = json!({
         "parents": [{"group": "test.innkeeper.dev", "kind": "Takeover"}],
@@ -208,7 +208,7 @@ fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
 /// One object became 8,448 in 24 s before there were bounds. With a grant of any depth, the default limits end it within
 /// seconds; that they do not bind 10,000 ordinary parents is a test of the write budgets.
 #[test]
-fn f16_a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
+fn a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
     /// The default of nestedParentsPerNamespace, and the passes that run at the same time with two children each.
     const OBJECTS_MAX: usize = 1_000 + 8;
     /// The time after which no object comes any more, on a busy machine. Without the bound there are 8,448 after 24 s.
@@ -265,7 +265,7 @@ fn f16_a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
 
 /// Neither plugin makes parents of its own, so no grant has a depth: the parents of both count.
 #[test]
-fn f16_two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
+fn two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
     /// The largest depth of a parent, below the one of the user.
     const DEPTH_MAX: usize = 16;
 

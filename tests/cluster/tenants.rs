@@ -1,5 +1,5 @@
 //! A namespace with very many parents that are edited rapidly, beside a namespace with a few parents of the same plugin
-//! and of another one (Q3, Q4): the edits of the quiet namespace are written within seconds.
+//! and of another one: the edits of the quiet namespace are written within seconds.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -209,7 +209,7 @@ fn summary(times: &[Vec<Duration>]) -> Vec<String> {
 /// In the queue of a plugin, namespaces take turns. Otherwise the quiet edit, which comes last, would wait for the whole
 /// backlog; while the noisy parents are edited rapidly, there always is one.
 #[test]
-fn q3_q4_a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
+fn a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
     let mut tenants = Tenants::new();
     let never = AtomicBool::new(false);
     let alone = tenants.measure(1);

@@ -1,4 +1,4 @@
-//! The traces of passes, as a collector gets them (O2).
+//! The traces of passes, as a collector gets them.
 
 use std::{
     fs,
@@ -132,7 +132,7 @@ fn spans(host: &Host, result: &str) -> f64 {
 /// A pass is a trace with a span for each step, which log lines and Events name. Without a collector passes go on, and the
 /// end of the host sends the last spans.
 #[test]
-fn o2_each_pass_is_a_trace_that_log_and_events_name() {
+fn each_pass_is_a_trace_that_log_and_events_name() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let sink = Sink::start();
     let running = host(&stage, sink.port, &[]);
@@ -229,7 +229,7 @@ fn collected(file: &Path) -> Vec<Value> {
 
 /// The real receiver of the OpenTelemetry Collector understands the traces. Only in `tests/full`, which builds it.
 #[test]
-fn o2_the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
+fn the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
     if !is_full() {
         return;
     }

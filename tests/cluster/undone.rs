@@ -1,4 +1,4 @@
-//! Writes of the host that others undo again and again (A3): fields, annotations, labels, existence, status and
+//! Writes of the host that others undo again and again: fields, annotations, labels, existence, status and
 //! finalizer.
 
 use std::{
@@ -185,7 +185,7 @@ fn wait_condition(stage: &Stage, host: &Host, namespace: &str, row: &Row) {
 
 /// The host repeats what others undo less and less often, says so, and goes on when they stop.
 #[test]
-fn a3_whatever_others_undo_is_repeated_less_and_less_often() {
+fn whatever_others_undo_is_repeated_less_and_less_often() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
@@ -249,7 +249,7 @@ fn a3_whatever_others_undo_is_repeated_less_and_less_often() {
 
 /// The same holds for the status of a Plugin; its condition cannot say so, but an Event does.
 #[test]
-fn a3_a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often() {
+fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often() {
     let site = PluginSite::new();
     let host = site.start();
     site.apply(&json!({}));
@@ -294,7 +294,7 @@ fn a3_a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_oft
 
 /// A Job that the cluster deletes as soon as it has ended does not run without end.
 #[test]
-fn a3_a_job_with_a_time_to_live_runs_less_and_less_often() {
+fn a_job_with_a_time_to_live_runs_less_and_less_often() {
     let stage = Stage::full(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);

@@ -1,4 +1,4 @@
-//! Kinds of children that the API server serves and does not list (W8).
+//! Kinds of children that the API server serves and does not list.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn data(stage: &Stage, namespace: &str, name: &str) -> Value {
 /// An optional kind whose list fails stops only its own children: edits of all parents are applied, and nothing of the kind
 /// is deleted or reported as missing.
 #[test]
-fn w8_an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
+fn an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
     let mut stage = stage_with_gadgets();
     let arguments = admin::ARGUMENTS.map(str::to_owned);
     stage.options.arguments.extend(arguments);

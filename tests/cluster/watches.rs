@@ -1,5 +1,5 @@
-//! The host's watches: one per kind and selector (W1), no lost change when a watch must start again
-//! (W3), and a forbidden kind that delays only the plugins that need it (W8).
+//! The host's watches: one per kind and selector, no lost change when a watch must start again
+//!, and a forbidden kind that delays only the plugins that need it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,7 +73,7 @@ fn watched(uri: &str) -> String {
 /// All parents and plugins share the watches of a kind. One watch per parent would overload the API
 /// server.
 #[test]
-fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
+fn plugins_and_parents_share_one_watch_per_kind_and_selector() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
     let host = stage.host();
     stage.wait_served(&host, &CRDS);
@@ -101,7 +101,7 @@ fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
 /// A new list reveals deletions that no event tells. Without that, a child deleted during an outage
 /// would stay missing.
 #[test]
-fn w3_a_child_deleted_while_the_host_is_cut_off_comes_back() {
+fn a_child_deleted_while_the_host_is_cut_off_comes_back() {
     let stage = stage(&["memcached"]);
     let kubeconfig = stage.plane.directory().join("kubeconfig-front");
     let host = Host::start(&kubeconfig, &stage.options).unwrap();
@@ -159,7 +159,7 @@ fn roles(stage: &Stage) -> Vec<Value> {
 /// A kind that the host may not read affects only the plugins that need it, and the parents name
 /// the missing right.
 #[test]
-fn w8_a_forbidden_kind_delays_only_the_plugins_that_need_it() {
+fn a_forbidden_kind_delays_only_the_plugins_that_need_it() {
     let stage = stage(&["memcached", "wordpress"]);
     let mut allowed = None;
     for mut object in roles(&stage) {

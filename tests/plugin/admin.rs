@@ -41,7 +41,7 @@ fn start(limits: Vec<String>) -> (TempDir, Host) {
 /// Idle clients keep their connections until the host closes them. A probe must get through at once, and the process
 /// must still be the same.
 #[test]
-fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
+fn livez_answers_while_idle_clients_use_up_all_descriptors() {
     let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
     // Before that, the host reads the certificates of the system, and without a descriptor for them it ends.
@@ -69,7 +69,7 @@ fn o1_livez_answers_while_idle_clients_use_up_all_descriptors() {
 
 /// Without a bound, a connection costs the host 60 KiB, which is 240 MB for these.
 #[test]
-fn o1_thousands_of_clients_do_not_fill_the_memory() {
+fn thousands_of_clients_do_not_fill_the_memory() {
     const CLIENTS: usize = 4_000;
     /// The bound on the memory that the host has at most, above that before the first client.
     const GROWTH_MAX: u64 = 32 << 20;

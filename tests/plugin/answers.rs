@@ -1,5 +1,5 @@
 //! Answers of the guest `garbage` that break a rule of the contract, in the real engine: each is rejected as a whole, with
-//! a reason for the plugin's author (F16).
+//! a reason for the plugin's author.
 //!
 //! The children in the cluster stay in all of these cases; `tests/cluster` shows that for some of them.
 
@@ -86,26 +86,26 @@ macro_rules! rejected {
 }
 
 rejected! {
-    f16_rejects_a_duplicate_member: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
-    f16_rejects_a_duplicate_key: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
-    f16_rejects_a_duplicate_object: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
-    f16_rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a cycle";
-    f16_rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"`after` names "nobody", which is not a key"#;
-    f16_rejects_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
-    f16_rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a valid name: use at most 253";
-    f16_rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a valid name"#;
-    f16_rejects_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
-    f16_rejects_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
-    f16_rejects_a_resource_version: "resource-version", "OutputRejected", "leave out `metadata.resourceVersion`";
-    f16_rejects_an_invalid_label: "invalid-label", "OutputRejected", r#"the label app has the value "two words""#;
-    f16_rejects_a_label_of_the_host: "host-label", "OutputRejected", "leave out the label innkeeper.dev/plugin";
-    f16_rejects_a_privileged_kind: "privileged-kind", "ChildForbidden", "is not granted children of kind rbac.authorization.k8s.io/v1 Role";
-    f16_rejects_a_cluster_scoped_child_of_a_namespaced_parent: "cluster-scoped", "ChildForbidden", "is cluster-scoped, and the namespaced parent";
-    f16_rejects_the_parent_as_a_child: "the-parent-itself", "ChildForbidden", "it is the parent itself";
-    f16_rejects_children_of_the_kind_of_their_parent: "fork-bomb", "ChildForbidden", "the plugin reconciles test.innkeeper.dev/v1 Garbage itself";
-    f16_rejects_a_plugin_resource_as_a_child: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
-    f16_rejects_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
-    f16_rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition type Synced is reserved for the host";
+    rejects_a_duplicate_member: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
+    rejects_a_duplicate_key: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
+    rejects_a_duplicate_object: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
+    rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a cycle";
+    rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"`after` names "nobody", which is not a key"#;
+    rejects_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
+    rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a valid name: use at most 253";
+    rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a valid name"#;
+    rejects_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
+    rejects_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
+    rejects_a_resource_version: "resource-version", "OutputRejected", "leave out `metadata.resourceVersion`";
+    rejects_an_invalid_label: "invalid-label", "OutputRejected", r#"the label app has the value "two words""#;
+    rejects_a_label_of_the_host: "host-label", "OutputRejected", "leave out the label innkeeper.dev/plugin";
+    rejects_a_privileged_kind: "privileged-kind", "ChildForbidden", "is not granted children of kind rbac.authorization.k8s.io/v1 Role";
+    rejects_a_cluster_scoped_child_of_a_namespaced_parent: "cluster-scoped", "ChildForbidden", "is cluster-scoped, and the namespaced parent";
+    rejects_the_parent_as_a_child: "the-parent-itself", "ChildForbidden", "it is the parent itself";
+    rejects_children_of_the_kind_of_their_parent: "fork-bomb", "ChildForbidden", "the plugin reconciles test.innkeeper.dev/v1 Garbage itself";
+    rejects_a_plugin_resource_as_a_child: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
+    rejects_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
+    rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition type Synced is reserved for the host";
 }
 
 /// A misspelled behaviour in a test must fail the test, not count as a rejected answer.

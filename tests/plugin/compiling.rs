@@ -243,7 +243,7 @@ fn a_host_caches_compiled_code_read_only() {
 }
 
 #[test]
-fn f16_a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict() {
+fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict() {
     let case = Case::of(&astray::wants_memory());
     let mut found_at = Vec::new();
     for _ in 0..2 {
@@ -271,7 +271,7 @@ fn f16_a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verd
 /// A host with a file size limit reports the limit and ends. Its own limit is no verdict on the component, so nothing is
 /// cached.
 #[test]
-fn f17_a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
+fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     let mut case = Case::of(&fs::read(guest("garbage")).unwrap());
     // The first limit is too small for the component, the second one for its compiled code.
     for bytes in [16_384, 200_000] {
@@ -304,7 +304,7 @@ fn children(parent: u32) -> Vec<u32> {
 
 /// The kernel sends no signal for a death before the process has asked for it.
 #[test]
-fn l4_a_compiler_whose_host_ended_before_its_start_ends() {
+fn a_compiler_whose_host_ended_before_its_start_ends() {
     let another = std::process::id() + 1;
     let mut command = Command::new(host());
     command
@@ -325,7 +325,7 @@ fn l4_a_compiler_whose_host_ended_before_its_start_ends() {
 }
 
 #[test]
-fn l4_a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
+fn a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
     let case = Case::of(&astray::wants_time());
     // The host inherits an open file, which the compiler must not inherit in turn.
     let script = r#"exec 7</etc/passwd; exec "$0" "$@""#;

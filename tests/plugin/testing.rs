@@ -175,7 +175,7 @@ pub(crate) fn a_recording() -> Value {
 }
 
 #[test]
-fn o5_a_recording_is_a_case_as_it_is() {
+fn a_recording_is_a_case_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let file = guest("memcached.wasm");
     let cases = text(directory.path());

@@ -7,7 +7,6 @@ mod generated;
 mod mutants;
 mod pages;
 mod parsers;
-mod promises;
 mod reference;
 
 use files::{Source, tracked};

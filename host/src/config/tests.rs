@@ -273,7 +273,7 @@ fn names_of_the_manifests_are_checked() {
 }
 
 #[test]
-fn l2_hosts_take_turns_unless_told_not_to() {
+fn hosts_take_turns_unless_told_not_to() {
     let args = |arguments: &[&str]| {
         let fixed = "--plugin a --kubeconfig k --lease-identity a";
         let fixed = fixed.split(' ').collect::<Vec<_>>();
@@ -294,7 +294,7 @@ fn l2_hosts_take_turns_unless_told_not_to() {
 }
 
 #[test]
-fn l2_rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
+fn rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
     for (flag, seconds, expected) in [
         (
             "--lease-duration",
@@ -324,7 +324,7 @@ async fn a_kubeconfig_that_is_named_must_be_there() {
 }
 
 #[tokio::test]
-async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
+async fn an_authority_that_is_a_file_is_read_again_and_others_are_not() {
     // A certificate need not be one before it is used.
     const DATA: &str =
         "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
@@ -418,7 +418,7 @@ fn a_plugin_selector_is_read_as_kubectl_reads_one() {
 }
 
 #[test]
-fn l2_hosts_that_do_other_work_do_not_wait_for_each_other() {
+fn hosts_that_do_other_work_do_not_wait_for_each_other() {
     let name = |arguments: &[&str]| {
         let arguments = [&["--leader-elect"], arguments].concat();
         run(&arguments).lease_name()

@@ -1,5 +1,5 @@
 //! Credentials that end, and connections that cannot be trusted or established, while a host runs
-//! (F19, L6).
+//!.
 
 use std::{
     fs,
@@ -92,7 +92,7 @@ fn apply_cache(stage: &Stage, namespace: &str, name: &str) {
 /// A host follows a rotated token without a restart. Only in `tests/full`, because the host's
 /// client reads the file again only after a minute.
 #[test]
-fn f19_l6_an_ended_token_is_replaced_by_the_one_in_the_file() {
+fn an_ended_token_is_replaced_by_the_one_in_the_file() {
     if !is_full() {
         return;
     }
@@ -130,7 +130,7 @@ fn f19_l6_an_ended_token_is_replaced_by_the_one_in_the_file() {
 
 /// A host survives refused connections and a peer without TLS, and repeats no write afterwards.
 #[test]
-fn f19_connections_that_fail_below_http_are_established_again() {
+fn connections_that_fail_below_http_are_established_again() {
     let stage = stage();
     let tunnel = Tunnel::to(&stage.plane).unwrap();
     let kubeconfig = tunnel.kubeconfig(&stage.plane).unwrap();
@@ -180,7 +180,7 @@ fn f19_connections_that_fail_below_http_are_established_again() {
 }
 
 #[test]
-fn f19_a_host_waits_for_a_server_name_that_does_not_resolve() {
+fn a_host_waits_for_a_server_name_that_does_not_resolve() {
     // The top-level domain `.invalid` is reserved and never resolves.
     const NOWHERE: &str = "https://innkeeper.invalid:6443";
 
@@ -207,7 +207,7 @@ fn f19_a_host_waits_for_a_server_name_that_does_not_resolve() {
 /// A host follows a replaced certificate authority without a restart. Only in `tests/full`, because
 /// the host's client reads the file again only after a minute.
 #[test]
-fn f19_l6_a_replaced_certificate_authority_is_read_from_the_file() {
+fn a_replaced_certificate_authority_is_read_from_the_file() {
     if !is_full() {
         return;
     }

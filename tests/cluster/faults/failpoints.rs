@@ -1,6 +1,5 @@
 //! A host that aborts before and after each of its first writes and each of the first events of its
-//! watches, one later in each life. The final state must be that of a host that does not abort (F1,
-//! L4).
+//! watches, one later in each life. The final state must be that of a host that does not abort.
 //!
 //! The relay also ends hosts at writes and delays events, but it cannot tell which of the events it
 //! sent the host has processed.
@@ -124,21 +123,21 @@ fn rejects_failpoints_that_do_not_exist() {
 }
 
 #[test]
-fn f1_l4_converges_after_an_abort_before_each_write() {
+fn converges_after_an_abort_before_each_write() {
     check("before-write");
 }
 
 #[test]
-fn f1_l4_converges_after_an_abort_after_each_write() {
+fn converges_after_an_abort_after_each_write() {
     check("after-write");
 }
 
 #[test]
-fn f1_l4_converges_after_an_abort_before_each_event() {
+fn converges_after_an_abort_before_each_event() {
     check("before-event");
 }
 
 #[test]
-fn f1_l4_converges_after_an_abort_after_each_event() {
+fn converges_after_an_abort_after_each_event() {
     check("after-event");
 }

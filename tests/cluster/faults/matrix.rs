@@ -99,10 +99,9 @@ fn for_control(name: Name) -> Plan {
     plan
 }
 
-/// The naive controller converges without faults, and misses the changes that its watches lost (F8,
-/// F9). If it passed, the harness could not detect such faults in the host either.
+/// The naive controller converges without faults, and misses the changes that its watches lost. If it passed, the harness could not detect such faults in the host either.
 #[test]
-fn f8_f9_the_harness_detects_the_faults_of_a_naive_controller() {
+fn the_harness_detects_the_faults_of_a_naive_controller() {
     let calm = |name| {
         let mut plan = for_control(name);
         plan.rounds.truncate(1);
@@ -142,24 +141,24 @@ macro_rules! rows {
 }
 
 rows! {
-    f1_the_host_is_killed_before_a_write 1
-    f2_the_host_is_killed_between_a_write_and_its_answer 2
-    f3_answers_are_lost 3
-    f4_an_api_server_returns_stale_objects 4
-    f5_watches_deliver_late 5
-    f6_changes_that_cancel_out_are_never_observed 6
-    f7_watches_are_cut 7
-    f8_the_watch_history_is_gone 8
-    f9_etcd_is_restored 9
-    f10_api_servers_stop_and_return 10
-    f11_the_api_server_is_overloaded 11
-    f12_the_api_server_refuses 12
-    f13_another_client_writes 13
-    f14_parents_are_created_and_deleted 14
-    f15_the_holder_of_the_lease_is_cut_off 15
-    f16_a_guest_misbehaves 16
-    f17_resources_are_scarce 17
-    f18_children_are_corrupted 18
-    f19_credentials_and_connections_are_refused 19
-    f20_all_faults_are_mixed 20
+    the_host_is_killed_before_a_write 1
+    the_host_is_killed_between_a_write_and_its_answer 2
+    answers_are_lost 3
+    an_api_server_returns_stale_objects 4
+    watches_deliver_late 5
+    changes_that_cancel_out_are_never_observed 6
+    watches_are_cut 7
+    the_watch_history_is_gone 8
+    etcd_is_restored 9
+    api_servers_stop_and_return 10
+    the_api_server_is_overloaded 11
+    the_api_server_refuses 12
+    another_client_writes 13
+    parents_are_created_and_deleted 14
+    the_holder_of_the_lease_is_cut_off 15
+    a_guest_misbehaves 16
+    resources_are_scarce 17
+    children_are_corrupted 18
+    credentials_and_connections_are_refused 19
+    all_faults_are_mixed 20
 }

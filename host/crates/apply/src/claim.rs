@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_a_claim_that_lapsed_is_never_held_again() {
+    async fn a_claim_that_lapsed_is_never_held_again() {
         let claim = Claim::awaited();
         assert!(!claim.may_begin() && !claim.is_held());
         assert!(!claim.hold(within(SHORT), since_boot()), "came too late");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_a_claim_that_is_prolonged_goes_on() {
+    async fn a_claim_that_is_prolonged_goes_on() {
         let claim = Claim::awaited();
         assert!(claim.hold(within(LONG), within(LONG)));
         assert!(timeout(SHORT, claim.over()).await.is_err());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_near_its_end_nothing_begins_and_what_is_under_way_is_cut_off() {
+    async fn near_its_end_nothing_begins_and_what_is_under_way_is_cut_off() {
         let claim = Claim::awaited();
         assert!(claim.hold(since_boot(), within(SHORT)));
         assert!(!claim.may_begin() && claim.is_held());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_after_a_freeze_no_step_is_taken_even_if_no_timer_has_fired() {
+    async fn after_a_freeze_no_step_is_taken_even_if_no_timer_has_fired() {
         let claim = Claim::awaited();
         assert!(claim.hold(within(SHORT), within(SHORT)));
         let mut steps = 0;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_a_claim_lapses_while_the_machine_sleeps() {
+    async fn a_claim_lapses_while_the_machine_sleeps() {
         static HAS_SLEPT: AtomicBool = AtomicBool::new(false);
         let claim = Claim {
             now: || {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l2_a_process_that_is_alone_writes_for_ever() {
+    async fn a_process_that_is_alone_writes_for_ever() {
         let claim = Claim::unlimited();
         claim.acquired().await;
         assert!(claim.may_begin() && claim.is_held());

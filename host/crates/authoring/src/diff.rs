@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o5_each_difference_is_named_with_both_values() {
+    fn each_difference_is_named_with_both_values() {
         let recorded = json!({"children": [{"object": {"spec": {"replicas": 2}}}], "status": {}});
         let differs = |now: Value| of(&recorded, &now).into_iter().next();
         assert_eq!(differs(recorded.clone()), None);

@@ -1,4 +1,4 @@
-//! The costs of the cache (W2, O4): resident bytes for each byte of JSON, time of a list and of an event.
+//! The costs of the cache: resident bytes for each byte of JSON, time of a list and of an event.
 //!
 //! With `soak`, five times as many objects come, change and go for ten minutes more, in which memory must not grow.
 //! A server in the same process makes its answers as they are asked for, so that next to nothing but the cache stays

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn l2_reads_a_lease_that_a_user_has_edited() {
+    fn reads_a_lease_that_a_user_has_edited() {
         for spec in [
             "{}",
             r#"{"holderIdentity": null, "leaseDurationSeconds": -1, "renewTime": "soon"}"#,

@@ -202,7 +202,7 @@ mod tests {
     const WATCH: WatchStep = WatchStep::Watch { from: v(9) };
 
     #[test]
-    fn w4_w6_every_end_of_a_step_has_its_successor() {
+    fn every_end_of_a_step_has_its_successor() {
         let wait = Duration::from_secs(3);
         let ended = |progressed| StepOutcome::Ended {
             version: v(9),

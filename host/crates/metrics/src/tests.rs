@@ -57,7 +57,7 @@ fn assert_line(text: &str, line: &str) {
 }
 
 #[test]
-fn o1_a_pass_is_counted_under_the_names_of_controller_runtime() {
+fn a_pass_is_counted_under_the_names_of_controller_runtime() {
     let metrics = Metrics::new();
     let controller = metrics.controller("memcached/memcached", 4);
     controller.triggered(3, 2);

@@ -289,7 +289,7 @@ mod tests {
     proptest! {
         /// Q6: for any numbers of wanted writes at any times.
         #[test]
-        fn q6_the_rate_is_kept_and_the_wait_is_enough(
+        fn the_rate_is_kept_and_the_wait_is_enough(
             limit in 1..300_u32,
             wants in proptest::collection::vec((0..40_000_u64, 0..400_usize), 1..60),
         ) {

@@ -358,7 +358,7 @@ mod tests {
 
     /// A8: children of a kind that is missing in the inventory would not be found after the next start.
     #[tokio::test]
-    async fn a8_a_kind_that_is_created_while_it_is_removed_is_recorded_again() {
+    async fn a_kind_that_is_created_while_it_is_removed_is_recorded_again() {
         let world = World::start().await;
         let inventory = &world.shared.inventory;
         let (web, kind) = (

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn o5_an_order_gets_its_number_of_calls_and_no_others() {
+    async fn an_order_gets_its_number_of_calls_and_no_others() {
         let recordings = Recordings::default();
         assert!(!recordings.may_want(&web(), &id("a")));
         let mut from = recordings.order(parent(), 1, soon()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn o5_an_order_ends_with_its_bytes_and_its_time() {
+    async fn an_order_ends_with_its_bytes_and_its_time() {
         let recordings = Recordings::default();
         let mut from = recordings.order(parent(), 3, soon()).unwrap();
         let half = "x".repeat(RECORDINGS_BYTES_MAX / 2);

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_the_input_comes_back_byte_by_byte() {
+    fn the_input_comes_back_byte_by_byte() {
         let recording = recording();
         assert_eq!(recording.parent(), r#"{"z": 1.0, "a":  "as it is"}"#);
         assert_eq!(recording.phase(), Phase::Finalize);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_recorded_reads_are_answered_and_other_reads_are_listed() {
+    fn recorded_reads_are_answered_and_other_reads_are_listed() {
         let mut reads = recording().reads();
         let pod = ObjectRef {
             kind: Gvk::new("", "v1", "Pod"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_an_unknown_format_is_refused() {
+    fn an_unknown_format_is_refused() {
         let other = TEXT.replace("v1\", \"plugin", "v2\", \"plugin");
         let error = serde_json::from_str::<Recording>(&other).unwrap_err();
         assert!(

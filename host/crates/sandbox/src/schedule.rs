@@ -376,7 +376,7 @@ mod tests {
     proptest! {
         /// Q4: for any order of arrivals and ends.
         #[test]
-        fn q4_shares_are_kept_and_every_call_runs_once_in_its_order(
+        fn shares_are_kept_and_every_call_runs_once_in_its_order(
             steps in vec(step(), 0..200),
             running_max in 1..4_usize,
             slow_max in 1..4_usize,

@@ -181,7 +181,7 @@ async fn every_write_is_bound_to_what_was_observed_a5_a6_l1() {
 
 /// A6: after a transfer, the parent must not be reported as applied before the child has its fields.
 #[tokio::test]
-async fn a6_the_watch_shows_each_child_that_was_written() {
+async fn the_watch_shows_each_child_that_was_written() {
     for (operation, expected) in [
         (create("c"), true),
         (update("s"), true),
@@ -364,7 +364,7 @@ async fn the_hosts_own_objects_are_made_and_never_overwritten() {
 
 /// The status of the parent is computed from the answers, and own writes are awaited under their versions.
 #[tokio::test]
-async fn a11_an_answer_about_another_object_or_without_end_tells_nothing() {
+async fn an_answer_about_another_object_or_without_end_tells_nothing() {
     let about = |kind: &str, namespace: &str, name: &str| {
         let metadata =
             json!({"name": name, "namespace": namespace, "uid": "u", "resourceVersion": "2"});
@@ -399,7 +399,7 @@ async fn never_shows_what_may_be_a_secret() {
 }
 
 #[tokio::test]
-async fn l2_without_a_claim_nothing_is_sent() {
+async fn without_a_claim_nothing_is_sent() {
     let server = serve(vec![ok(11)]).await;
     let claim = Claim::awaited();
     let writer = server.writer_with(claim.clone());
@@ -426,7 +426,7 @@ async fn l2_without_a_claim_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn l2_a_write_under_way_ends_with_the_claim() {
+async fn a_write_under_way_ends_with_the_claim() {
     let server = serve(vec![Answer::Silence]).await;
     let claim = Claim::awaited();
     let writer = server.writer_with(claim.clone());
@@ -442,7 +442,7 @@ async fn l2_a_write_under_way_ends_with_the_claim() {
 }
 
 #[tokio::test]
-async fn l2_a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was_seen() {
+async fn a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was_seen() {
     let server = serve(vec![ok(11), ok(12)]).await;
     let writer = server.writer(LONG, 4);
     let time = |text: &str| Some(text.parse().unwrap());

@@ -404,7 +404,7 @@ fn pod(name: &str, app: &str) -> Value {
 }
 
 #[test]
-fn w8_passes_wait_for_required_kinds_only() {
+fn passes_wait_for_required_kinds_only() {
     let mut world = World::new();
     world.add_subscriber();
     let kinds = |world: &World| -> Vec<String> {
@@ -425,7 +425,7 @@ fn w8_passes_wait_for_required_kinds_only() {
 }
 
 #[test]
-fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
+fn the_first_passes_wait_for_every_list_that_is_on_its_way() {
     let lines = |lines: &[&str]| -> Result<Vec<String>, Instant> {
         Ok(lines.iter().map(|line| (*line).to_owned()).collect())
     };
@@ -455,7 +455,7 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
 }
 
 #[test]
-fn w9_an_optional_kind_comes_and_goes() {
+fn an_optional_kind_comes_and_goes() {
     let mut world = World::with(&["web"]);
     assert!(world.task(MONITOR).is_none());
 
@@ -476,7 +476,7 @@ fn w9_an_optional_kind_comes_and_goes() {
 /// Passes go on without an optional kind whose list fails: at once if the plugin has no children of it, otherwise after a
 /// while.
 #[test]
-fn w8_an_optional_kind_that_cannot_be_listed_is_left_out() {
+fn an_optional_kind_that_cannot_be_listed_is_left_out() {
     for (recorded, age, waits) in [
         (false, Duration::ZERO, false),
         (true, Duration::ZERO, true),
@@ -520,7 +520,7 @@ fn w8_an_optional_kind_that_cannot_be_listed_is_left_out() {
 }
 
 #[test]
-fn w9_a_required_kind_that_goes_stops_the_passes() {
+fn a_required_kind_that_goes_stops_the_passes() {
     let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("s", "web"));
     world.due();
@@ -700,7 +700,7 @@ fn the_trigger_of_a_parent_names_its_change() {
 }
 
 #[test]
-fn w1_a_late_registration_sees_present_and_later_objects() {
+fn a_late_registration_sees_present_and_later_objects() {
     let mut world = World::with(&["web"]);
     let early = world.subscriber;
     world.put(SERVICE, owned("s", "web"));
@@ -746,7 +746,7 @@ fn an_update_continues_the_watches_that_stay_wanted() {
 }
 
 #[test]
-fn q5_own_writes_are_waited_for() {
+fn own_writes_are_waited_for() {
     let mut world = World::with(&[]);
     let seen = world.put(CACHE, cache("web"));
     world.due();
@@ -792,7 +792,7 @@ fn q5_own_writes_are_waited_for() {
 }
 
 #[test]
-fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
+fn the_newer_object_that_refused_a_write_is_waited_for() {
     let mut world = World::with(&[]);
     let known = world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
@@ -815,7 +815,7 @@ fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
 }
 
 #[test]
-fn q5_writes_that_stay_unseen_are_read_live() {
+fn writes_that_stay_unseen_are_read_live() {
     let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("gone", "web"));
     world.due();
@@ -857,7 +857,7 @@ fn q5_writes_that_stay_unseen_are_read_live() {
 }
 
 #[test]
-fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
+fn an_older_state_is_refused_unless_it_is_the_truth() {
     let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("s", "web"));
     world.due();
@@ -942,7 +942,7 @@ proptest! {
     /// A registration that joins at any time ends with the same view as one that was there from the start, and is
     /// triggered for every parent for which its view is outdated.
     #[test]
-    fn w1_joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
+    fn joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
         let mut world = World::with(&[]);
         let early = world.subscriber;
         let mut late = None;

@@ -73,7 +73,7 @@ fn list(store: &mut Store, reset: bool, pods: &[Pod], version: u64) -> Vec<Strin
 }
 
 #[test]
-fn w3_a_relist_reports_vanished_and_replaced_objects() {
+fn a_relist_reports_vanished_and_replaced_objects() {
     let mut store = Store::default();
     let first = [pod("a", 1, 5), pod("b", 2, 6), pod("c", 3, 7)];
     assert_eq!(
@@ -102,7 +102,7 @@ fn an_older_state_never_replaces_a_newer_one() {
 }
 
 #[test]
-fn w6_a_reset_takes_an_older_state_as_the_truth() {
+fn a_reset_takes_an_older_state_as_the_truth() {
     let mut store = Store::default();
     list(&mut store, false, &[pod("a", 1, 10), pod("b", 2, 11)], 11);
     assert_eq!(

@@ -128,7 +128,7 @@ fn shorten(json: &str) -> String {
 }
 
 #[test]
-fn w4_an_object_of_another_kind_or_place_than_asked_for_is_refused() {
+fn an_object_of_another_kind_or_place_than_asked_for_is_refused() {
     let asked = Gvk::new("", "v1", "ConfigMap");
     let check = |list: Option<&str>, head: &str, place| {
         let text = format!(

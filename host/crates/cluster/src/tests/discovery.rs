@@ -6,7 +6,7 @@ use super::*;
 use crate::discovery::DiscoveryReader;
 
 #[tokio::test]
-async fn f10_a_server_that_is_down_at_the_start_is_waited_for() {
+async fn a_server_that_is_down_at_the_start_is_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -26,7 +26,7 @@ async fn f10_a_server_that_is_down_at_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a10_discovery_waits_as_long_as_the_api_server_requests() {
+async fn discovery_waits_as_long_as_the_api_server_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let options = Options {
@@ -91,7 +91,7 @@ async fn answer_discovery(listener: TcpListener, core: [&str; 3], fails: usize) 
 }
 
 #[tokio::test]
-async fn f10_a_change_is_seen_after_a_refresh_of_which_one_half_failed() {
+async fn a_change_is_seen_after_a_refresh_of_which_one_half_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();

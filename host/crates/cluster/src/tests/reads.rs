@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn q5_own_writes_that_stay_unseen_are_read_live() {
+async fn own_writes_that_stay_unseen_are_read_live() {
     let world = World::start(Options {
         own_writes_timeout: Duration::from_millis(100),
         ..options()
@@ -59,7 +59,7 @@ async fn q5_own_writes_that_stay_unseen_are_read_live() {
 /// Q1: a change during a pass causes another one, also if someone else has looked at the parent meanwhile, as the table
 /// of `innkeeper dev` does.
 #[tokio::test]
-async fn q1_only_the_observation_of_a_pass_itself_drops_its_triggers() {
+async fn only_the_observation_of_a_pass_itself_drops_its_triggers() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     let running = world.registration.begin(&web());
@@ -167,7 +167,7 @@ fn in_metadata(name: &str, uid: &str, version: u64) -> Value {
 }
 
 #[tokio::test]
-async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
+async fn cached_objects_are_used_only_after_a_freshness_check() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
     world.cluster.require_freshness_checks();
@@ -205,7 +205,7 @@ async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
 }
 
 #[tokio::test]
-async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
+async fn a_busy_kind_passes_its_freshness_check_by_its_events() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
     world.cluster.require_freshness_checks();

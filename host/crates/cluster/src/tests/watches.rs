@@ -15,7 +15,7 @@ fn growing_pauses() -> Options {
 }
 
 #[tokio::test]
-async fn w1_lists_in_pages_and_selects_on_our_label() {
+async fn lists_in_pages_and_selects_on_our_label() {
     let world = World::start(Options {
         page_objects_max: 2,
         ..options()
@@ -56,7 +56,7 @@ async fn w1_lists_in_pages_and_selects_on_our_label() {
 }
 
 #[tokio::test]
-async fn f7_lines_are_read_however_they_are_cut() {
+async fn lines_are_read_however_they_are_cut() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     let mut object = service("é漢", 20);
@@ -81,7 +81,7 @@ async fn f7_lines_are_read_however_they_are_cut() {
 }
 
 #[tokio::test]
-async fn f7_f20_a_line_that_is_cut_off_again_is_not_waited_for_a_third_time() {
+async fn a_line_that_is_cut_off_again_is_not_waited_for_a_third_time() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     let begun = br#"{"type":"ADDED","object":{"metadata":{"name":"t""#;
@@ -98,7 +98,7 @@ async fn f7_f20_a_line_that_is_cut_off_again_is_not_waited_for_a_third_time() {
 }
 
 #[tokio::test]
-async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
+async fn a_watch_that_brought_something_is_followed_by_a_short_pause() {
     let world = World::start(growing_pauses()).await;
     let [_, mut services, _] = world.synced().await;
     let begun = Instant::now();
@@ -115,7 +115,7 @@ async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
 }
 
 #[tokio::test]
-async fn w6_f7_a_broken_watch_continues_from_the_last_seen_version() {
+async fn a_broken_watch_continues_from_the_last_seen_version() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     for (name, version) in [("t", 20), ("u", 21)] {
@@ -129,7 +129,7 @@ async fn w6_f7_a_broken_watch_continues_from_the_last_seen_version() {
 }
 
 #[tokio::test]
-async fn w4_a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
+async fn a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
     let world = World::start(Options {
         watch_held: Duration::ZERO,
         ..growing_pauses()
@@ -146,7 +146,7 @@ async fn w4_a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
 }
 
 #[tokio::test]
-async fn w3_f8_after_410_the_difference_is_told() {
+async fn after_410_the_difference_is_told() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     services.send("ERROR", &status(410)).await;
@@ -175,7 +175,7 @@ async fn w3_f8_after_410_the_difference_is_told() {
 }
 
 #[tokio::test]
-async fn f8_an_expired_continuation_is_followed_by_one_whole_list() {
+async fn an_expired_continuation_is_followed_by_one_whole_list() {
     let world = World::start(options()).await;
     world.list("caches", 10, &[cache()]).await;
     let page =
@@ -197,7 +197,7 @@ async fn f8_an_expired_continuation_is_followed_by_one_whole_list() {
 }
 
 #[tokio::test]
-async fn w4_a_page_with_too_many_bytes_is_asked_for_with_fewer_objects() {
+async fn a_page_with_too_many_bytes_is_asked_for_with_fewer_objects() {
     let world = World::start(Options {
         page_objects_max: 4,
         page_objects_min: 2,
@@ -230,7 +230,7 @@ async fn w4_a_page_with_too_many_bytes_is_asked_for_with_fewer_objects() {
 }
 
 #[tokio::test]
-async fn w4_every_failure_of_a_list_is_survived() {
+async fn every_failure_of_a_list_is_survived() {
     let world = World::start(options()).await;
     world.list("caches", 10, &[cache()]).await;
     for (code, headers, body) in [
@@ -258,7 +258,7 @@ async fn w4_every_failure_of_a_list_is_survived() {
 }
 
 #[tokio::test]
-async fn w4_a_server_that_is_behind_is_asked_for_the_truth() {
+async fn a_server_that_is_behind_is_asked_for_the_truth() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     services.send("ERROR", &status(410)).await;
@@ -273,7 +273,7 @@ async fn w4_a_server_that_is_behind_is_asked_for_the_truth() {
 }
 
 #[tokio::test]
-async fn w4_malformed_and_oversized_lines_are_followed_by_a_list() {
+async fn malformed_and_oversized_lines_are_followed_by_a_list() {
     let world = World::start(Options {
         object_bytes_max: 4096,
         ..options()
@@ -296,7 +296,7 @@ async fn w4_malformed_and_oversized_lines_are_followed_by_a_list() {
 }
 
 #[tokio::test]
-async fn f12_lost_and_regained_permission() {
+async fn lost_and_regained_permission() {
     let world = World::start(options()).await;
     let [_, services, _] = world.synced().await;
     drop(services);
@@ -315,7 +315,7 @@ async fn f12_lost_and_regained_permission() {
 }
 
 #[tokio::test]
-async fn w6_f9_time_that_went_back_resets_the_cache() {
+async fn time_that_went_back_resets_the_cache() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     // An event that is older than the known state.
@@ -345,7 +345,7 @@ async fn w6_f9_time_that_went_back_resets_the_cache() {
 }
 
 #[tokio::test]
-async fn w6_an_old_list_is_refused() {
+async fn an_old_list_is_refused() {
     let world = World::start(options()).await;
     let [_, services, _] = world.synced().await;
     drop(services);
@@ -364,7 +364,7 @@ async fn w6_an_old_list_is_refused() {
 }
 
 #[tokio::test]
-async fn w7_bookmarks_move_a_watch_on() {
+async fn bookmarks_move_a_watch_on() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     services.bookmark(70).await;
@@ -375,7 +375,7 @@ async fn w7_bookmarks_move_a_watch_on() {
 }
 
 #[tokio::test]
-async fn w5_a_frozen_watch_is_cut_off() {
+async fn a_frozen_watch_is_cut_off() {
     let world = World::start(Options {
         watch_min: Duration::from_secs(1),
         watch_max: Duration::from_secs(1),
@@ -390,7 +390,7 @@ async fn w5_a_frozen_watch_is_cut_off() {
 }
 
 #[tokio::test]
-async fn w9_a_kind_that_vanishes_takes_its_objects_along() {
+async fn a_kind_that_vanishes_takes_its_objects_along() {
     let world = World::start(options()).await;
     let [_, services, _] = world.synced().await;
     world.server.serve(&[cache_kind(), pod_kind()]);

@@ -84,7 +84,7 @@ fn contested(now: Instant) -> Repeats {
 
 /// Each row repeats its writes in turn.
 #[test]
-fn a3_a_write_counts_if_the_last_one_of_this_process_was_undone() {
+fn a_write_counts_if_the_last_one_of_this_process_was_undone() {
     let own = || transfer(RemovalPolicy::Delete);
     let retain = || transfer(RemovalPolicy::Retain);
     type Row = (&'static str, Vec<(Operation, i64)>, bool);
@@ -133,7 +133,7 @@ fn a3_a_write_counts_if_the_last_one_of_this_process_was_undone() {
 }
 
 #[test]
-fn a3_rare_repetitions_are_no_conflict() {
+fn rare_repetitions_are_no_conflict() {
     let mut now = Instant::now();
     let mut repeats = Repeats::default();
     for _ in 0..20 {
@@ -147,7 +147,7 @@ fn a3_rare_repetitions_are_no_conflict() {
 }
 
 #[test]
-fn a3_a_contested_write_is_repeated_less_and_less_often_and_others_at_once() {
+fn a_contested_write_is_repeated_less_and_less_often_and_others_at_once() {
     let mut now = Instant::now();
     let mut repeats = contested(now);
     for seconds in [5_u32, 10, 20, 40, 80, 160, 300, 300] {
@@ -169,7 +169,7 @@ fn a3_a_contested_write_is_repeated_less_and_less_often_and_others_at_once() {
 }
 
 #[test]
-fn a3_a_contest_ends_when_the_other_side_stops() {
+fn a_contest_ends_when_the_other_side_stops() {
     let now = Instant::now();
     let mut repeats = contested(now);
     record(&mut repeats, &update("b", "1"), now);
@@ -193,7 +193,7 @@ fn a3_a_contest_ends_when_the_other_side_stops() {
 }
 
 #[test]
-fn a3_a_child_that_the_host_deletes_itself_begins_anew() {
+fn a_child_that_the_host_deletes_itself_begins_anew() {
     let now = Instant::now();
     let mut repeats = contested(now);
     repeats.forget(&child("a"));
@@ -208,7 +208,7 @@ fn a3_a_child_that_the_host_deletes_itself_begins_anew() {
 
 /// A status counts if its last write is not in place any more, whatever the new one states.
 #[test]
-fn a3_a_status_that_others_overwrite_is_contested() {
+fn a_status_that_others_overwrite_is_contested() {
     for (observed, is_contested) in [("as written", false), ("overwritten", true)] {
         let now = Instant::now();
         let mut repeats = Repeats::default();

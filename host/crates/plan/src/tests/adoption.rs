@@ -52,7 +52,7 @@ fn answer(removal: RemovalPolicy) -> Outcome {
 }
 
 #[test]
-fn a6_annotation_or_grant_alone_adopts_nothing() {
+fn annotation_or_grant_alone_adopts_nothing() {
     let answer = answer(RemovalPolicy::Delete);
     for (asked, granted, line, reason, part) in [
         (None, false, "not ours", "ChildNotOwned", "delete it"),
@@ -97,7 +97,7 @@ fn a6_annotation_or_grant_alone_adopts_nothing() {
 }
 
 #[test]
-fn a6_an_object_with_an_owner_is_not_adopted() {
+fn an_object_with_an_owner_is_not_adopted() {
     let answer = answer(RemovalPolicy::Delete);
     let scene = scene_of(Some("true"), true);
     let mut owned = found();
@@ -119,7 +119,7 @@ fn a6_an_object_with_an_owner_is_not_adopted() {
 }
 
 #[test]
-fn a6_a_deleting_parent_adopts_nothing() {
+fn a_deleting_parent_adopts_nothing() {
     let mut scene = scene_of(Some("true"), true);
     scene.parent = scene.parent.deleting();
     let plan = scene
@@ -132,7 +132,7 @@ fn a6_a_deleting_parent_adopts_nothing() {
 }
 
 #[test]
-fn a6_an_adopted_object_is_first_owned_and_then_applied() {
+fn an_adopted_object_is_first_owned_and_then_applied() {
     let scene = scene_of(Some("true"), true);
     for (removal, verb) in [
         (RemovalPolicy::Delete, "own"),
@@ -169,7 +169,7 @@ fn a6_an_adopted_object_is_first_owned_and_then_applied() {
 /// The fields of other field managers stay, so an adopted object must meet the grants as a stated one does.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a6_an_object_beyond_the_grants_is_not_adopted() {
+fn an_object_beyond_the_grants_is_not_adopted() {
     let hardened = json!({
         "runAsNonRoot": true,
         "allowPrivilegeEscalation": false,
@@ -254,7 +254,7 @@ fn a6_an_object_beyond_the_grants_is_not_adopted() {
 }
 
 #[test]
-fn a6_the_metadata_of_an_object_that_is_nested_too_deep_to_parse_stays() {
+fn the_metadata_of_an_object_that_is_nested_too_deep_to_parse_stays() {
     let scene = scene_of(Some("true"), true);
     let write = |server: &mut Server, removal| {
         let plan = scene.plan(&server.objects(), &answer(removal));

@@ -336,7 +336,7 @@ fn an_optional_kind_that_is_not_served_blocks_nothing() {
 }
 
 #[test]
-fn w8_an_optional_kind_that_cannot_be_read_stops_only_its_own_children() {
+fn an_optional_kind_that_cannot_be_read_stops_only_its_own_children() {
     let mut scene = scene();
     let secret = child("v1", "Secret", "s");
     let unreadable = GroupKind::new("", "Secret");
@@ -486,7 +486,7 @@ fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
 }
 
 #[test]
-fn a9_readiness_after_a_write_comes_from_the_returned_object() {
+fn readiness_after_a_write_comes_from_the_returned_object() {
     let scene = scene();
     let plan = scene.plan(&[], &desired(vec![config_map("a"), deployment("web")]));
     let mut effects = Effects::default();

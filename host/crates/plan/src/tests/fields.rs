@@ -453,7 +453,7 @@ fn the_first_field_that_differs_is_named() {
 }
 
 #[test]
-fn a3_the_owners_of_a_field_are_named() {
+fn the_owners_of_a_field_are_named() {
     let entry = |manager: &str, fields: Value| ManagedEntry {
         manager: manager.into(),
         subresource: None,

@@ -53,7 +53,7 @@ mod tests {
     proptest! {
         /// Q7: a resync is never due before 90 % of the period after the last one, and always due after 110 %.
         #[test]
-        fn q7_resyncs_come_once_in_a_period_with_jitter(
+        fn resyncs_come_once_in_a_period_with_jitter(
             seed in any::<u64>(),
             period_s in 1_u64..100_000,
             late_s in prop::collection::vec(0_u64..200_000, 1..20),

@@ -178,7 +178,7 @@ async fn a_queued_pass_waits_for_no_timer() {
 }
 
 #[tokio::test]
-async fn q7_retries_and_requeues_are_in_time() {
+async fn retries_and_requeues_are_in_time() {
     let fake = Arc::new(Fake::default());
     let requeue = Duration::from_millis(300);
     let answers = vec![Next::Backoff, Next::RequeueAfter(requeue)];
@@ -199,7 +199,7 @@ async fn q7_retries_and_requeues_are_in_time() {
 
 /// No drift: the sleep of the machine delays no requeue and no resync.
 #[tokio::test]
-async fn q7_a_requeue_that_came_due_during_sleep_runs_after_it() {
+async fn a_requeue_that_came_due_during_sleep_runs_after_it() {
     let fake = Arc::new(Fake::default());
     let answers = vec![Next::RequeueAfter(Duration::from_hours(1))];
     fake.answers.lock().insert("a".to_owned(), answers);
@@ -220,7 +220,7 @@ async fn q7_a_requeue_that_came_due_during_sleep_runs_after_it() {
 }
 
 #[tokio::test]
-async fn q7_every_parent_is_queued_again_after_the_resync_period() {
+async fn every_parent_is_queued_again_after_the_resync_period() {
     let fake = Arc::new(Fake::default());
     let stop = CancellationToken::new();
     let bounds = Bounds {
@@ -315,7 +315,7 @@ async fn begins_a_second_of_passes_at_once_and_then_one_per_interval() {
 }
 
 #[tokio::test]
-async fn o1_passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
+async fn passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
     let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));
     let turns = Arc::clone(&beats);
     let telemetry = LoopTelemetry {

@@ -64,7 +64,7 @@ fn holder(at: Duration) -> Machine {
 }
 
 #[test]
-fn l2_a_missing_lease_is_created() {
+fn a_missing_lease_is_created() {
     let made = write(machine("a").decide(None, s(0), wall(9)));
     let record = LeaseRecord {
         holder: "a".to_owned(),
@@ -78,7 +78,7 @@ fn l2_a_missing_lease_is_created() {
 }
 
 #[test]
-fn l2_a_released_lease_is_acquired_at_once() {
+fn a_released_lease_is_acquired_at_once() {
     let mut released = lease(7, "", 1);
     released.record.duration_s = 1;
     let taken = write(machine("a").decide(Some(released), s(0), wall(9)));
@@ -88,7 +88,7 @@ fn l2_a_released_lease_is_acquired_at_once() {
 }
 
 #[test]
-fn l2_a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_local_clock() {
+fn a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_local_clock() {
     let mut machine = machine("a");
     // Its times do not matter: the clock that wrote them may be an hour fast or slow.
     for renewed in [-3600, 3600] {
@@ -106,7 +106,7 @@ fn l2_a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_loc
 }
 
 #[test]
-fn l2_a_renewal_restarts_the_duration_and_a_changed_label_does_not() {
+fn a_renewal_restarts_the_duration_and_a_changed_label_does_not() {
     let mut machine = machine("a");
     let mut see =
         |version, renewed, at| machine.decide(Some(lease(version, "b", renewed)), s(at), wall(1));
@@ -117,7 +117,7 @@ fn l2_a_renewal_restarts_the_duration_and_a_changed_label_does_not() {
 }
 
 #[test]
-fn l2_a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
+fn a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
     for (duration_s, free_at) in [(60, 60), (1, 15), (0, 15)] {
         let mut machine = machine("a");
         let mut seen = lease(7, "b", 1);
@@ -130,7 +130,7 @@ fn l2_a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
 }
 
 #[test]
-fn l2_a_claim_counts_from_before_its_request() {
+fn a_claim_counts_from_before_its_request() {
     let mut machine = machine("a");
     let asked = write(machine.decide(None, s(1), wall(1)));
     let answered = |version| Lease {
@@ -152,7 +152,7 @@ fn l2_a_claim_counts_from_before_its_request() {
 }
 
 #[test]
-fn l2_a_renewal_keeps_the_acquire_time() {
+fn a_renewal_keeps_the_acquire_time() {
     let machine = holder(s(0));
     let renewal = machine.renewal(s(2), wall(3)).unwrap();
     assert_eq!(renewal.replaces, Some(ResourceVersion(1)));
@@ -162,7 +162,7 @@ fn l2_a_renewal_keeps_the_acquire_time() {
 }
 
 #[test]
-fn l2_a_claim_without_a_renewal_in_time_lapses() {
+fn a_claim_without_a_renewal_in_time_lapses() {
     let mut machine = holder(s(0));
     assert!(machine.renewal(s(9), wall(1)).is_some());
     assert_eq!(machine.renewal(s(10), wall(1)), None);
@@ -172,7 +172,7 @@ fn l2_a_claim_without_a_renewal_in_time_lapses() {
 }
 
 #[test]
-fn l2_only_the_holder_creates_a_deleted_lease_before_it_expires() {
+fn only_the_holder_creates_a_deleted_lease_before_it_expires() {
     let mut holding = holder(s(0));
     assert_eq!(write(holding.decide(None, s(2), wall(1))).replaces, None);
     let mut waiting = machine("b");
@@ -187,7 +187,7 @@ fn l2_only_the_holder_creates_a_deleted_lease_before_it_expires() {
 
 /// An edit must not make a waiting process write while the last holder, which has not seen the edit yet, still does.
 #[test]
-fn l2_f15_an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
+fn an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
     for (holder, duration_s) in [("", 15), ("", 0), ("", u32::MAX), ("b", 15)] {
         let mut waiting = machine("b");
         let held = Some(lease(1, "a", 1));
@@ -211,7 +211,7 @@ fn l2_f15_an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
 
 /// The duration that a deleted lease stated must not keep a waiting process from a free lease for years.
 #[test]
-fn l2_f15_a_deleted_lease_with_a_huge_duration_is_free_after_the_own_duration() {
+fn a_deleted_lease_with_a_huge_duration_is_free_after_the_own_duration() {
     let mut waiting = machine("b");
     let mut huge = lease(1, "x", 1);
     huge.record.duration_s = i32::MAX.unsigned_abs();
@@ -226,7 +226,7 @@ fn l2_f15_a_deleted_lease_with_a_huge_duration_is_free_after_the_own_duration() 
 }
 
 #[test]
-fn l2_f15_the_transitions_stay_within_the_limit_of_the_api_server() {
+fn the_transitions_stay_within_the_limit_of_the_api_server() {
     let mut released = lease(1, "", 1);
     released.record.duration_s = 1;
     released.record.transitions = i32::MAX.unsigned_abs();
@@ -235,7 +235,7 @@ fn l2_f15_the_transitions_stay_within_the_limit_of_the_api_server() {
 }
 
 #[test]
-fn l2_a_holder_yields_after_an_edit_names_another_holder() {
+fn a_holder_yields_after_an_edit_names_another_holder() {
     let mut machine = holder(s(0));
     let edited = lease(2, "other", 1);
     let holder = "other".to_owned();
@@ -245,7 +245,7 @@ fn l2_a_holder_yields_after_an_edit_names_another_holder() {
 }
 
 #[test]
-fn l2_a_holder_takes_back_a_lease_after_an_edit_removes_the_holder() {
+fn a_holder_takes_back_a_lease_after_an_edit_removes_the_holder() {
     let mut machine = holder(s(0));
     let taken = write(machine.decide(Some(lease(2, "", 1)), s(2), wall(5)));
     assert_eq!(taken.replaces, Some(ResourceVersion(2)));
@@ -253,7 +253,7 @@ fn l2_a_holder_takes_back_a_lease_after_an_edit_removes_the_holder() {
 }
 
 #[test]
-fn l2_a_holder_renews_after_a_conflict_and_a_read() {
+fn a_holder_renews_after_a_conflict_and_a_read() {
     let mut machine = holder(s(0));
     // As after a renewal whose answer was lost, or a changed label: another version, the same holder.
     let renewed = write(machine.decide(Some(lease(5, "a", 2)), s(2), wall(3)));
@@ -263,7 +263,7 @@ fn l2_a_holder_renews_after_a_conflict_and_a_read() {
 }
 
 #[test]
-fn l2_only_the_holder_releases_the_lease() {
+fn only_the_holder_releases_the_lease() {
     let holding = holder(s(0));
     assert_eq!(holding.release(&lease(3, "b", 1), wall(8)), None);
     let released = holding.release(&lease(3, "a", 1), wall(8)).unwrap();

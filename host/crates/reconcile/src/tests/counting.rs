@@ -10,7 +10,7 @@ use innkeeper_sandbox::{artifact, testing::fault};
 use super::{remembering::until_skipped, *};
 
 #[tokio::test]
-async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
+async fn writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
     let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     let counted = world.shared.metrics.encode().unwrap();

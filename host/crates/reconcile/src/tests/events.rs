@@ -23,7 +23,7 @@ fn dropped(world: &World) -> Option<String> {
 }
 
 #[tokio::test]
-async fn o3_a_pass_does_not_wait_for_its_events_and_the_end_does() {
+async fn a_pass_does_not_wait_for_its_events_and_the_end_does() {
     let (world, reconciler) = making(1).await;
     world.server.hold_recording();
     let mut writing = pin!(reconciler.write_events());
@@ -47,7 +47,7 @@ async fn o3_a_pass_does_not_wait_for_its_events_and_the_end_does() {
 }
 
 #[tokio::test]
-async fn o3_events_that_find_a_thousand_waiting_are_dropped_and_counted() {
+async fn events_that_find_a_thousand_waiting_are_dropped_and_counted() {
     // A parent may make 25 at once.
     let (world, reconciler) = making(25).await;
     let writing = reconciler.write_events();

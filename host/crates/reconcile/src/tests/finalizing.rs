@@ -34,7 +34,7 @@ async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
 
 /// L1: once the guest has finalized the parent, a rejected status does not keep it.
 #[tokio::test]
-async fn l1_a_rejected_status_does_not_keep_a_finalized_parent() {
+async fn a_rejected_status_does_not_keep_a_finalized_parent() {
     let world = World::start().await;
     world.server.refuse(
         "PATCH webs/status ",
@@ -47,7 +47,7 @@ async fn l1_a_rejected_status_does_not_keep_a_finalized_parent() {
 
 /// A status that admission denies in any form does not keep it either.
 #[tokio::test]
-async fn l1_a_denied_status_does_not_keep_a_finalized_parent() {
+async fn a_denied_status_does_not_keep_a_finalized_parent() {
     let world = World::start().await;
     let answer = json!({"message": "policy 'p' denied request: no status for you"});
     world.server.refuse("PATCH webs/status ", 403, answer);
@@ -57,7 +57,7 @@ async fn l1_a_denied_status_does_not_keep_a_finalized_parent() {
 
 /// A10: a finalizer that cannot come off is a condition that stays as it is until the write succeeds.
 #[tokio::test]
-async fn a10_a_refused_finalizer_is_told_with_the_way_out() {
+async fn a_refused_finalizer_is_told_with_the_way_out() {
     let world = World::start().await;
     let answer = json!({"message": "spec.must: Required value"});
     world.server.refuse("PATCH webs ", 422, answer);
@@ -83,7 +83,7 @@ async fn a10_a_refused_finalizer_is_told_with_the_way_out() {
 
 /// A10: a parent that cannot get its finalizer gets no child.
 #[tokio::test]
-async fn a10_a_finalizer_that_cannot_be_added_is_told() {
+async fn a_finalizer_that_cannot_be_added_is_told() {
     let world = World::start().await;
     let answer = json!({"message": "spec.must: Required value"});
     world.server.refuse("PATCH webs a/web", 422, answer);
@@ -107,7 +107,7 @@ async fn a10_a_finalizer_that_cannot_be_added_is_told() {
 
 /// A10: the host's conditions alone are tried once after a denial, and not while they get the same answer.
 #[tokio::test]
-async fn a10_a_denied_status_is_tried_once_in_each_pass() {
+async fn a_denied_status_is_tried_once_in_each_pass() {
     let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
     let answer = json!({"message": "policy 'p' denied request: no status for you"});
     world.server.refuse("PATCH webs/status ", 403, answer);
@@ -134,7 +134,7 @@ async fn a10_a_denied_status_is_tried_once_in_each_pass() {
 /// A10: a parent that goes with its namespace has no further pass. A parent in deletion is retried, because its guest
 /// must finalize it first, and says how a user ends that.
 #[tokio::test]
-async fn a10_a_terminating_namespace_ends_only_the_passes_of_parents_that_go_with_it() {
+async fn a_terminating_namespace_ends_only_the_passes_of_parents_that_go_with_it() {
     for (deleted, expected) in [(false, Next::UntilChanged), (true, Next::Backoff)] {
         let world = World::start().await;
         let cause = json!({"reason": "NamespaceTerminating", "field": "metadata.namespace"});

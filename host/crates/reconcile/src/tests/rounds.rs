@@ -44,7 +44,7 @@ fn writes(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn q5_one_pass_writes_children_and_status_before_any_event_of_them() {
+async fn one_pass_writes_children_and_status_before_any_event_of_them() {
     let (world, reconciler) = listed(saying("hello")).await;
     world.server.hold_events();
     assert_eq!(pass(&reconciler, "a").await, SETTLED);
@@ -66,7 +66,7 @@ async fn q5_one_pass_writes_children_and_status_before_any_event_of_them() {
 }
 
 #[tokio::test]
-async fn q5_a_foreign_change_behind_an_own_write_is_a_trigger() {
+async fn a_foreign_change_behind_an_own_write_is_a_trigger() {
     let (world, reconciler) = listed(saying("hello")).await;
     world.server.hold_events();
     pass(&reconciler, "a").await;
@@ -78,7 +78,7 @@ async fn q5_a_foreign_change_behind_an_own_write_is_a_trigger() {
 }
 
 #[tokio::test]
-async fn q5_a_child_that_was_deleted_behind_an_own_write_is_made_again() {
+async fn a_child_that_was_deleted_behind_an_own_write_is_made_again() {
     let (world, reconciler) = listed(saying("hello")).await;
     world.server.hold_events();
     pass(&reconciler, "a").await;
@@ -123,7 +123,7 @@ async fn pass_with_late_answers(
 }
 
 #[tokio::test]
-async fn q5_an_event_that_overtakes_its_answer_is_no_reason_for_a_pass() {
+async fn an_event_that_overtakes_its_answer_is_no_reason_for_a_pass() {
     let (world, reconciler) = listed(saying("hello")).await;
     pass_with_late_answers(&world, &reconciler, || 3).await;
     world.put_parent("c", 1);
@@ -131,7 +131,7 @@ async fn q5_an_event_that_overtakes_its_answer_is_no_reason_for_a_pass() {
 }
 
 #[tokio::test]
-async fn q5_a_foreign_change_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
+async fn a_foreign_change_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
     let (world, reconciler) = listed(saying("hello")).await;
     let change = || {
         world
@@ -145,7 +145,7 @@ async fn q5_a_foreign_change_that_overtakes_the_answer_is_seen_by_the_pass_itsel
 }
 
 #[tokio::test]
-async fn q5_a_deletion_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
+async fn a_deletion_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
     let (world, reconciler) = listed(saying("hello")).await;
     let delete = || {
         world.server.delete("configmaps", "b", "child");
@@ -158,7 +158,7 @@ async fn q5_a_deletion_that_overtakes_the_answer_is_seen_by_the_pass_itself() {
 }
 
 #[tokio::test]
-async fn q5_a_change_during_a_pass_that_the_pass_has_not_seen_makes_one_more() {
+async fn a_change_during_a_pass_that_the_pass_has_not_seen_makes_one_more() {
     let (world, reconciler) = listed(saying("hello")).await;
     pass(&reconciler, "a").await;
     // A pass that has observed its parent waits with its status.

@@ -40,7 +40,7 @@ fn having(count: u32, text: &str) -> Guest {
 
 /// Q6: a user deletes the child again and again; a condition reports the limit, and other parents are not limited.
 #[tokio::test]
-async fn q6_a_parent_that_never_settles_is_throttled() {
+async fn a_parent_that_never_settles_is_throttled() {
     let world = World::start().await;
     world.put_parent("a", 1);
     // Fewer writes than make a contested child.
@@ -112,7 +112,7 @@ async fn a_plan_over_the_write_limit_is_applied_up_to_the_limit() {
 
 /// Q6: a condition that differs in every pass triggers the next pass by its write.
 #[tokio::test]
-async fn q6_conditions_that_change_in_every_pass_are_throttled() {
+async fn conditions_that_change_in_every_pass_are_throttled() {
     let world = World::start().await;
     world.put_parent("a", 1);
     // Two revisions in turn make a guest whose message differs in every pass.
@@ -164,7 +164,7 @@ fn bounded(guest: Guest, limits: Limits) -> Serving {
 
 /// The parents in a namespace share its writes; a condition names the limit, and another namespace is not limited.
 #[tokio::test]
-async fn q6_a_namespace_over_its_writes_is_throttled_and_others_are_not() {
+async fn a_namespace_over_its_writes_is_throttled_and_others_are_not() {
     let world = World::start().await;
     let limits = Limits {
         // A burst of 100: the children fit in once, but not twice.

@@ -4,7 +4,7 @@ use super::*;
 
 /// Each host writes its own child and status over those of the other one, less and less often, and names the other one.
 #[tokio::test]
-async fn a3_a_second_host_is_named_and_both_slow_down() {
+async fn a_second_host_is_named_and_both_slow_down() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let hosts = ["one", "two"].map(|text| world.reconciler("web", serving_of(saying(text))));

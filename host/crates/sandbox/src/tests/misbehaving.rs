@@ -1,4 +1,4 @@
-//! Guests that misbehave in ways of the engine and of the artifact (F16): each ends as a fault of its own, with a reason
+//! Guests that misbehave in ways of the engine and of the artifact: each ends as a fault of its own, with a reason
 //! that can be read, and the next call is as good as any.
 
 use std::{
@@ -61,7 +61,7 @@ fn check_describes_nothing(guest: Guest, reason: &str, text: &str) {
 const SPIN: &str = "(loop $again (br $again))";
 
 #[test]
-fn f16_spins_in_describe() {
+fn spins_in_describe() {
     check_describes_nothing(
         guest().doing_on_describe(SPIN),
         reason::DEADLINE_EXCEEDED,
@@ -71,7 +71,7 @@ fn f16_spins_in_describe() {
 
 /// Every plugin describes itself within a short deadline, also one with a long deadline, and takes no instance from calls meanwhile.
 #[test]
-fn f16_spins_in_describe_beside_a_call() {
+fn spins_in_describe_beside_a_call() {
     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).unwrap();
     let limits = Limits {
         deadline: Duration::from_secs(30),
@@ -98,7 +98,7 @@ fn f16_spins_in_describe_beside_a_call() {
 }
 
 #[test]
-fn f16_spins_in_the_start_function() {
+fn spins_in_the_start_function() {
     check_describes_nothing(
         guest().doing_at_start(SPIN),
         reason::DEADLINE_EXCEEDED,
@@ -107,7 +107,7 @@ fn f16_spins_in_the_start_function() {
 }
 
 #[test]
-fn f16_cannot_describe_itself() {
+fn cannot_describe_itself() {
     check_describes_nothing(
         guest().doing_on_describe("(unreachable)"),
         reason::GUEST_TRAPPED,
@@ -117,7 +117,7 @@ fn f16_cannot_describe_itself() {
 
 /// The fault of a `describe` quotes the words of the panic, as that of a call does.
 #[test]
-fn f16_panics_in_describe() {
+fn panics_in_describe() {
     let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 8))
         (call $log (i32.const 0) (i32.const 131072) (i32.const 8))
         (unreachable)";
@@ -129,7 +129,7 @@ fn f16_panics_in_describe() {
 }
 
 #[test]
-fn f16_allocates_in_describe() {
+fn allocates_in_describe() {
     check_describes_nothing(
         guest().doing_on_describe("(loop $again (drop (memory.grow (i32.const 1))) (br $again))"),
         reason::MEMORY_EXCEEDED,
@@ -138,7 +138,7 @@ fn f16_allocates_in_describe() {
 }
 
 #[test]
-fn f16_many_memories_share_one_limit() {
+fn many_memories_share_one_limit() {
     let growing = "(loop $again
         (drop (memory.grow $one (i32.const 4)))
         (drop (memory.grow $two (i32.const 4)))
@@ -152,7 +152,7 @@ fn f16_many_memories_share_one_limit() {
 }
 
 #[test]
-fn f16_more_memories_or_tables_than_a_component_has_are_refused() {
+fn more_memories_or_tables_than_a_component_has_are_refused() {
     for (field, what) in [("(memory 1)", "memories"), ("(table 1 funcref)", "tables")] {
         let bytes = guest().with_fields(&field.repeat(20)).build();
         let error = artifact::check(&bytes, &artifact::Limits::default()).unwrap_err();
@@ -164,7 +164,7 @@ fn f16_more_memories_or_tables_than_a_component_has_are_refused() {
 }
 
 #[test]
-fn f16_tables_count_as_memory() {
+fn tables_count_as_memory() {
     // Ten tables of nearly as many elements as a table may have, each a pointer: 5 MB.
     let tables = "(table 1 funcref)".repeat(10);
     let grow = |table| format!("(drop (table.grow {table} (ref.null func) (i32.const 65000)))");
@@ -174,7 +174,7 @@ fn f16_tables_count_as_memory() {
 }
 
 #[test]
-fn f16_a_table_does_not_grow_beyond_its_elements() {
+fn a_table_does_not_grow_beyond_its_elements() {
     let growing = "(if (i32.ne
             (table.grow $one (ref.null func) (i32.const 1000000)) (i32.const -1))
           (then (unreachable)))";
@@ -186,7 +186,7 @@ fn f16_a_table_does_not_grow_beyond_its_elements() {
 }
 
 #[test]
-fn f16_recurses_without_end() {
+fn recurses_without_end() {
     let recursing = "(call $deeper)";
     let guest = guest()
         .with_fields("(func $deeper (call $deeper) (call $deeper))")
@@ -195,7 +195,7 @@ fn f16_recurses_without_end() {
 }
 
 #[test]
-fn f16_overflows_its_shadow_stack() {
+fn overflows_its_shadow_stack() {
     // As compilers lay it out: the stack grows down, towards the start of the memory, and each frame is written to.
     let fields = "(global $stack (mut i32) (i32.const 65536))
         (func $frame
@@ -207,7 +207,7 @@ fn f16_overflows_its_shadow_stack() {
 }
 
 #[test]
-fn f16_panics_with_a_message_of_a_megabyte() {
+fn panics_with_a_message_of_a_megabyte() {
     // The memory behind the data of the guest, with a line end.
     let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 1048576))
         (call $log (i32.const 0) (i32.const 131072) (i32.const 1048576))
@@ -219,13 +219,13 @@ fn f16_panics_with_a_message_of_a_megabyte() {
 }
 
 #[test]
-fn f16_asks_for_four_gigabytes_of_random_bytes() {
+fn asks_for_four_gigabytes_of_random_bytes() {
     let guest = guest().doing("(call $random (i32.const -1) (i32.const 16))", &[]);
     check_faults(guest, reason::LIMIT_EXCEEDED, "4096 random bytes per call");
 }
 
 #[test]
-fn f16_floods_the_host_with_calls() {
+fn floods_the_host_with_calls() {
     let asking = "(loop $again (drop (call $now)) (br $again))";
     check_faults(
         guest().doing(asking, &[]),
@@ -246,7 +246,7 @@ fn f16_floods_the_host_with_calls() {
 }
 
 #[test]
-fn f16_floods_its_log() {
+fn floods_its_log() {
     let flooding = "(loop $again (call $log (i32.const 2) {0}) (br $again))";
     let guest = guest().doing(flooding, &[&"water ".repeat(100)]);
     let called = check_faults(guest, reason::DEADLINE_EXCEEDED, "200 ms");
@@ -256,7 +256,7 @@ fn f16_floods_its_log() {
 }
 
 #[test]
-fn f16_nests_ten_thousand_deep() {
+fn nests_ten_thousand_deep() {
     let nested = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let object = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{{"k":{nested}}}}}"#
@@ -270,7 +270,7 @@ fn f16_nests_ten_thousand_deep() {
 }
 
 #[test]
-fn f16_answers_three_million_empty_texts() {
+fn answers_three_million_empty_texts() {
     const COUNT: u32 = 3_000_000;
     let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
     // Behind the guest's data there are zeros, and a text of no address and no length is an empty one.
@@ -292,7 +292,7 @@ fn f16_answers_three_million_empty_texts() {
 }
 
 #[test]
-fn f16_a_hundred_thousand_functions_are_refused_before_the_compiler_sees_them() {
+fn a_hundred_thousand_functions_are_refused_before_the_compiler_sees_them() {
     let bytes = guest().with_fields(&"(func)".repeat(100_000)).build();
     let started = Instant::now();
     let error = artifact::check(&bytes, &artifact::Limits::default()).unwrap_err();
@@ -310,7 +310,7 @@ fn f16_a_hundred_thousand_functions_are_refused_before_the_compiler_sees_them() 
 }
 
 #[test]
-fn f16_data_that_no_instance_has_room_for_never_gets_there() {
+fn data_that_no_instance_has_room_for_never_gets_there() {
     // Within the limit of the engine, above the limit of the plugin.
     let large = r#"(data (i32.const 8388608) "here")"#;
     let within = guest().with_pages(200).with_fields(large);
@@ -321,7 +321,7 @@ fn f16_data_that_no_instance_has_room_for_never_gets_there() {
 }
 
 #[test]
-fn f16_a_memory_that_no_engine_has_is_refused() {
+fn a_memory_that_no_engine_has_is_refused() {
     let bytes = guest().with_pages(65_536).build();
     let limits = artifact::Limits::default();
     let error = artifact::compile(&ENGINE, &bytes, &limits, None)
@@ -333,7 +333,7 @@ fn f16_a_memory_that_no_engine_has_is_refused() {
 }
 
 #[test]
-fn f16_a_large_segment_of_data_costs_what_it_holds() {
+fn a_large_segment_of_data_costs_what_it_holds() {
     // Megabytes of data are a file that is too large, or a plugin that is large.
     let text = "x".repeat(20 << 20);
     let data = format!(r#"(data (i32.const 131072) "{text}")"#);
@@ -348,7 +348,7 @@ fn f16_a_large_segment_of_data_costs_what_it_holds() {
 }
 
 #[test]
-fn f16_a_plugin_that_exports_another_type_is_refused() {
+fn a_plugin_that_exports_another_type_is_refused() {
     // A description that is a number.
     let wit = contract().replace("describe: func() -> manifest;", "describe: func() -> u32;");
     assert_ne!(wit, contract());

@@ -271,14 +271,14 @@ async fn check_neighbour_is_served(engine: &Engine, threads: usize, memory_bytes
 }
 
 #[tokio::test]
-async fn q4_plugins_with_long_deadlines_leave_a_thread_to_the_others() {
+async fn plugins_with_long_deadlines_leave_a_thread_to_the_others() {
     for threads in 2..=4 {
         check_neighbour_is_served(&ENGINE, threads, Limits::default().memory_bytes_max).await;
     }
 }
 
 #[tokio::test]
-async fn q4_plugins_with_long_deadlines_leave_memory_to_the_others() {
+async fn plugins_with_long_deadlines_leave_memory_to_the_others() {
     // As much as one call asks for; a twentieth is enough for the guest.
     const ALL: usize = 20 << 20;
 

@@ -251,7 +251,7 @@ fn a_wait_that_is_over_takes_no_time() {
 }
 
 #[test]
-fn f16_a_wait_for_a_later_time_ends_the_call() {
+fn a_wait_for_a_later_time_ends_the_call() {
     const TOLD: &str = "nothing in a pass can be waited for";
     let guest = || importing(&["io/poll", "clocks/monotonic-clock"], &POLLING);
     // A year, in nanoseconds.
@@ -268,7 +268,7 @@ fn f16_a_wait_for_a_later_time_ends_the_call() {
 }
 
 #[test]
-fn f16_a_call_of_sockets_ends_the_call() {
+fn a_call_of_sockets_ends_the_call() {
     let interfaces = [
         "io/streams",
         "sockets/network",
@@ -422,7 +422,7 @@ fn random_bytes_follow_from_the_seed_of_the_pass() {
 }
 
 #[test]
-fn f16_random_of_four_gigabytes_is_refused() {
+fn random_of_four_gigabytes_is_refused() {
     let functions = [("random/random", "get-random-bytes", "(param i64 i32)")];
     for bytes in ["4294967296", "4097", "-1"] {
         let asking = format!("(call $get-random-bytes (i64.const {bytes}) (i32.const 16))");
@@ -564,7 +564,7 @@ fn a_panic_that_ends_in_an_exit_is_told() {
 }
 
 #[test]
-fn f16_a_flood_of_written_lines_is_cut_off_and_counted() {
+fn a_flood_of_written_lines_is_cut_off_and_counted() {
     for stream in ["stdout", "stderr"] {
         // The same handle every time.
         let writing_on = write(stream, "{0}")

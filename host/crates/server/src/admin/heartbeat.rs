@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o1_silence_is_a_problem_as_long_as_the_beat_is_held() {
+    fn silence_is_a_problem_as_long_as_the_beat_is_held() {
         let heartbeats = Heartbeats::default();
         let patient = heartbeats.expect("patient", Duration::from_mins(1));
         let silent = heartbeats.expect("silent", Duration::ZERO);

@@ -120,7 +120,7 @@ fn ask(admin: &Admin, method: &str, path: &str, body: &str) -> (u16, String) {
 }
 
 #[test]
-fn o1_health_says_what_is_wrong() {
+fn health_says_what_is_wrong() {
     let (admin, shown) = start(false);
     let fine = "[+]runtime ok\n[+]watches ok\n";
     assert_eq!(
@@ -179,7 +179,7 @@ fn debug_endpoints_exist_only_if_enabled() {
 }
 
 #[test]
-fn o5_an_order_of_recordings_is_checked_and_answered_line_by_line() {
+fn an_order_of_recordings_is_checked_and_answered_line_by_line() {
     let order = |of: &str, number: u32, seconds: u64| {
         format!("{{\"of\": {of}, \"number\": {number}, \"seconds\": {seconds}}}")
     };

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn o1_every_request_is_counted_also_one_that_was_given_up() {
+    async fn every_request_is_counted_also_one_that_was_given_up() {
         let metrics = Arc::new(Metrics::new());
         let mut client = CountedClient {
             inner: Server,

@@ -205,7 +205,7 @@ mod tests {
 
     /// O2: a scrape with a duplicate series is invalid.
     #[test]
-    fn o2_a_controller_that_begins_again_is_shown_once() {
+    fn a_controller_that_begins_again_is_shown_once() {
         let status = StatusRegistry::default();
         for name in ["web/web", "innkeeper/plugin", "web/web"] {
             status.observe_named(name, 1);

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o2_spans_above_the_bound_are_dropped_and_counted() {
+    fn spans_above_the_bound_are_dropped_and_counted() {
         let (sender, mut waiting) = mpsc::channel(3);
         let metrics = Arc::new(Metrics::new());
         let queue = SpanQueue {

@@ -93,7 +93,7 @@ fn kept(world: &World, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
+fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
     let mut world = limited(ReadScope::Cluster);
     let asked = |world: &World| -> BTreeSet<String> {
         let orders = world.state.orders().into_values();
@@ -129,7 +129,7 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 }
 
 #[test]
-fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
+fn a_list_of_one_namespace_leaves_the_others_unchanged() {
     let mut world = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
     world.due();
@@ -159,7 +159,7 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
 }
 
 #[test]
-fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
+fn a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     let mut world = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         for kind in [CACHE, SECRET, POD] {
@@ -210,7 +210,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
 }
 
 #[test]
-fn q5_own_writes_are_waited_for_in_their_own_namespace() {
+fn own_writes_are_waited_for_in_their_own_namespace() {
     let mut world = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
     let web = Reader {
@@ -236,7 +236,7 @@ fn q5_own_writes_are_waited_for_in_their_own_namespace() {
 }
 
 #[test]
-fn l2_each_namespace_has_its_own_freshness_check() {
+fn each_namespace_has_its_own_freshness_check() {
     let mut world = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         list_all_in(&mut world, namespace);

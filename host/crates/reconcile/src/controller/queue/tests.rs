@@ -1,4 +1,4 @@
-//! The queue in virtual time, and compared with a reference model (Q1, Q2, Q3, Q7).
+//! The queue in virtual time, and compared with a reference model.
 
 #![expect(
     clippy::unchecked_time_subtraction,
@@ -83,7 +83,7 @@ fn a_key_that_has_waited_long_goes_before_an_urgent_one() {
 }
 
 #[test]
-fn q3_a_burst_of_edits_goes_before_the_changes_of_its_first_children() {
+fn a_burst_of_edits_goes_before_the_changes_of_its_first_children() {
     let mut queue = queue();
     queue.trigger("reported", Class::Child, at(0));
     queue.trigger("edited", Class::User, at(4));
@@ -95,7 +95,7 @@ fn q3_a_burst_of_edits_goes_before_the_changes_of_its_first_children() {
 }
 
 #[test]
-fn q3_namespaces_take_turns_and_each_keeps_its_order() {
+fn namespaces_take_turns_and_each_keeps_its_order() {
     let mut queue = queue();
     for key in [
         "busy/1", "busy/2", "busy/3", "busy/4", "calm/1", "calm/2", "idle/1",
@@ -109,7 +109,7 @@ fn q3_namespaces_take_turns_and_each_keeps_its_order() {
 }
 
 #[test]
-fn q3_an_edit_waits_for_one_pass_of_a_namespace_with_a_thousand_older_edits() {
+fn an_edit_waits_for_one_pass_of_a_namespace_with_a_thousand_older_edits() {
     let mut queue = Queue::<u32>::new(0, |key| {
         Some(if *key == 0 { "quiet" } else { "noisy" }.into())
     });
@@ -128,7 +128,7 @@ fn q3_an_edit_waits_for_one_pass_of_a_namespace_with_a_thousand_older_edits() {
 }
 
 #[test]
-fn q3_follow_ups_of_another_namespace_do_not_go_before_an_edit() {
+fn follow_ups_of_another_namespace_do_not_go_before_an_edit() {
     let mut queue = queue();
     for key in ["busy/1", "busy/2"] {
         queue.trigger(key, Class::Child, at(0));
@@ -262,7 +262,7 @@ fn a_refused_pass_waits_for_the_requested_pause() {
 }
 
 #[test]
-fn q7_a_requeue_is_in_time_and_an_earlier_change_replaces_it() {
+fn a_requeue_is_in_time_and_an_earlier_change_replaces_it() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(100));
     queue.pop(at(100)).unwrap();
@@ -563,7 +563,7 @@ proptest! {
 
     /// Q3: between two turns of a namespace with a due key, no other namespace has two turns with due keys.
     #[test]
-    fn q3_no_namespace_has_two_turns_while_another_waits(
+    fn no_namespace_has_two_turns_while_another_waits(
         triggers in proptest::collection::vec((0..30_u8, 0..20_u64), 1..60),
         first in 20..40_u64,
     ) {
@@ -584,7 +584,7 @@ proptest! {
 
     /// For any steps around swaps: one pass at a time, and each key has a pass that began after the last swap.
     #[test]
-    fn l5_every_key_has_a_pass_after_a_swap(
+    fn every_key_has_a_pass_after_a_swap(
         steps in proptest::collection::vec(step_or_swap(), 200)
     ) {
         let mut queue = Queue::new(0, |key| three_namespaces(*key));
@@ -619,7 +619,7 @@ proptest! {
 }
 
 #[test]
-fn o2_a_ticket_has_the_time_that_its_key_was_queued() {
+fn a_ticket_has_the_time_that_its_key_was_queued() {
     let mut queue = queue();
     let waited = |queue: &mut Queue<&'static str>, now| queue.pop(now).map(|ticket| ticket.waited);
     queue.trigger("a", Class::Initial, at(0));

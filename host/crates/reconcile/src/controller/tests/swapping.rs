@@ -107,7 +107,7 @@ async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usiz
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_new_one() {
+async fn a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_new_one() {
     let world = World::start().await;
     let namespaces = ["a", "b", "c"];
     for namespace in namespaces {
@@ -164,7 +164,7 @@ async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_first() {
+async fn every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_first() {
     let world = World::start().await;
     for namespace in ["a", "b", "c"] {
         world.put_parent(namespace, 1);
@@ -203,7 +203,7 @@ async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
+async fn the_first_passes_of_a_revision_that_breaks_down_are_counted() {
     let world = World::start().await;
     for namespace in ["a", "b"] {
         world.put_parent(namespace, 1);

@@ -364,7 +364,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 proptest! {
     #[test]
-    fn l2_f15_no_two_candidates_hold_claims_at_the_same_time(
+    fn no_two_candidates_hold_claims_at_the_same_time(
         natures in vec(nature(), 2..=3),
         edits in vec((0..END, edit()), 0..8),
     ) {
@@ -388,7 +388,7 @@ proptest! {
     }
 
     #[test]
-    fn l2_a_candidate_whose_requests_are_answered_gets_the_lease_and_keeps_it(mut nature in nature()) {
+    fn a_candidate_whose_requests_are_answered_gets_the_lease_and_keeps_it(mut nature in nature()) {
         for fate in &mut nature.fates {
             *fate = Fate { freeze: 0, there: 5, back: 5, arrives: true, is_answered: true, patience: 5_000 };
         }
