@@ -1,6 +1,6 @@
 //! From bytes to an active plugin: load, admit, install its CRDs, watch.
 //!
-//! A plugin comes from a [file](load) or from a [Plugin resource](resource), which the [`manager`] serves.
+//! A plugin comes from a [file](load()) or from a [Plugin resource](resource), which the [`Manager`] serves.
 //! Every step can fail for one plugin without affecting the others.
 //! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 

@@ -1,4 +1,4 @@
-//! Serves the Plugin resources of a cluster: watches them, and runs a [pass](crate::pass) for each that changes.
+//! Serves the Plugin resources of a cluster: watches them, and runs a pass for each that changes.
 //!
 //! A Plugin is reconciled like a parent: watch, queue, back-off and expectations for own writes are the same.
 //! The manager runs no passes of plugins: the owner of the tasks of the process receives them over a bounded channel.
