@@ -1,4 +1,4 @@
-//! Restorations and verifications with real servers and the real rclone, which only a full run installs.
+//! Restorations and verifications with real servers and the real rclone; most of them only in a full run.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
@@ -48,9 +48,6 @@ pub(super) fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) ->
 
 #[test]
 fn a_restore_gives_back_the_data_of_each_server() {
-    if !is_full() {
-        return;
-    }
     for engine in Engine::ALL {
         let run = Run::new(Shell::Own, "");
         let server = Server::start(&run, engine);
