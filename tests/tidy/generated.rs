@@ -228,7 +228,7 @@ fn the_pod_is_restricted() {
 }
 
 #[test]
-fn o1_the_pod_is_asked_where_the_host_answers() {
+fn the_pod_is_asked_where_the_host_answers() {
     let container = container();
     let port = &container["ports"][0];
     let address = format!("--admin-address=0.0.0.0:{}", port["containerPort"]);
@@ -360,7 +360,7 @@ fn usual_parts_can_be_switched_off() {
 }
 
 #[test]
-fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
+fn two_pods_take_turns_and_each_says_its_name_in_the_lease() {
     assert_eq!(installed("Deployment")["spec"]["replicas"], 2);
     let name = json!({
         "name": "INNKEEPER_LEASE_IDENTITY",
