@@ -44,7 +44,7 @@ pub(crate) async fn run(
     // Decide (pure) and act (loads, swaps, writes).
     let missing = take_actions(cx, &mut subject, state, &declared).await;
     release_dropped_kinds(cx, &mut subject.target, state, &declared.name).await;
-    let facts = facts(cx, object, state, Ok(&declared), &missing);
+    let facts = facts(object, state, Ok(&declared), &missing);
     let (synced, ungranted) = (facts.synced_of_parents(), facts.ungranted());
     tell_parents(cx, &declared, &mut state.unserved, synced, ungranted).await;
     // Report: writes the status.
@@ -60,7 +60,7 @@ async fn observe(
     let object = subject.object;
     if let Err(failure) = cx.definition.usable().await {
         let missing = MissingParents::of(state, cx.cluster());
-        let conditions = facts(cx, object, state, Err(&failure), &missing).conditions();
+        let conditions = facts(object, state, Err(&failure), &missing).conditions();
         return Err(publish::conditions(cx, subject, state, conditions).await);
     }
     if let Some((name, failure)) = name_taken(cx, object) {
@@ -96,7 +96,10 @@ async fn take_actions(
     state.forget_due_setbacks(is_first);
     let mut missing = MissingParents::of(state, cx.cluster());
     'acting: loop {
-        let actions = decide(&facts(cx, subject.object, state, Ok(declared), &missing));
+        let actions = decide(&Facts {
+            must_stop: cx.with_claims(|claims| claims.must_stop(&declared.name)),
+            ..facts(subject.object, state, Ok(declared), &missing)
+        });
         debug!(?actions, "next actions");
         if actions.is_empty() {
             break;
@@ -130,21 +133,20 @@ async fn take_actions(
     missing
 }
 
+/// Returns the facts for a report; only a decision asks for the claims.
 fn facts<'a>(
-    cx: &Context,
     object: &Object,
     state: &'a PluginState,
     declared: Result<&'a Declared, &'a StageFailure>,
     missing: &'a MissingParents,
 ) -> Facts<'a> {
-    let name = declared.ok().map(|declared| &declared.name);
     Facts {
         declared,
         generation: object.generation,
         state,
         missing,
         analysis: state.analysis(),
-        must_stop: name.and_then(|name| cx.with_claims(|claims| claims.must_stop(name))),
+        must_stop: None,
     }
 }
 
@@ -157,7 +159,7 @@ async fn report(
 ) -> Next {
     let object = subject.object;
     let before = status::status_of(object);
-    let facts = facts(cx, object, state, declared, missing);
+    let facts = facts(object, state, declared, missing);
     let measured = status::measure(cx, &facts, object);
     let after = status::status(&facts, measured, &before);
     let due = match declared {
