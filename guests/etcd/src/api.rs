@@ -79,7 +79,7 @@ pub(crate) use self::{
          && (!has(self.podDisruptionBudget.maxUnavailable) \
              || !(string(self.podDisruptionBudget.maxUnavailable) in ['0', '0%']))"
     )
-    .message("podDisruptionBudget would block every eviction"),
+    .message(budget::BLOCKS_EVICTIONS),
     validation = Rule::new(
         "!has(self.podDisruptionBudget.maxUnavailable) \
          || !string(self.podDisruptionBudget.maxUnavailable).matches('^-?[0-9]{1,9}$') \

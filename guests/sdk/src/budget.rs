@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::labels;
 
 /// The message of the rules about budgets that no eviction passes.
-const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every eviction";
+pub const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every eviction";
 
 /// Limits for voluntary disruptions, such as node drains; the field `podDisruptionBudget` of a
 /// parent.
