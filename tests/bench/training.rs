@@ -91,7 +91,8 @@ fn follow_edits(plane: &ControlPlane, first: usize) -> Result<()> {
             ensure!(parents.len() == NAMESPACES, "a parent of {kind} is missing");
             for parent in parents {
                 let text = |pointer| at(&parent, pointer).as_str().unwrap_or_default().to_owned();
-                let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+                let namespace = text("/metadata/namespace");
+                let name = text("/metadata/name");
                 let mut patch =
                     json!({"metadata": {"annotations": {"example.com/edit": edit.to_string()}}});
                 if kind == "Memcached" {

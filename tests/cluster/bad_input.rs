@@ -44,8 +44,9 @@ fn log_lines(host: &Host, parts: &[&str]) -> Vec<String> {
 #[track_caller]
 fn wait_log_line(host: &Host, parts: &[&str]) -> String {
     eventually(&format!("the host logs {parts:?}"), || {
-        let mut lines = log_lines(host, parts);
-        lines.pop().ok_or_else(|| host.log().unwrap_or_default())
+        log_lines(host, parts)
+            .pop()
+            .ok_or_else(|| host.log().unwrap_or_default())
     })
 }
 
@@ -187,8 +188,10 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
 
 /// The CRD that a plugin brings.
 fn definition(stage: &Stage, name: &str) -> Value {
-    let mut all = stage.manifests(&[]).into_iter();
-    all.find(|object| object["metadata"]["name"] == name && object["kind"] == CRD.1)
+    stage
+        .manifests(&[])
+        .into_iter()
+        .find(|object| object["metadata"]["name"] == name && object["kind"] == CRD.1)
         .unwrap()
 }
 

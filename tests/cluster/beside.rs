@@ -61,7 +61,8 @@ fn hosts_outside_of_a_pod_take_turns_by_default() {
 #[test]
 fn a_host_without_a_lease_does_not_start_beside_a_holder() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let (one, other) = (stage.namespace("one"), stage.namespace("other"));
+    let one = stage.namespace("one");
+    let other = stage.namespace("other");
     let mut held = holder(&stage, "of-another-name", &["--namespaces", &one]);
     for scope in [&[][..], &["--namespaces", &one]] {
         let mark = stage.mark();

@@ -135,8 +135,12 @@ fn owned_by(owner: &Value) -> Value {
 /// The number of ConfigMaps in a namespace with the plugin's label.
 fn labelled_objects(stage: &Stage, namespace: &str) -> usize {
     let kind = Kind::new("v1", "ConfigMap", namespace);
-    let objects = stage.plane.user().list(kind, "innkeeper.dev/plugin=moody");
-    objects.unwrap().len()
+    stage
+        .plane
+        .user()
+        .list(kind, "innkeeper.dev/plugin=moody")
+        .unwrap()
+        .len()
 }
 
 #[test]

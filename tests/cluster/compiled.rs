@@ -16,10 +16,12 @@ static SHARED: LazyLock<TempDir> = LazyLock::new(|| directory("innkeeper-compile
 
 /// The digests of the guests that `tests/setup` builds. What a test makes itself is compiled by its own host.
 static GUESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let directories = ["INNKEEPER_GUESTS", "INNKEEPER_TEST_GUESTS"];
-    let directories = directories.map(|it| path_from_env(it).expect("the guests are built"));
-    let files = directories.iter().flat_map(|it| entries(it));
-    let components = files.filter(|it| it.extension().is_some_and(|it| it == "wasm"));
+    let directories = ["INNKEEPER_GUESTS", "INNKEEPER_TEST_GUESTS"]
+        .map(|it| path_from_env(it).expect("the guests are built"));
+    let components = directories
+        .iter()
+        .flat_map(|it| entries(it))
+        .filter(|it| it.extension().is_some_and(|it| it == "wasm"));
     components
         .map(|it| Digest::of(&fs::read(it).expect("a guest can be read")).to_hex())
         .collect()
@@ -53,8 +55,11 @@ fn directory(prefix: &str) -> TempDir {
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).expect("a directory can be read");
-    entries.flatten().map(|entry| entry.path()).collect()
+    fs::read_dir(directory)
+        .expect("a directory can be read")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Links the code of guests. A host replaces files and never writes into one, so that the links stay alike.

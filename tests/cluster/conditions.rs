@@ -15,8 +15,11 @@ fn condition<'a>(parent: &'a Value, kind: &str) -> &'a Value {
 }
 
 fn since(condition: &Value) -> Timestamp {
-    let time = condition["lastTransitionTime"].as_str().unwrap();
-    time.parse().unwrap()
+    condition["lastTransitionTime"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// `lastTransitionTime` moves with the status of a condition and never with its reason or message

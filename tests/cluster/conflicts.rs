@@ -99,8 +99,13 @@ fn a_contested_field_is_restored_at_growing_intervals() {
     // The other manager has stopped: the host restores the plugin's value without another event.
     let kind = Kind::new(DEPLOYMENT.0, DEPLOYMENT.1, &namespace);
     eventually("the Deployment has the plugin's number of replicas", || {
-        let deployment = stage.plane.user().get(kind, DEPLOYMENT.2).unwrap();
-        let replicas = deployment.unwrap_or_default()["spec"]["replicas"].clone();
+        let replicas = stage
+            .plane
+            .user()
+            .get(kind, DEPLOYMENT.2)
+            .unwrap()
+            .unwrap_or_default()["spec"]["replicas"]
+            .clone();
         if replicas == 1 {
             return Ok(());
         }

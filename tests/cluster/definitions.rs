@@ -43,8 +43,10 @@ const EDITS: [(&str, Edit); 4] = [
         crd.pointer_mut(SPEC).unwrap()["properties"]["size"]["maximum"] = json!(1);
     }),
     ("the host's mark is gone", |crd| {
-        let metadata = crd["metadata"].as_object_mut().unwrap();
-        metadata.remove("annotations");
+        crd["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
         crd.pointer_mut(SPEC).unwrap()["description"] = json!("another");
     }),
 ];

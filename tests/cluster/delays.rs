@@ -69,8 +69,12 @@ impl DelayedHost {
     }
 
     fn writes_since(&self, mark: usize, namespace: &str) -> Vec<Write> {
-        let audit = self.stage.plane.audit();
-        let mut writes = audit.in_namespace_since(mark, namespace).unwrap();
+        let mut writes = self
+            .stage
+            .plane
+            .audit()
+            .in_namespace_since(mark, namespace)
+            .unwrap();
         writes.retain(|write| !write.resource.starts_with("events"));
         writes
     }

@@ -78,7 +78,8 @@ fn dev_prints_a_fault_of_a_plugin_once_beside_the_table() {
     let fault = "plugin unruly failed for Unruly.test.innkeeper.dev default/a: GuestTrapped: ";
     // The plugin fails again and again.
     eventually_for(FAILS_AGAIN, "the plugin fails three times", || {
-        let (out, errors) = (read("out"), read("errors"));
+        let out = read("out");
+        let errors = read("errors");
         let is_seen = out.contains(fault) && errors.matches("guest answered").count() > 2;
         is_seen.then_some(()).ok_or(out + &errors)
     });
@@ -137,8 +138,10 @@ impl Session {
         let began = Instant::now();
         eventually_for(limit, text, || {
             let out = self.file("out");
-            let is_there = out.get(before..).is_some_and(|it| it.contains(text));
-            is_there.then_some(()).ok_or(out)
+            out.get(before..)
+                .is_some_and(|it| it.contains(text))
+                .then_some(())
+                .ok_or(out)
         });
         began.elapsed()
     }

@@ -181,9 +181,11 @@ impl Site {
             &format!("the host watches again: {name}"),
             || {
                 let seen = self.relay.seen();
-                let mut lines = seen.iter().map(|seen| &*seen.line);
-                let is_watching = lines.any(|line| on(WATCH).matches(line));
-                is_watching.then_some(()).ok_or("no watch")
+                seen.iter()
+                    .map(|seen| &*seen.line)
+                    .any(|line| on(WATCH).matches(line))
+                    .then_some(())
+                    .ok_or("no watch")
             },
         );
         self.edit();

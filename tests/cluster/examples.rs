@@ -35,8 +35,11 @@ pub(crate) fn files(guest: &str) -> Vec<String> {
     let entries = fs::read_dir(&directory).expect("a guest has examples");
     let names: BTreeSet<String> = entries
         .map(|entry| {
-            let name = entry.expect("an example can be listed").file_name();
-            name.into_string().expect("names of examples are UTF-8")
+            entry
+                .expect("an example can be listed")
+                .file_name()
+                .into_string()
+                .expect("names of examples are UTF-8")
         })
         .collect();
     names
@@ -142,7 +145,8 @@ pub(crate) fn is_parent(object: &Value) -> bool {
 
 pub(crate) fn check_converges(site: &Site, file: &str, parent: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, name) = (text(&parent["kind"]), text(&parent["metadata"]["name"]));
+    let kind = text(&parent["kind"]);
+    let name = text(&parent["metadata"]["name"]);
     let api_version = text(&parent["apiVersion"]);
     let target = (api_version.as_str(), kind.as_str(), name.as_str());
     let resting = NOT_READY

@@ -121,8 +121,11 @@ impl Case {
             "metadata": { "name": name, "namespace": self.namespace },
             "spec": { "behaviour": behaviour },
         });
-        let user = shared().plane.user();
-        let parent = user.apply(&parent).expect("a parent can be applied");
+        let parent = shared()
+            .plane
+            .user()
+            .apply(&parent)
+            .expect("a parent can be applied");
         parent["metadata"]["generation"].clone()
     }
 
@@ -144,8 +147,9 @@ impl Case {
                 .flatten()
                 .find(|condition| condition["type"] == "Synced")
                 .map(|condition| condition["observedGeneration"].clone());
-            let message = condition(&parent, "Synced").unwrap_or_default();
-            let is_met = message.starts_with(&format!("{status}/{wanted}: "));
+            let is_met = condition(&parent, "Synced")
+                .unwrap_or_default()
+                .starts_with(&format!("{status}/{wanted}: "));
             if is_met && observed.as_ref() == Some(generation) {
                 Ok(parent)
             } else {

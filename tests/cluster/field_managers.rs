@@ -40,8 +40,12 @@ fn appliers(object: &Value) -> Vec<&str> {
 
 /// The host's writes in the namespace of the parents.
 fn written(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
-    let audit = fixture.site.stage.plane.audit();
-    let writes = audit.in_namespace_since(mark, &fixture.site.namespace);
+    let writes = fixture
+        .site
+        .stage
+        .plane
+        .audit()
+        .in_namespace_since(mark, &fixture.site.namespace);
     let mut lines = lines(&writes.unwrap());
     lines.sort_unstable();
     lines
@@ -50,7 +54,9 @@ fn written(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
 /// Checks that one write restores a child after an edit.
 #[track_caller]
 fn check_restored(fixture: &MoodyFixture, host: &Host, number: usize) {
-    let (stage, namespace, name) = (&fixture.site.stage, &fixture.site.namespace, name(number));
+    let stage = &fixture.site.stage;
+    let namespace = &fixture.site.namespace;
+    let name = name(number);
     let mark = stage.mark();
     let changed = json!({"data": {"says": "something else"}});
     stage.merge(namespace, config_map(&name), &changed);
@@ -81,7 +87,8 @@ fn restart(fixture: &MoodyFixture, host: Host) -> Host {
 fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_states_them() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start_with(&under(Some(OPERATOR)));
-    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
+    let stage = &fixture.site.stage;
+    let namespace = &fixture.site.namespace;
     let user = stage.plane.user();
     let config_map_of = |data: Value| {
         json!({

@@ -157,7 +157,8 @@ impl Fleet {
             .filter(|line| line.contains("planned all parents"))
         {
             let line: Value = serde_json::from_str(line).unwrap();
-            let (parents, seconds) = (&line["parents"], line["seconds"].as_f64().unwrap());
+            let parents = &line["parents"];
+            let seconds = line["seconds"].as_f64().unwrap();
             println!(
                 "plan for {parents} parents of {} with {}: {seconds:.3} s",
                 self.plugin, from[0]
@@ -201,8 +202,11 @@ fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
 /// as well.
 fn serve(fleets: &[Fleet]) -> (Stage, Host, String) {
     let mut stage = Stage::api_only(Vec::new());
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let guests = guests.to_str().unwrap().to_owned();
+    let guests = path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
     stage.options.arguments = vec!["--source-dir".to_owned(), guests];
     let host = stage.host();
     stage.install_plugin_crd();
@@ -238,7 +242,8 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
     let kubeconfig = stage.plane.kubeconfig();
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let dump = stage.plane.directory().join("dump");
-    let (mut planned, mut slow) = ([0; 3], Vec::new());
+    let mut planned = [0; 3];
+    let mut slow = Vec::new();
     for fleet in &fleets {
         let (plan, first) = fleet.plan(&stage, &namespace, &cluster);
         let counts = &plan["counts"];
@@ -262,8 +267,9 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
         let (again, second) = fleet.plan(&stage, &namespace, &from);
         assert_eq!(again, plan, "{}", fleet.plugin);
         // Beside the active revision, which would change nothing.
-        let active = path_from_env("INNKEEPER_GUESTS").unwrap();
-        let active = active.join(format!("{}.wasm", fleet.plugin));
+        let active = path_from_env("INNKEEPER_GUESTS")
+            .unwrap()
+            .join(format!("{}.wasm", fleet.plugin));
         let beside = ["--against", active.to_str().unwrap(), from[0], from[1]];
         let (beside, _) = fleet.plan(&stage, &namespace, &beside);
         assert_eq!(beside["counts"], plan["counts"], "{}", fleet.plugin);
@@ -327,8 +333,9 @@ fn check_dump(path: &Path) {
 
 #[test]
 fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one() {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let plugin = guests.join("nosy.wasm");
+    let plugin = path_from_env("INNKEEPER_TEST_GUESTS")
+        .unwrap()
+        .join("nosy.wasm");
     let stage = Stage::api_only(vec![plugin.clone()]);
     for object in stage.manifests(&[]) {
         if object["kind"] == "CustomResourceDefinition" {
@@ -339,10 +346,8 @@ fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one(
     eventually("the parents are served", || {
         stage.plane.user().list(parents, "").map(drop)
     });
-    let (kubeconfig, dump) = (
-        stage.plane.kubeconfig(),
-        stage.plane.directory().join("dump"),
-    );
+    let kubeconfig = stage.plane.kubeconfig();
+    let dump = stage.plane.directory().join("dump");
     let dump = dump.to_str().unwrap();
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--to", dump];
     let hashes = root().join("tests/guests/nosy/grants.yaml");
@@ -377,14 +382,17 @@ fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one(
 fn unusable_dumps_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let (missing, foreign, empty) = (path("missing"), path("foreign"), path("empty"));
+    let missing = path("missing");
+    let foreign = path("foreign");
+    let empty = path("empty");
     fs::write(&foreign, "{}").unwrap();
     let text = json!({
         "format": "innkeeper dump v1", "hostNamespace": "hosts", "namespaces": null, "answers": {},
     });
     fs::write(&empty, text.to_string()).unwrap();
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let plugin = guests.join("memcached.wasm");
+    let plugin = path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .join("memcached.wasm");
     let rows: [(&str, &[&str], i32, &str); 6] = [
         ("plan", &["--from", &missing], 2, "failed to read the dump"),
         (

@@ -78,8 +78,13 @@ impl Health {
     fn wait(&self, kind: Kind<'_>, rows: &[Row]) {
         for (name, kstatus, argo) in rows {
             eventually(&format!("{name} is {kstatus} and {argo}"), || {
-                let object = self.stage.plane.user().get(kind, name).unwrap();
-                let object = object.expect(name);
+                let object = self
+                    .stage
+                    .plane
+                    .user()
+                    .get(kind, name)
+                    .unwrap()
+                    .expect(name);
                 let found = self.of(&object);
                 if (&found["kstatus"], &found["argo"]["status"]) == (&json!(kstatus), &json!(argo))
                 {
@@ -97,8 +102,11 @@ impl Health {
     fn of(&self, object: &Value) -> Value {
         let mut program = Command::new(path_from_env("INNKEEPER_HEALTH").unwrap());
         program.arg(&self.script);
-        let piped = program.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running = piped.spawn().unwrap();
+        let mut running = program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut input = running.stdin.take().unwrap();
         input.write_all(object.to_string().as_bytes()).unwrap();
         drop(input);
@@ -226,8 +234,7 @@ fn roll_out(health: &Health) {
     let deployments = Kind::new("apps/v1", "Deployment", &health.namespace);
     let user = health.stage.plane.user();
     let deployment = eventually("the Deployment exists", || {
-        let found = user.get(deployments, NAME).unwrap();
-        found.ok_or("no Deployment")
+        user.get(deployments, NAME).unwrap().ok_or("no Deployment")
     });
     let status = json!({"status": {
         "observedGeneration": deployment["metadata"]["generation"],

@@ -330,7 +330,8 @@ fn a_hog_delays_its_neighbour_within_limits() {
     let mut report = String::new();
     let mut too_slow = Vec::new();
     for hog in &HOGS {
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let mut alone = Vec::new();
+        let mut beside = Vec::new();
         for _ in 0..load.rounds {
             alone.push(fixture.measure(hog, &load));
             fixture.set_behaviour(hog.kind, hog.behaviour);

@@ -80,9 +80,11 @@ fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
     let generation = case.set_behaviour(GARBAGE, "parent", "requeue-at-once");
     case.wait_synced(GARBAGE, "parent", &generation, ("True", "Applied"));
     let version = || case.parent(GARBAGE, "parent")["metadata"]["resourceVersion"].clone();
-    let (mark, before) = (shared().plane.audit().mark().unwrap(), version());
+    let mark = shared().plane.audit().mark().unwrap();
+    let before = version();
 
-    let (begin, first) = (Instant::now(), requeues());
+    let begin = Instant::now();
+    let first = requeues();
     let last = eventually("the guest has had enough passes", || match requeues() {
         last if last - first >= PASSES => Ok(last),
         last => Err(last - first),
@@ -291,8 +293,13 @@ fn a_generated_value_is_rotated_by_its_token() {
         case.set_behaviour(NOSY, "parent", behaviour);
         case.wait_applied(NOSY, "parent");
         let secrets = Kind::new("v1", "Secret", &case.namespace);
-        let made = shared().plane.user().get(secrets, "parent-own").unwrap();
-        made.unwrap()["data"]["password"].clone()
+        shared()
+            .plane
+            .user()
+            .get(secrets, "parent-own")
+            .unwrap()
+            .unwrap()["data"]["password"]
+            .clone()
     };
     let first = password_after("secrets");
     let second = password_after("rotated");

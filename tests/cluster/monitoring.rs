@@ -126,8 +126,10 @@ fn a_query_is_parsed_into_metrics_and_labels() {
         grouped_by,
     } = Query::parse(query);
     let owned = |names: &[&str]| {
-        let names = names.iter().map(|name| (*name).to_owned());
-        names.collect::<Vec<_>>()
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
     };
     let expected = [
         ("x_total".to_owned(), owned(&["b", "c"])),
@@ -163,8 +165,11 @@ fn of_parents(guest: &str) -> Exposed {
                 &resource["labelsFromPath"],
                 &metric["each"]["gauge"]["labelsFromPath"],
             ];
-            let labels = parts.into_iter().filter_map(Value::as_object).flatten();
-            let labels = labels.map(|(label, _)| label.clone());
+            let labels = parts
+                .into_iter()
+                .filter_map(Value::as_object)
+                .flatten()
+                .map(|(label, _)| label.clone());
             exposed.entry(name).or_default().extend(labels);
         }
     }

@@ -198,8 +198,10 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
 
 /// The file of a test guest.
 pub(crate) fn guest_file(name: &str) -> PathBuf {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    guests.join(name).with_extension("wasm")
+    path_from_env("INNKEEPER_TEST_GUESTS")
+        .unwrap()
+        .join(name)
+        .with_extension("wasm")
 }
 
 pub(crate) fn good(says: &str) -> Value {

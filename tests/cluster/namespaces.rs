@@ -146,7 +146,8 @@ impl LimitedSite {
         let requests = self.requests();
         let refused: Vec<&Request> = requests.iter().filter(|one| one.code == 403).collect();
         assert!(refused.is_empty(), "{refused:#?}");
-        let (mut watched, mut wide) = (0, Vec::new());
+        let mut watched = 0;
+        let mut wide = Vec::new();
         for request in &requests {
             let is_read = ["list", "watch"].contains(&&*request.verb);
             if is_read && is_namespaced(request) {
@@ -279,8 +280,10 @@ fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     site.make_parents(&["a", "b", "c"]);
     site.check_parents(&host, &["a", "b"], "c");
     site.check_requests(&["a", "b"]);
-    let everywhere = site.requests().into_iter();
-    let everywhere = everywhere.filter(|one| one.namespace.is_empty());
+    let everywhere = site
+        .requests()
+        .into_iter()
+        .filter(|one| one.namespace.is_empty());
     let everywhere: Vec<Request> = everywhere.collect();
     assert!(everywhere.is_empty(), "{everywhere:#?}");
 }
@@ -288,8 +291,11 @@ fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
 /// The exit code and the log of a host that cannot start.
 #[track_caller]
 fn refusal(mut host: Host) -> (Option<i32>, String) {
-    let status = host.process().wait_for(Duration::from_secs(30));
-    let code = status.unwrap().code();
+    let code = host
+        .process()
+        .wait_for(Duration::from_secs(30))
+        .unwrap()
+        .code();
     (code, host.log().unwrap())
 }
 
@@ -354,8 +360,11 @@ fn site_with_account() -> (LimitedSite, Host) {
         &["--namespaces", "a", "--account", "memcached=teams/writer"],
     );
     site.stage.options.plugins.clear();
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let guests = guests.to_str().unwrap().to_owned();
+    let guests = path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
     let host = site.host(&["--namespaces", "a", "--source-dir", &guests]);
     (site, host)
 }
@@ -449,8 +458,11 @@ fn allow_namespaces(site: &LimitedSite, allowed: bool) {
 fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
     let mut site = LimitedSite::new(&["memcached"], &["a", "b"], &VALUES, &LIMITED);
     site.stage.options.plugins.clear();
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    let guests = guests.to_str().unwrap().to_owned();
+    let guests = path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
     let start = || site.host(&["--namespaces", "a,b", "--source-dir", &guests]);
     let (stage, user) = (&site.stage, site.stage.plane.user());
     let team = json!({"metadata": {"labels": {"team": "red"}}});

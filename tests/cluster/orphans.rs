@@ -84,8 +84,11 @@ fn orphan(stage: &Stage, namespace: &str) {
         ..DeleteParams::default()
     };
     let kind = Kind::new(PARENT.0, PARENT.1, namespace);
-    let deleted = stage.plane.user().delete_with(kind, PARENT.2, &params);
-    deleted.expect("a parent can be deleted");
+    stage
+        .plane
+        .user()
+        .delete_with(kind, PARENT.2, &params)
+        .expect("a parent can be deleted");
 }
 
 #[test]

@@ -73,8 +73,10 @@ fn check(writes: &[Write], namespace: &str) {
         let of_same = own
             .iter()
             .filter(|write| write.name == refusal.name && write.resource == refusal.resource);
-        let next = of_same.map(|write| write.received);
-        let next = next.filter(|received| *received > refusal.answered).min()?;
+        let next = of_same
+            .map(|write| write.received)
+            .filter(|received| *received > refusal.answered)
+            .min()?;
         Some((next.duration_since(refusal.answered), refusal))
     });
     let shortest = waits.min_by_key(|(wait, _)| *wait);
@@ -100,7 +102,9 @@ fn refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
     thread::scope(|scope| {
         let _end = StopOnDrop(&is_over);
         for number in 0..OTHER_CLIENTS {
-            let (stage, namespace, is_over) = (&stage, &namespace, &is_over);
+            let stage = &stage;
+            let namespace = &namespace;
+            let is_over = &is_over;
             scope.spawn(move || {
                 for count in 0.. {
                     if is_over.load(Ordering::Relaxed) {

@@ -82,7 +82,8 @@ fn cached() -> (PluginSite, Host) {
     let host = site.start();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
-    let (stage, namespace) = (&site.stage, &site.namespace);
+    let stage = &site.stage;
+    let namespace = &site.namespace;
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     stage.restart_collector();
     for name in PARENTS {
@@ -137,8 +138,9 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     let two = parents.iter().find(|parent| parent["name"] == "two");
     let differences = two.unwrap()["differences"].as_array().unwrap();
     let image_line = |line: &Value| {
-        let line = line.as_str().unwrap();
-        line.contains("containers[0].image is \"memcached:planned\", and was \"memcached:")
+        line.as_str()
+            .unwrap()
+            .contains("containers[0].image is \"memcached:planned\", and was \"memcached:")
     };
     assert!(differences.iter().any(image_line), "{differences:#?}");
     let update = format!("update apps/v1 Deployment {asked}");

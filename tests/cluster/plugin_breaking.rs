@@ -51,7 +51,8 @@ impl Served {
     #[track_caller]
     fn own(&self, number: usize) {
         let name = name(number);
-        let (stage, namespace) = (&self.fixture.site.stage, &self.fixture.site.namespace);
+        let stage = &self.fixture.site.stage;
+        let namespace = &self.fixture.site.namespace;
         let attempts = Cell::new(0);
         eventually("the child has the owner of its parent", || {
             attempts.set(attempts.get() + 1);
@@ -88,7 +89,8 @@ impl Served {
     fn wait_applied(&self) {
         for number in 0..self.fixture.parents {
             let name = name(number);
-            let (stage, namespace) = (&self.fixture.site.stage, &self.fixture.site.namespace);
+            let stage = &self.fixture.site.stage;
+            let namespace = &self.fixture.site.namespace;
             stage.wait(&self.host, namespace, (API, "Moody", &*name), is_applied);
         }
     }
@@ -214,7 +216,8 @@ fn an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
     fixture.wait_healthy(&host);
     fixture.check_reconciles(&host, "restarted");
     // No field of a parent is lost.
-    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
+    let stage = &fixture.site.stage;
+    let namespace = &fixture.site.namespace;
     let parent = stage.get(namespace, (API, "Moody", &*name(0)));
     assert_eq!(parent["spec"]["owner"], "ann", "{parent:#}");
 

@@ -47,8 +47,11 @@ impl CacheFixture {
     /// Replaces the bytes, and waits until they were fetched.
     fn replace(&self, bytes: &[u8]) {
         let fetched = || {
-            let log = self.host.log().unwrap_or_default();
-            log.matches("fetched a plugin").count()
+            self.host
+                .log()
+                .unwrap_or_default()
+                .matches("fetched a plugin")
+                .count()
         };
         let before = fetched();
         self.site.put_bytes(bytes);
@@ -169,7 +172,10 @@ fn compiled_code_goes_with_the_last_plugin_that_needs_it() {
     user.delete(PLUGIN, other).unwrap();
     eventually("no file is left", || {
         let files = ["cwasm", "sum", "wasm"].map(|extension| fixture.files(extension));
-        let is_empty = files.iter().all(Vec::is_empty);
-        is_empty.then_some(()).ok_or_else(|| format!("{files:?}"))
+        files
+            .iter()
+            .all(Vec::is_empty)
+            .then_some(())
+            .ok_or_else(|| format!("{files:?}"))
     });
 }

@@ -41,7 +41,8 @@ fn kill_until(
         // Most writes fall into a load, and after two ends within one the next load waits for a minute.
         forget_ends(options.cache.as_deref().unwrap());
         let mut host = Host::start(&relay.kubeconfig, options).unwrap();
-        let (start, mut quiet_since) = (Instant::now(), Instant::now());
+        let start = Instant::now();
+        let mut quiet_since = Instant::now();
         loop {
             // Long compared with the checks below, so that the kill follows its write and not some
             // later write.
@@ -111,8 +112,9 @@ fn a_swap_and_a_rollback_survive_a_kill_at_every_write() {
         let plugin = fixture.site.plugin_of(NAME);
         let is = |expected: &&str| {
             let (kind, state) = expected.split_once('=').unwrap();
-            let message = condition(&plugin, kind).unwrap_or_default();
-            message.starts_with(state)
+            condition(&plugin, kind)
+                .unwrap_or_default()
+                .starts_with(state)
         };
         ROLLED_BACK.iter().all(is)
             && plugin["status"]["revision"] == second

@@ -39,8 +39,13 @@ fn a_host_serves_no_plugins_with_an_older_definition() {
     site.stage.options.arguments.extend(arguments);
     let mut older = manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap();
     let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
-    let fields = older[0].pointer_mut(status).unwrap();
-    fields.as_object_mut().unwrap().remove("version").unwrap();
+    older[0]
+        .pointer_mut(status)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove("version")
+        .unwrap();
     site.stage.plane.user().apply(&older[0]).unwrap();
     let host = site.stage.host();
     let address = address(&host);

@@ -39,7 +39,8 @@ fn serve_article() -> (PluginSite, Host) {
     let host = site.start();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
-    let (stage, namespace) = (&site.stage, &site.namespace);
+    let stage = &site.stage;
+    let namespace = &site.namespace;
     stage.wait_served(&host, &[CRD]);
     stage.apply_example(namespace, "examples/memcached/01-article.yaml");
     stage.wait(&host, namespace, PARENT, is_applied);
@@ -114,8 +115,11 @@ const FAREWELL: Target<'static> = ("test.innkeeper.dev/v1", "Farewell", "parent"
 /// Runs the commands of the page about the installation that remove finalizers, for parents of this kind.
 fn release_by_hand(kubeconfig: &Path, kind: &str) {
     let pages = Page::all().unwrap();
-    let page = pages.iter().find(|page| page.path == "deploy/README.md");
-    let blocks = page.unwrap().blocks();
+    let blocks = pages
+        .iter()
+        .find(|page| page.path == "deploy/README.md")
+        .unwrap()
+        .blocks();
     let block = blocks
         .iter()
         .find(|block| block.commands.contains("kubectl replace"));
@@ -239,7 +243,8 @@ fn denied_writes_to_parents_without_passes_come_ever_less_often() {
         for object in denial() {
             if is_allowed {
                 let text = |value: &Value| value.as_str().unwrap().to_owned();
-                let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+                let api_version = text(&object["apiVersion"]);
+                let kind = text(&object["kind"]);
                 let kind = Kind::cluster(&api_version, &kind);
                 let name = text(&object["metadata"]["name"]);
                 stage.plane.user().delete(kind, &name).unwrap();
@@ -293,7 +298,8 @@ fn check_refused_writes(set: impl Fn(&Stage, bool)) {
     site.apply(&json!({"suspend": true}));
     let warning = "failed to write the status of parents whose plugin does not serve";
     crate::stage::wait_logged(&host, "the refusal is logged", warning);
-    let (refused, mark) = (Instant::now(), stage.mark());
+    let refused = Instant::now();
+    let mark = stage.mark();
     eventually("the time is over", || {
         if refused.elapsed() < REFUSED_FOR {
             Err("wait")

@@ -181,8 +181,10 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
     const STORAGE: Target<'static> = ("gobackup.io/v1", "Storage", "ledger");
 
-    let example = manifest::load("examples/plugins/backup.yaml").unwrap();
-    let mut plugins = example.into_iter().filter(|it| it["kind"] == "Plugin");
+    let mut plugins = manifest::load("examples/plugins/backup.yaml")
+        .unwrap()
+        .into_iter()
+        .filter(|it| it["kind"] == "Plugin");
     let present = plugins.next().unwrap()["spec"]["grants"].take();
     let mut earlier = present.clone();
     let later = ["Restore", "Storage"];
@@ -210,8 +212,9 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     for (grants, expected) in [(&present, "True/"), (&earlier, "Unknown/PluginNotServing")] {
         site.apply(&json!({"grants": grants}));
         site.stage.wait(&host, &site.namespace, STORAGE, |storage| {
-            let synced = condition(storage, "Synced").unwrap_or_default();
-            synced.starts_with(expected)
+            condition(storage, "Synced")
+                .unwrap_or_default()
+                .starts_with(expected)
         });
         site.wait_conditions(&host, &["Ready=True/Ready"]);
         let article = site.stage.get(&site.namespace, ARTICLE);
@@ -312,8 +315,9 @@ fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
     let target: Target<'_> = (&format!("{GROUP}/v1"), "Idle", "a");
     // Its passes trap, but it has passes.
     stage.wait(&host, &namespace, target, |parent| {
-        let synced = condition(parent, "Synced").unwrap_or_default();
-        synced.starts_with("False/GuestTrapped")
+        condition(parent, "Synced")
+            .unwrap_or_default()
+            .starts_with("False/GuestTrapped")
     });
     Stage::stop(host);
 }

@@ -232,8 +232,13 @@ fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
     fixture.wait_verdicts(&host, &["Good", "Good"]);
     let uids = fixture.uids();
     host.process().signal(Signal::STOP).unwrap();
-    let user = fixture.site.stage.plane.user();
-    user.delete(PLUGIN, NAME).unwrap();
+    fixture
+        .site
+        .stage
+        .plane
+        .user()
+        .delete(PLUGIN, NAME)
+        .unwrap();
     next_second();
     fixture.apply(&good("two"));
     host.process().signal(Signal::CONT).unwrap();
@@ -296,7 +301,8 @@ fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
     let host = fixture.crash(host);
     fixture.wait_healthy(&host);
     fixture.put(0, &json!({"note": "keyless"}));
-    let (namespace, parent) = (&fixture.site.namespace, name(0));
+    let namespace = &fixture.site.namespace;
+    let parent = name(0);
     let parent = (API, "Moody", &*parent);
     fixture.site.stage.wait(&host, namespace, parent, |parent| {
         is_synced(parent, "False", "HashKeyMissing")

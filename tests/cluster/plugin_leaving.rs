@@ -208,8 +208,13 @@ fn skip_finalize_works_without_the_guest_and_without_the_plugin() {
     // The Plugin is deleted by force while no host runs.
     kill(host);
     let by_force = json!({"metadata": {"finalizers": null}});
-    let user = fixture.0.stage.plane.user();
-    user.merge(PLUGIN, NAME, &by_force).unwrap();
+    fixture
+        .0
+        .stage
+        .plane
+        .user()
+        .merge(PLUGIN, NAME, &by_force)
+        .unwrap();
     fixture.delete_plugin();
     assert_eq!(fixture.0.plugin_of(NAME), Value::Null);
     fixture.delete("orphan");

@@ -114,8 +114,12 @@ impl PluginSite {
     }
 
     pub(crate) fn plugin_of(&self, name: &str) -> Value {
-        let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
-        plugin.unwrap_or_default()
+        self.stage
+            .plane
+            .user()
+            .get(PLUGIN, name)
+            .unwrap()
+            .unwrap_or_default()
     }
 
     /// Waits until all of these conditions hold for the current generation, each as

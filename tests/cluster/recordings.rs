@@ -35,8 +35,9 @@ fn recordings(host: &Host) -> Vec<String> {
 }
 
 fn memcached() -> PathBuf {
-    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-    guests.join("memcached.wasm")
+    path_from_env("INNKEEPER_GUESTS")
+        .unwrap()
+        .join("memcached.wasm")
 }
 
 fn replay(directory: &Path, recording: &str) -> Output {
@@ -113,8 +114,11 @@ fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     stage.merge(&namespace, PARENT, &json!({"spec": {"size": 2}}));
     let recording = eventually("the call for the edit is recorded", || {
         let recorded = recordings(&host);
-        let of_edit = recorded.iter().find(|text| text.contains("\"size\":2"));
-        of_edit.cloned().ok_or_else(|| recorded.join("\n"))
+        recorded
+            .iter()
+            .find(|text| text.contains("\"size\":2"))
+            .cloned()
+            .ok_or_else(|| recorded.join("\n"))
     });
     Stage::stop(host);
 
@@ -143,8 +147,18 @@ fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
         differences.contains("replicas is 3, and was 2"),
         "{differences}"
     );
-    // Without --plugin, the plugin is that of the project in the current directory.
-    let none = replay_in(directory, &recording, &[]);
+    check_default_plugin(directory, &recording);
+    changed["recording"] = json!("v9");
+    check(
+        &replay(directory, &changed.to_string()),
+        2,
+        "is no recording of a pass",
+    );
+}
+
+/// Without --plugin, replay runs the plugin of the project in the current directory.
+fn check_default_plugin(directory: &Path, recording: &str) {
+    let none = replay_in(directory, recording, &[]);
     check(
         &none,
         2,
@@ -153,14 +167,8 @@ fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let built = directory.join("target/plugins");
     fs::create_dir_all(&built).unwrap();
     fs::copy(memcached(), built.join("memcached.wasm")).unwrap();
-    let of_project = replay_in(directory, &recording, &[]);
+    let of_project = replay_in(directory, recording, &[]);
     check(&of_project, 0, "the answer is the recorded one");
-    changed["recording"] = json!("v9");
-    check(
-        &replay(directory, &changed.to_string()),
-        2,
-        "is no recording of a pass",
-    );
 }
 
 /// A settled parent answers from memory, so a recording of it needs a call of its own; a fault needs none. A command that
@@ -265,8 +273,12 @@ fn check_faults(address: &str, namespace: &str, directory: &Path, stage: &Stage)
     faults.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut faults = faults.spawn().unwrap();
     let mut waits = [0; 7];
-    let stderr = faults.stderr.as_mut().unwrap();
-    stderr.read_exact(&mut waits).unwrap();
+    faults
+        .stderr
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut waits)
+        .unwrap();
     assert_eq!(waits, *b"waiting");
     stage.apply(
         namespace,

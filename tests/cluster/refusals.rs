@@ -71,8 +71,13 @@ impl Shared {
     #[track_caller]
     fn wait(&self, name: &str, expected: &[&str]) -> String {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
-            let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
-            let plugin = plugin.unwrap_or_default();
+            let plugin = self
+                .stage
+                .plane
+                .user()
+                .get(PLUGIN, name)
+                .unwrap()
+                .unwrap_or_default();
             let message_of = |expected: &&str| {
                 let (kind, state) = expected.split_once('=').unwrap();
                 let message = condition(&plugin, kind)?;

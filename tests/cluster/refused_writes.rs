@@ -197,7 +197,8 @@ fn metadata_that_admission_removes_is_named_until_it_stays() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
-    let (namespace, elsewhere) = (stage.namespace("lost"), "default");
+    let namespace = stage.namespace("lost");
+    let elsewhere = "default";
     for row in LOST {
         remove_by_policy(&stage, elsewhere, row);
     }
@@ -255,7 +256,8 @@ fn a_denied_status_is_told_once_and_retried_rarely() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
-    let (namespace, elsewhere) = (stage.namespace("denied"), "default");
+    let namespace = stage.namespace("denied");
+    let elsewhere = "default";
     let rule = json!({
         "apiGroups": ["test.innkeeper.dev"], "apiVersions": ["v1"], "operations": ["UPDATE"],
         "resources": ["mirrors/status"],
@@ -308,7 +310,8 @@ fn a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
     let stage = Stage::api_only(vec![mirror_guest()]);
     let host = stage.host();
     stage.wait_served(&host, &[MIRRORS]);
-    let (namespace, elsewhere) = (stage.namespace("stuck"), "default");
+    let namespace = stage.namespace("stuck");
+    let elsewhere = "default";
     let rule = json!({
         "apiGroups": ["test.innkeeper.dev"], "apiVersions": ["v1"], "operations": ["UPDATE"],
         "resources": ["mirrors"],

@@ -34,10 +34,18 @@ impl Publisher {
     fn new(registry: &Registry, flags: &[&str]) -> Self {
         let fixture = MoodyFixture::new(1);
         // The host finds the code that a push compiles.
-        let cache = fixture.site.stage.options.cache.as_ref().unwrap();
-        let cache = cache.to_str().unwrap();
-        let innkeeper = Client::innkeeper().unwrap();
-        let innkeeper = innkeeper.with("INNKEEPER_CACHE_DIR", cache);
+        let cache = fixture
+            .site
+            .stage
+            .options
+            .cache
+            .as_ref()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        let innkeeper = Client::innkeeper()
+            .unwrap()
+            .with("INNKEEPER_CACHE_DIR", cache);
         innkeeper
             .put("config.json", registry.docker_config())
             .unwrap();
@@ -134,7 +142,8 @@ fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_rest
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;
     let pushed = publisher.push(&registry, ":1", &guest("moody"));
-    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let one = registry.reference(":1");
+    let two = registry.reference(":2");
     let host = fixture.start_with(&declared(&one, "one", &json!({})));
     let first = fixture.status();
     assert_eq!(first["digest"], pushed["digest"]);
@@ -206,7 +215,8 @@ fn a_revision_with_a_wrong_signature_changes_nothing() {
     publisher.push(&registry, ":1", &guest("moody"));
     publisher.sign(&registry, ":1", "p256.key");
     let verify = json!({"verify": {"keys": [public_key("p256.pub")]}});
-    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let one = registry.reference(":1");
+    let two = registry.reference(":2");
     let host = fixture.start_with(&declared(&one, "one", &verify));
     let first = fixture.status();
     fixture.wait_verdicts(&host, &["Good"]);
@@ -245,7 +255,8 @@ fn an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
     let registry = Registry::start().unwrap();
     let publisher = Publisher::new(&registry, &["--insecure"]);
     let fixture = &publisher.fixture;
-    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let one = registry.reference(":1");
+    let two = registry.reference(":2");
     let repository = one.strip_suffix(":1").unwrap();
     publisher.push(&registry, ":1", &guest("moody"));
     let other = publisher.push(&registry, ":2", &marked(&guest("moody")));
@@ -282,10 +293,8 @@ fn an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
         ),
     ] {
         publisher.apply(&two, "two", &wrong);
-        let (verified, degraded) = (
-            format!("Verified=False/{reason}"),
-            format!("Degraded=True/{reason}"),
-        );
+        let verified = format!("Verified=False/{reason}");
+        let degraded = format!("Degraded=True/{reason}");
         publisher.check_kept(&host, &first, &[&verified, &degraded]);
         check_message(fixture, "Verified", &[text]);
     }

@@ -36,8 +36,7 @@ fn name_of(object: &Value) -> Name {
 /// is retained for the parent.
 fn belongs(object: &Value, parent: &Value) -> bool {
     let metadata = &object["metadata"];
-    let owners = metadata["ownerReferences"].as_array();
-    let mut owners = owners.into_iter().flatten();
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let (api_version, kind, name) = name_of(parent);
     let group = api_version.split('/').next().unwrap_or_default();
     let namespace = text(&parent["metadata"]["namespace"]);
@@ -58,8 +57,9 @@ impl<'a> Snapshot<'a> {
     fn new(guest: &'static str, site: &'a Site) -> Self {
         let now = Timestamp::now();
         let user = site.plane.user();
-        let objects = user.everything(&site.namespace);
-        let mut objects = objects.expect("a namespace can be listed");
+        let mut objects = user
+            .everything(&site.namespace)
+            .expect("a namespace can be listed");
         for kind in [
             Kind::cluster("v1", "Namespace"),
             Kind::cluster("storage.k8s.io/v1", "StorageClass"),

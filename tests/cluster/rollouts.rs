@@ -43,7 +43,8 @@ fn edited(example: &str, parent: Target<'_>, edit: &Value, child: Target<'_>) ->
 fn check_rolled_out(workload: &Value, new: &str) {
     let template = &workload["spec"]["template"];
     assert!(template.to_string().contains(new), "{template:#}");
-    let (status, replicas) = (&workload["status"], &workload["spec"]["replicas"]);
+    let status = &workload["status"];
+    let replicas = &workload["spec"]["replicas"];
     let expected = json!({
         "observedGeneration": workload["metadata"]["generation"], "replicas": replicas,
         "updatedReplicas": replicas, "readyReplicas": replicas,

@@ -50,7 +50,8 @@ impl SelectionFixture {
         site.define();
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         site.put_bytes(&fs::read(guests.join("farewell.wasm")).unwrap());
-        let (ours, theirs) = (site.stage.namespace("ours"), site.stage.namespace("theirs"));
+        let ours = site.stage.namespace("ours");
+        let theirs = site.stage.namespace("theirs");
         let host = site.stage.host();
         site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
         let fixture = Self {
@@ -169,8 +170,10 @@ impl SelectionFixture {
     fn passes(&self, namespace: &str) -> usize {
         let log = self.host.log().unwrap();
         let place = format!("{namespace}/");
-        let ended = log.lines().filter(|line| line.contains("\"pass ended\""));
-        ended.filter(|line| line.contains(&place)).count()
+        log.lines()
+            .filter(|line| line.contains("\"pass ended\""))
+            .filter(|line| line.contains(&place))
+            .count()
     }
 
     /// Waits until the Plugin counts this many parents.
@@ -201,7 +204,8 @@ fn writes_for_return(name: &str) -> Vec<String> {
 #[test]
 fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
     let fixture = SelectionFixture::new(&selective());
-    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
+    let ours = &fixture.ours;
+    let stage = &fixture.site.stage;
     fixture.put(ours, "moves", &json!({"tier": "1"}));
     fixture.wait_served(ours, "moves");
     let uid = fixture.child(ours, "moves")["metadata"]["uid"].clone();
@@ -254,9 +258,11 @@ fn a_parent_that_was_never_selected_is_not_touched() {
 
     // The labels of a namespace cause passes of its parents only, even of parents outside of the
     // selection.
-    let (ours, theirs) = (&fixture.ours, &fixture.theirs);
+    let ours = &fixture.ours;
+    let theirs = &fixture.theirs;
     for (relabelled, other) in [(theirs, ours), (ours, theirs), (theirs, ours)] {
-        let (before, others) = (fixture.passes(relabelled), fixture.passes(other));
+        let before = fixture.passes(relabelled);
+        let others = fixture.passes(other);
         let count = json!({"count": before.to_string()});
         fixture.label_namespace(relabelled, &count);
         eventually(
@@ -313,7 +319,8 @@ fn a_parent_that_was_never_selected_is_not_touched() {
 #[test]
 fn a_parent_outside_of_the_selection_can_be_deleted() {
     let fixture = SelectionFixture::new(&selective());
-    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
+    let ours = &fixture.ours;
+    let stage = &fixture.site.stage;
     for name in ["before", "after"] {
         fixture.put(ours, name, &json!({"tier": "1"}));
         fixture.wait_served(ours, name);
@@ -338,7 +345,8 @@ fn a_parent_outside_of_the_selection_can_be_deleted() {
 #[test]
 fn two_hosts_do_not_overwrite_each_others_conditions() {
     let fixture = SelectionFixture::new(&selective());
-    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
+    let ours = &fixture.ours;
+    let stage = &fixture.site.stage;
     fixture.put(ours, "shared", &json!({"tier": "1"}));
     fixture.wait_served(ours, "shared");
     fixture.label(ours, "shared", &json!({"tier": null}));
@@ -353,8 +361,10 @@ fn two_hosts_do_not_overwrite_each_others_conditions() {
             "lastTransitionTime": now, "observedGeneration": 1,
         }]},
     });
-    let user = stage.plane.user();
-    user.apply_status_as("innkeeper:other:host", &status)
+    stage
+        .plane
+        .user()
+        .apply_status_as("innkeeper:other:host", &status)
         .unwrap();
     let mark = stage.settle(QUIET);
     fixture.label(ours, "shared", &json!({"more": "1"}));
@@ -385,7 +395,8 @@ fn status_dry_run_and_rollback_consider_only_selected_parents() {
     // A host without a lease would be a problem for `status`.
     arguments.push("--leader-elect".to_owned());
     let host = fixture.start();
-    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
+    let stage = &fixture.site.stage;
+    let namespace = &fixture.site.namespace;
     let label = json!({"metadata": {"labels": {"team": "x"}}});
     let name = moody::name(0);
     stage.merge(namespace, (API, "Moody", &name), &label);

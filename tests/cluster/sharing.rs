@@ -85,7 +85,8 @@ fn wait_released(host: &Host) {
 fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let stage = Stage::full(Vec::new());
     stage.install_plugin_crd();
-    let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));
+    let red = host_of_team(&stage, "red");
+    let blue = host_of_team(&stage, "blue");
     let grants = cache_grants();
     stage.apply_new("", &plugin("cache", "memcached", &grants, "red"));
     stage.apply_new("", &plugin("unselected", "wordpress", &json!({}), "green"));

@@ -102,22 +102,27 @@ impl Stage {
             },
             "subjects": [subject],
         });
-        let applied = self.plane.user().apply(&binding);
-        applied.expect("a role can be bound");
+        self.plane
+            .user()
+            .apply(&binding)
+            .expect("a role can be bound");
     }
 
     /// A new namespace.
     pub(crate) fn namespace(&self, prefix: &str) -> String {
-        let name = self.plane.namespace(prefix);
-        name.expect("a namespace can be made")
+        self.plane
+            .namespace(prefix)
+            .expect("a namespace can be made")
     }
 
     /// Applies an object in a namespace.
     pub(crate) fn apply(&self, namespace: &str, object: &Value) -> Value {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(namespace);
-        let applied = self.plane.user().apply(&object);
-        applied.expect("an object can be applied")
+        self.plane
+            .user()
+            .apply(&object)
+            .expect("an object can be applied")
     }
 
     /// Applies an object whose kind may not be served yet, in a namespace or, with an empty name,
@@ -147,15 +152,17 @@ impl Stage {
         (api_version, kind, name): Target<'_>,
     ) -> Option<Value> {
         let kind = Kind::new(api_version, kind, namespace);
-        let found = self.plane.user().get(kind, name);
-        found.expect("an object can be read")
+        self.plane
+            .user()
+            .get(kind, name)
+            .expect("an object can be read")
     }
 
     /// An object, which has to exist.
     #[track_caller]
     pub(crate) fn get(&self, namespace: &str, target: Target<'_>) -> Value {
-        let found = self.find(namespace, target);
-        found.unwrap_or_else(|| panic!("{target:?} does not exist in {namespace}"))
+        self.find(namespace, target)
+            .unwrap_or_else(|| panic!("{target:?} does not exist in {namespace}"))
     }
 
     /// Merges a patch into an object.
@@ -166,15 +173,19 @@ impl Stage {
         patch: &Value,
     ) {
         let kind = Kind::new(api_version, kind, namespace);
-        let merged = self.plane.user().merge(kind, name, patch);
-        merged.expect("an object can be patched");
+        self.plane
+            .user()
+            .merge(kind, name, patch)
+            .expect("an object can be patched");
     }
 
     /// Deletes an object.
     pub(crate) fn delete(&self, namespace: &str, (api_version, kind, name): Target<'_>) {
         let kind = Kind::new(api_version, kind, namespace);
-        let deleted = self.plane.user().delete(kind, name);
-        deleted.expect("an object can be deleted");
+        self.plane
+            .user()
+            .delete(kind, name)
+            .expect("an object can be deleted");
     }
 
     /// Waits until `check` holds for an object.
@@ -204,14 +215,18 @@ impl Stage {
 
     /// The end of the audit log.
     pub(crate) fn mark(&self) -> usize {
-        let mark = self.plane.audit().mark();
-        mark.expect("the audit log can be read")
+        self.plane
+            .audit()
+            .mark()
+            .expect("the audit log can be read")
     }
 
     /// The host's writes after a mark.
     pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
-        let writes = self.plane.audit().by_host_since(mark);
-        writes.expect("the audit log can be read")
+        self.plane
+            .audit()
+            .by_host_since(mark)
+            .expect("the audit log can be read")
     }
 
     /// Waits until the host has written nothing for this long; returns the end of the audit log.
@@ -224,8 +239,9 @@ impl Stage {
     #[track_caller]
     pub(crate) fn settle_within(&self, quiet: Duration, patience: Duration) -> usize {
         let audit = self.plane.audit();
-        let settled = audit.settle(quiet, patience, |mark| audit.by_host_since(mark));
-        settled.expect("the host stops writing")
+        audit
+            .settle(quiet, patience, |mark| audit.by_host_since(mark))
+            .expect("the host stops writing")
     }
 }
 
@@ -257,8 +273,9 @@ pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
 /// instead of within half a minute.
 pub(crate) fn restart_collector(plane: &ControlPlane) {
     for verb in ["restart", "wait"] {
-        let done = plane.control(&[verb, "controller-manager"]);
-        done.expect("the controller manager restarts");
+        plane
+            .control(&[verb, "controller-manager"])
+            .expect("the controller manager restarts");
     }
 }
 
@@ -291,9 +308,12 @@ pub(crate) fn is_applied(parent: &Value) -> bool {
 
 /// The finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    let all = all.into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
+    object["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Returns true if a parent's condition `Synced` has this status and reason for the current

@@ -94,8 +94,11 @@ fn a_new_parent_costs_one_write_for_each_child_and_one_report() {
     stage.wait(&host, &namespace, (api_version, kind, "idle"), is_applied);
     stage.settle(Duration::from_secs(1));
     // The record of the created kinds is in another namespace and is written once.
-    let audit = stage.plane.audit();
-    let writes = audit.in_namespace_since(mark, &namespace).unwrap();
+    let writes = stage
+        .plane
+        .audit()
+        .in_namespace_since(mark, &namespace)
+        .unwrap();
     let mut kinds: Vec<&str> = writes.iter().map(|write| &*write.resource).collect();
     kinds.sort_unstable();
     // One write of the status: it has the guest's part and the host's conditions.

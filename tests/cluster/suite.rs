@@ -105,8 +105,9 @@ impl Site {
 
     /// Applies every object of an example in this namespace.
     pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
-        let applied = self.plane.apply_example(&self.namespace, path);
-        applied.expect("an example can be applied")
+        self.plane
+            .apply_example(&self.namespace, path)
+            .expect("an example can be applied")
     }
 
     /// The command `innkeeper render` for a guest; later calls reuse its compiled code.
@@ -200,8 +201,10 @@ impl Site {
     #[track_caller]
     pub(crate) fn settle(&self) -> usize {
         let since = |mark| Ok(self.writes_since(mark));
-        let settled = self.plane.audit().settle(QUIET, SETTLED_WITHIN, since);
-        settled.expect("the host stops writing")
+        self.plane
+            .audit()
+            .settle(QUIET, SETTLED_WITHIN, since)
+            .expect("the host stops writing")
     }
 
     /// The host's writes in this namespace after a mark.
@@ -227,8 +230,12 @@ impl Site {
             !body["metadata"]["uid"].is_null() || !body["preconditions"]["uid"].is_null()
         };
         let has_landed = |write: &&Write| write.code != 409 || !is_conditional(&write.body);
-        let landed = writes.iter().filter(is_child).filter(has_landed);
-        landed.map(Write::line).collect()
+        writes
+            .iter()
+            .filter(is_child)
+            .filter(has_landed)
+            .map(Write::line)
+            .collect()
     }
 
     /// Waits until the host is quiet, and checks its writes to children after a mark.
@@ -257,8 +264,8 @@ pub(crate) type Target<'a> = (&'a str, &'a str, &'a str);
 /// it is not retained.
 pub(crate) fn retained_for(metadata: &Value) -> &str {
     let mark = metadata["annotations"]["innkeeper.dev/retained-for"].as_str();
-    let identity = mark.and_then(|mark| mark.split(' ').next());
-    identity.unwrap_or_default()
+    mark.and_then(|mark| mark.split(' ').next())
+        .unwrap_or_default()
 }
 
 /// The reason of a parent's condition.

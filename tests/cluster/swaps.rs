@@ -205,9 +205,9 @@ fn check_undisturbed(fixture: &MoodyFixture, uids: &[Value], writes: &[Write], l
 
 /// Counts the revisions that a host has activated.
 fn served(log: &str) -> usize {
-    let lines = log.lines();
-    let served = lines.filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
-    served.count()
+    log.lines()
+        .filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME))
+        .count()
 }
 
 /// A fixture whose host logs its passes.
@@ -327,6 +327,5 @@ fn overlapping_passes_are_found() {
     ];
     assert_eq!(check_serial(&serial.join("\n")), 3);
     let overlapping = [line("a", 10, "3µs"), line("a", 11, "1.2s")];
-    let found = std::panic::catch_unwind(|| check_serial(&overlapping.join("\n")));
-    found.unwrap_err();
+    std::panic::catch_unwind(|| check_serial(&overlapping.join("\n"))).unwrap_err();
 }

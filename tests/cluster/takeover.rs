@@ -241,11 +241,13 @@ fn a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
         let mut over = parents
             .iter()
             .filter(|parent| is_synced(parent, "False", "QuotaExceeded"));
-        let found = over.next().and_then(|parent| condition(parent, "Synced"));
-        found.ok_or_else(|| format!("{} parents", parents.len()))
+        over.next()
+            .and_then(|parent| condition(parent, "Synced"))
+            .ok_or_else(|| format!("{} parents", parents.len()))
     });
     assert!(said.contains("nestedParentsPerNamespace"), "{said}");
-    let (mut made, mut since) = (all().len(), Instant::now());
+    let mut made = all().len();
+    let mut since = Instant::now();
     while since.elapsed() < STANDS_STILL {
         assert!(
             begun.elapsed() < BINDS_WITHIN,
@@ -298,9 +300,11 @@ fn two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
     let said = eventually("a parent at the largest depth makes no child", || {
         let parents = all();
         let refused = |parent: &&Value| is_synced(parent, "False", "ChildForbidden");
-        let found = parents.iter().find(refused);
-        let said = found.and_then(|parent| condition(parent, "Synced"));
-        said.ok_or_else(|| format!("{} parents: {:?}", parents.len(), host.log()))
+        parents
+            .iter()
+            .find(refused)
+            .and_then(|parent| condition(parent, "Synced"))
+            .ok_or_else(|| format!("{} parents: {:?}", parents.len(), host.log()))
     });
     assert!(said.contains("end the ring of plugins"), "{said}");
     stage.settle(Duration::from_secs(2));

@@ -200,7 +200,8 @@ fn delay(edit: &Write, writes: &[Write]) -> Option<Duration> {
 /// A summary such as `p50 10ms, max 20ms`.
 fn summary(times: &[Vec<Duration>]) -> Vec<String> {
     let each = times.iter().zip(&QUIET).map(|(times, quiet)| {
-        let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+        let median = times[times.len() / 2];
+        let longest = times[times.len() - 1];
         format!("{}: p50 {median:.1?}, max {longest:.1?}", quiet.kind)
     });
     each.collect()
@@ -222,8 +223,11 @@ fn a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
     tenants.edit_quiet(EDITS + 1);
     tenants.host.process().signal(Signal::CONT).unwrap();
     let written = eventually_for(Duration::from_mins(3), "the quiet edit is written", || {
-        let writes = tenants.writes(mark, &tenants.quiet, QUIET[0].child);
-        writes.first().map(|write| write.received).ok_or("not yet")
+        tenants
+            .writes(mark, &tenants.quiet, QUIET[0].child)
+            .first()
+            .map(|write| write.received)
+            .ok_or("not yet")
     });
     let noisy = tenants.writes(mark, &tenants.noisy, QUIET[0].child);
     let before = noisy

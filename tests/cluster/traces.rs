@@ -111,8 +111,10 @@ fn logged(host: &Host, parent: &str) -> Vec<String> {
     let lines = log.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
         let span = &line["span"];
-        let is_of_parent = span["parent"].as_str()?.ends_with(parent);
-        is_of_parent.then(|| span["trace_id"].as_str().map(str::to_owned))?
+        span["parent"]
+            .as_str()?
+            .ends_with(parent)
+            .then(|| span["trace_id"].as_str().map(str::to_owned))?
     });
     lines.collect()
 }
@@ -258,8 +260,10 @@ fn the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
         );
     }
     for name in STEPS {
-        let step = spans.iter().find(|span| span["name"] == name);
-        let step = step.unwrap_or_else(|| panic!("{name} of {spans:#?}"));
+        let step = spans
+            .iter()
+            .find(|span| span["name"] == name)
+            .unwrap_or_else(|| panic!("{name} of {spans:#?}"));
         assert_eq!(step["parentSpanId"], of_pass["spanId"], "{step}");
     }
 }

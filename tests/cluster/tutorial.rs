@@ -127,8 +127,9 @@ impl Author {
     fn keep_compiled(&self) {
         let target = self.place.join("target");
         if is_full() && self.place.join("Cargo.toml").exists() && !target.exists() {
-            let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-            let shared = guests.with_file_name("tutorial");
+            let shared = path_from_env("INNKEEPER_GUESTS")
+                .unwrap()
+                .with_file_name("tutorial");
             fs::create_dir_all(&shared).unwrap();
             symlink(shared, target).unwrap();
         }

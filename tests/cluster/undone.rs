@@ -255,8 +255,10 @@ fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often(
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;
-    let (user, mark) = (stage.plane.user(), stage.mark());
-    let (begin, other) = (Instant::now(), json!({"status": {"version": "other"}}));
+    let user = stage.plane.user();
+    let mark = stage.mark();
+    let begin = Instant::now();
+    let other = json!({"status": {"version": "other"}});
     while begin.elapsed() < FIGHT {
         if site.plugin_of(NAME)["status"]["version"] != "other" {
             user.merge_status(PLUGIN, NAME, &other).unwrap();

@@ -57,8 +57,8 @@ impl Rendered {
         let output = command.output().expect("render can be started");
         let said = String::from_utf8(output.stderr).expect("render writes UTF-8");
         let starting = |start: &'static str| {
-            let lines = said.lines();
-            lines.filter_map(move |line| line.strip_prefix(start))
+            said.lines()
+                .filter_map(move |line| line.strip_prefix(start))
         };
         let unknown_fields = starting("warning: ").filter_map(|line| {
             let (_, field) = line
@@ -97,8 +97,11 @@ impl Rendered {
         let problem = problem.or_else(|| {
             // The status is not rendered: a create drops it.
             let is_rendered = |field: &&String| !field.contains("\"status.");
-            let fields = trial.unknown_fields.iter().filter(is_rendered);
-            let are_same = fields.eq(&self.unknown_fields);
+            let are_same = trial
+                .unknown_fields
+                .iter()
+                .filter(is_rendered)
+                .eq(&self.unknown_fields);
             (trial.is_accepted() && !are_same).then_some("warnings differ")
         })?;
         Some(format!("{problem}\nrender {self:#?}\nserver {trial:#?}"))
@@ -108,8 +111,10 @@ impl Rendered {
 /// Tells a rejection for a missing name.
 fn is_nameless(trial: &Trial) -> bool {
     let missing = "Required value: name or generateName is required";
-    let mut causes = trial.causes.iter();
-    causes.any(|(field, message)| field == "metadata.name" && message == missing)
+    trial
+        .causes
+        .iter()
+        .any(|(field, message)| field == "metadata.name" && message == missing)
 }
 
 /// Returns the failing paths of an error: `Kind.group "name" is invalid: PATH: MESSAGE; PATH: MESSAGE`.
@@ -243,8 +248,12 @@ impl Trials {
         command.arg("--parent").arg(file.path());
         let rendered = Rendered::new(command);
         let kind = Kind::new(&self.api_version, &self.kind, &self.site.namespace);
-        let trial = self.site.plane.user().try_create(kind, parent);
-        let trial = trial.expect("the API server answers");
+        let trial = self
+            .site
+            .plane
+            .user()
+            .try_create(kind, parent)
+            .expect("the API server answers");
         let difference = rendered.difference(&trial);
         (difference.map(|it| format!("{parent:#}\n{it}")), trial)
     }

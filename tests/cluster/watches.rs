@@ -168,8 +168,10 @@ fn a_forbidden_kind_delays_only_the_plugins_that_need_it() {
         {
             allowed = Some(object.clone());
             for rule in object["rules"].as_array_mut().unwrap() {
-                let resources = rule["resources"].as_array_mut().unwrap();
-                resources.retain(|resource| resource != "persistentvolumeclaims");
+                rule["resources"]
+                    .as_array_mut()
+                    .unwrap()
+                    .retain(|resource| resource != "persistentvolumeclaims");
             }
         }
         stage.plane.user().apply(&object).unwrap();

@@ -28,8 +28,10 @@ pub(super) fn check(input: &[u8]) -> [bool; 2] {
 fn compare(definition: &Map<String, Value>) -> Option<()> {
     crd::check(definition, &[]).ok()?;
     let mut installed = definition.clone();
-    let metadata = installed.get_mut("metadata")?.as_object_mut()?;
-    metadata.insert("labels".to_owned(), json!({"innkeeper.dev/plugin": "pond"}));
+    installed
+        .get_mut("metadata")?
+        .as_object_mut()?
+        .insert("labels".to_owned(), json!({"innkeeper.dev/plugin": "pond"}));
     for list in lists(&mut installed) {
         list.reverse();
     }

@@ -234,8 +234,11 @@ fn repeat(node: &mut Value, with: u32, count: u8) {
             items.extend(std::iter::repeat_n(item, times));
         }
         Value::Object(fields) => {
-            let value = fields.values().nth(index(fields.len().max(1), with));
-            let value = value.cloned().unwrap_or_default();
+            let value = fields
+                .values()
+                .nth(index(fields.len().max(1), with))
+                .cloned()
+                .unwrap_or_default();
             fields.extend((0..times).map(|number| (format!("k{number}"), value.clone())));
         }
         Value::String(text) => *text = text.repeat(times),

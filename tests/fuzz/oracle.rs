@@ -175,8 +175,9 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    lists.into_iter().flat_map(|list| items(&spec[list]))
+    ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .flat_map(|list| items(&spec[list]))
 }
 
 fn check_baseline(spec: &Value) {
@@ -208,8 +209,10 @@ fn check_restricted(spec: &Value) {
         let escalation = &security["allowPrivilegeEscalation"];
         assert_eq!(*escalation, false, "allowPrivilegeEscalation");
         let either = |path: &str| {
-            let own = security.pointer(path);
-            own.or_else(|| of_pod.pointer(path)).unwrap_or(&Value::Null)
+            security
+                .pointer(path)
+                .or_else(|| of_pod.pointer(path))
+                .unwrap_or(&Value::Null)
         };
         assert_eq!(*either("/runAsNonRoot"), true, "runAsNonRoot");
         assert_ne!(*either("/runAsUser"), 0, "runAsUser");

@@ -43,7 +43,8 @@ pub(super) fn check(input: &[u8]) -> [bool; 7] {
         assert_eq!(short(judged), None, "a signature without a key");
     }
     let text = str::from_utf8(input).unwrap_or_default();
-    let (mut reference, mut challenge) = (false, false);
+    let mut reference = false;
+    let mut challenge = false;
     for line in text.lines() {
         let reached = check_line(line);
         reference |= reached.0;

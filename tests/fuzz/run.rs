@@ -57,8 +57,8 @@ pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Sha
 fn reach(target: &str, seeds: &[Seed], judge: impl Fn(&[u8]) -> Result<Vec<bool>, String>) {
     let mut reached = Vec::new();
     for seed in seeds {
-        let now = judge(&seed.bytes);
-        let now = now.unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
+        let now = judge(&seed.bytes)
+            .unwrap_or_else(|problem| panic!("{target}/{}: {problem}", seed.name));
         reached.resize(now.len(), false);
         for (reached, now) in reached.iter_mut().zip(now) {
             *reached |= now;

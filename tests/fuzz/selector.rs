@@ -33,7 +33,9 @@ pub(super) fn check(input: &[u8]) -> [bool; 2] {
     assert_eq!(parse_selector(&shown).as_ref(), Ok(&selector), "{shown}");
     let label = ("app".to_owned(), "web".to_owned());
     // As many objects as a namespace has: a selector is evaluated for each of them in each pass.
-    let matches = (0..1000).filter(|_| selector.matches(&BTreeMap::from([label.clone()])));
-    let is_match = matches.count() > 0;
+    let is_match = (0..1000)
+        .filter(|_| selector.matches(&BTreeMap::from([label.clone()])))
+        .count()
+        > 0;
     [is_match, !is_match]
 }

@@ -221,8 +221,10 @@ fn judge(check: Check, input: &[u8]) -> Result<Vec<bool>, String> {
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("without a message")
 }
 
@@ -239,9 +241,12 @@ fn forget_peak() {
 /// A number of bytes in the status of this process.
 fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let value = status.lines().find_map(|line| line.strip_prefix(name));
-    let kilobytes = value.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kilobytes.unwrap() << 10
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok())
+        .unwrap()
+        << 10
 }
 
 /// Misbehaves as the input says.

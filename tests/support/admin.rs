@@ -125,8 +125,9 @@ fn exchange_secure(
     stream
         .sock
         .set_read_timeout(Some(Duration::from_secs(30)))?;
-    let token = token.map(|token| format!("authorization: Bearer {token}\r\n"));
-    let headers = token.unwrap_or_default();
+    let headers = token
+        .map(|token| format!("authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
     let (status, body) = exchange(&mut stream, method, path, &headers, "")?;
     let certificates = stream.conn.peer_certificates().unwrap_or_default();
     Ok(SecureAnswer {

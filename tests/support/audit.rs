@@ -166,7 +166,8 @@ impl Audit {
         since: impl Fn(usize) -> Result<Vec<Write>>,
     ) -> Result<usize> {
         let start = Instant::now();
-        let (mut mark, mut last) = (self.mark()?, start);
+        let mut mark = self.mark()?;
+        let mut last = start;
         while last.elapsed() < quiet {
             thread::sleep(Duration::from_millis(50));
             let written = since(mark)?;

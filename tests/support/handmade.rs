@@ -171,15 +171,18 @@ fn importing(contract: &str, interface: &str) -> (String, String) {
 /// Encodes a core module as a component of the world `plugin`.
 fn encoded(wit: &str, module: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
-    let package = resolve.push_str("plugin.wit", wit);
-    let package = package.expect("the contract can be read");
-    let world = resolve.select_world(&[package], Some("plugin"));
-    let world = world.expect("the contract has the world");
+    let package = resolve
+        .push_str("plugin.wit", wit)
+        .expect("the contract can be read");
+    let world = resolve
+        .select_world(&[package], Some("plugin"))
+        .expect("the contract has the world");
     let mut module = wat::parse_str(module).expect("a module in the text format");
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
         .expect("the world can be embedded");
-    let mut encoder = ComponentEncoder::default();
-    let encoder = encoder.validate(true).module(&module);
-    let bytes = encoder.and_then(ComponentEncoder::encode);
-    bytes.expect("the module fits the world")
+    ComponentEncoder::default()
+        .validate(true)
+        .module(&module)
+        .and_then(ComponentEncoder::encode)
+        .expect("the module fits the world")
 }

@@ -55,8 +55,12 @@ pub fn condition(object: &Value, kind: &str) -> Option<String> {
 
 /// Returns the status of a condition: `True`, `False`, `Unknown`, or an empty text if the condition is missing.
 pub fn condition_status(object: &Value, kind: &str) -> String {
-    let text = condition(object, kind).unwrap_or_default();
-    text.split('/').next().unwrap_or_default().to_owned()
+    condition(object, kind)
+        .unwrap_or_default()
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Returns true if an object has a condition of this type that was observed at its current generation.

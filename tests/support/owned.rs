@@ -55,11 +55,11 @@ fn is_of(name: &str, index: usize, item: &Value) -> bool {
     };
     let parsed = || serde_json::from_str::<Value>(text).expect("names of items are JSON");
     match kind {
-        "k" => {
-            let keys = parsed();
-            let mut keys = keys.as_object().into_iter().flatten();
-            keys.all(|(key, value)| item[key] == *value)
-        }
+        "k" => parsed()
+            .as_object()
+            .into_iter()
+            .flatten()
+            .all(|(key, value)| item[key] == *value),
         "v" => parsed() == *item,
         "i" => text == index.to_string(),
         _ => false,

@@ -101,8 +101,11 @@ impl Page {
                 commands: fence.text,
             }
         };
-        let fences = self.fences().into_iter();
-        fences.filter(Fence::is_shell).map(block).collect()
+        self.fences()
+            .into_iter()
+            .filter(Fence::is_shell)
+            .map(block)
+            .collect()
     }
 
     /// Returns the lines outside of fenced blocks.
@@ -117,9 +120,11 @@ impl Page {
 
     /// Returns the targets of the links, images included.
     pub fn links(&self) -> Vec<String> {
-        let targets = self.prose().flat_map(|line| line.split("](").skip(1));
-        let targets = targets.filter_map(|rest| rest.split_once(')'));
-        targets.map(|(target, _)| target.to_owned()).collect()
+        self.prose()
+            .flat_map(|line| line.split("](").skip(1))
+            .filter_map(|rest| rest.split_once(')'))
+            .map(|(target, _)| target.to_owned())
+            .collect()
     }
 
     /// Returns the anchors of the headings, as GitHub makes them.

@@ -206,8 +206,9 @@ fn cluster(plane: &ControlPlane) -> Result<Value> {
 /// Makes a directory that looks like the control group of the container.
 fn cgroup(container: &Value, directory: &Path) -> Result<PathBuf> {
     let limit = text(container, "/resources/limits/memory")?;
-    let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
-    let unit = units.iter().find(|(unit, _)| limit.ends_with(unit));
+    let unit = [("Gi", 30), ("Mi", 20), ("Ki", 10)]
+        .iter()
+        .find(|(unit, _)| limit.ends_with(unit));
     let (unit, shift) = unit.with_context(|| format!("the limit {limit} has no known unit"))?;
     let bytes = limit.trim_end_matches(unit).parse::<u64>()? << shift;
     let cgroup = directory.join("cgroup");
@@ -233,8 +234,9 @@ fn volumes(
     {
         let name = text(mount, "/name")?;
         let mut volumes = spec["volumes"].as_array().into_iter().flatten();
-        let volume = volumes.find(|volume| volume["name"] == name);
-        let volume = volume.with_context(|| format!("there is no volume {name}"))?;
+        let volume = volumes
+            .find(|volume| volume["name"] == name)
+            .with_context(|| format!("there is no volume {name}"))?;
         let made = directory.join(format!("volume-{name}"));
         fs::create_dir(&made)?;
         if let Some(config_map) = volume["configMap"]["name"].as_str() {
@@ -282,6 +284,7 @@ fn environment(plane: &ControlPlane, deployment: &Value) -> Result<Vec<(String, 
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> Result<&'a str> {
-    let found = at(object, pointer).as_str();
-    found.with_context(|| format!("there is no {pointer} in {object}"))
+    at(object, pointer)
+        .as_str()
+        .with_context(|| format!("there is no {pointer} in {object}"))
 }

@@ -45,8 +45,7 @@ pub fn is_full() -> bool {
     reason = "the person who runs a suite can choose the random cases"
 )]
 pub fn seed() -> u64 {
-    let given = env::var("INNKEEPER_SEED").ok();
-    given.map_or(1, |seed| {
+    env::var("INNKEEPER_SEED").ok().map_or(1, |seed| {
         seed.parse().expect("INNKEEPER_SEED should be a number")
     })
 }
@@ -137,8 +136,11 @@ impl Usage {
         let status = read("status")?;
         let bytes = |field: &str| {
             let kib = status.lines().find_map(|line| {
-                let kib = line.strip_prefix(field)?.trim().strip_suffix(" kB")?;
-                kib.parse::<u64>().ok()
+                line.strip_prefix(field)?
+                    .trim()
+                    .strip_suffix(" kB")?
+                    .parse::<u64>()
+                    .ok()
             });
             Ok::<_, anyhow::Error>(1024 * kib.context("the process has ended")?)
         };

@@ -115,8 +115,11 @@ impl User {
     pub fn replace(&self, object: &Value) -> Result<Value> {
         let api = self.api_of(object)?;
         let object: DynamicObject = serde_json::from_value(object.clone())?;
-        let name = object.metadata.name.as_deref();
-        let name = name.context("the object has no name")?;
+        let name = object
+            .metadata
+            .name
+            .as_deref()
+            .context("the object has no name")?;
         let replaced = self
             .runtime
             .block_on(api.replace(name, &Default::default(), &object))?;

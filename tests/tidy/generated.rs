@@ -72,8 +72,9 @@ fn the_definition_of_plugins_is_that_of_the_host() {
 
 /// The objects that `manifests` prints for a guest, without its definitions.
 fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
-    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
-    let file = guests.join(format!("{guest}.wasm"));
+    let file = path_from_env("INNKEEPER_GUESTS")
+        .expect("the guests are built")
+        .join(format!("{guest}.wasm"));
     let mut printed = manifests(&[file], arguments).expect("the plugin can be read");
     printed.retain(|object| object["kind"] != "CustomResourceDefinition");
     printed
@@ -121,9 +122,11 @@ fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
 }
 
 fn installed(kind: &str) -> Value {
-    let objects = manifest::load("deploy/install.yaml").expect("the file can be read");
-    let found = objects.into_iter().find(|object| object["kind"] == kind);
-    found.expect("the chart has such an object")
+    manifest::load("deploy/install.yaml")
+        .expect("the file can be read")
+        .into_iter()
+        .find(|object| object["kind"] == kind)
+        .expect("the chart has such an object")
 }
 
 fn container() -> Value {
@@ -286,9 +289,11 @@ fn the_certificate_and_the_readers_of_metrics_are_settings() {
     ];
     let objects = helm::objects(&values).unwrap();
     let find = |kind: &str, name: &str| {
-        let mut objects = objects.iter();
-        let found = objects.find(|one| one["kind"] == kind && one["metadata"]["name"] == name);
-        found.cloned().unwrap_or_default()
+        objects
+            .iter()
+            .find(|one| one["kind"] == kind && one["metadata"]["name"] == name)
+            .cloned()
+            .unwrap_or_default()
     };
     let deployment = find("Deployment", "innkeeper");
     let pod = at(&deployment, "/spec/template/spec");

@@ -81,8 +81,11 @@ fn every_alert_has_a_runbook() {
     ];
     let mut missing = Vec::new();
     for (path, address) in rules {
-        let page = pages.iter().find(|it| it.path == address);
-        let anchors = page.map(Page::anchors).unwrap_or_default();
+        let anchors = pages
+            .iter()
+            .find(|it| it.path == address)
+            .map(Page::anchors)
+            .unwrap_or_default();
         let alerts = read(path);
         let names = alerts
             .lines()

@@ -35,8 +35,10 @@ fn tests<'a>(cell: &'a str) -> Vec<(&'a str, &'a str)> {
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.iter().enumerate().any(|(place, line)| {
-        let function = line.trim_start_matches("async ").strip_prefix("fn ");
-        let is_function = function.is_some_and(|rest| rest.starts_with(&format!("{name}(")));
+        let is_function = line
+            .trim_start_matches("async ")
+            .strip_prefix("fn ")
+            .is_some_and(|rest| rest.starts_with(&format!("{name}(")));
         let mut attributes = lines[..place].iter().rev().take_while(|line| {
             line.starts_with("#[") || line.starts_with("///") || line.ends_with(")]")
         });

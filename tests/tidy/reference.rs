@@ -64,7 +64,8 @@ struct Item {
 /// Returns the items of a source file that have documentation.
 fn items(path: &str) -> Vec<Item> {
     let text = read(path);
-    let (mut found, mut docs) = (Vec::new(), String::new());
+    let mut found = Vec::new();
+    let mut docs = String::new();
     for line in text.lines().map(str::trim) {
         if let Some(doc) = line.strip_prefix("///") {
             docs.push_str(doc);
@@ -154,8 +155,11 @@ fn flag(arg: &Arg) -> String {
 }
 
 fn help(arg: &Arg) -> String {
-    let text = arg.get_long_help().or_else(|| arg.get_help());
-    let text = text.map(ToString::to_string).unwrap_or_default();
+    let text = arg
+        .get_long_help()
+        .or_else(|| arg.get_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let paragraphs: Vec<String> = text.split("\n\n").map(sentence).collect();
     let mut text = paragraphs.join(" ");
     let is_bare = !arg.get_action().takes_values();
@@ -180,10 +184,15 @@ fn help(arg: &Arg) -> String {
 
 /// Returns the part of the help after the flags that begins with a heading, as lines.
 fn after_help(command: &Command, heading: &str) -> Vec<String> {
-    let text = command.get_after_help().map(ToString::to_string);
-    let text = text.unwrap_or_default();
-    let lines = text.lines().skip_while(|line| *line != heading).skip(1);
-    let lines = lines.take_while(|line| line.starts_with("  "));
+    let text = command
+        .get_after_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let lines = text
+        .lines()
+        .skip_while(|line| *line != heading)
+        .skip(1)
+        .take_while(|line| line.starts_with("  "));
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
@@ -206,9 +215,11 @@ fn section(command: &Command) -> String {
         }
     }
     for heading in headings {
-        let args = command.get_arguments().filter(shown);
-        let args = args.filter(|arg| arg.get_help_heading() == heading);
-        let rows = args.map(|arg| [cell(&flag(arg)), help(arg)]);
+        let rows = command
+            .get_arguments()
+            .filter(shown)
+            .filter(|arg| arg.get_help_heading() == heading)
+            .map(|arg| [cell(&flag(arg)), help(arg)]);
         writeln!(
             text,
             "{}",
@@ -228,8 +239,10 @@ fn the_page_of_the_command_line_is_up_to_date() {
         [format!("[`{name}`](#innkeeper-{name})"), about(command)]
     });
     let mut body = table(["command", "purpose"], rows);
-    let log = cli.get_arguments().filter(|arg| arg.is_global_set());
-    let log = log.map(|arg| [cell(&flag(arg)), help(arg)]);
+    let log = cli
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .map(|arg| [cell(&flag(arg)), help(arg)]);
     write!(
         body,
         "\nThese flags are valid for every command:\n\n{}\n",

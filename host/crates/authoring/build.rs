@@ -26,7 +26,8 @@ fn carried(out: &Path) -> String {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = &own.join("../../..");
     let sdk = root.join("guests/sdk");
-    let (mut files, mut lock) = (String::new(), "\"\"".to_owned());
+    let mut files = String::new();
+    let mut lock = "\"\"".to_owned();
     // Cargo checks a package in the target directory, from which the same path leads elsewhere.
     if own.ends_with("host/crates/authoring") && sdk.join("Cargo.toml").exists() {
         for path in ["Cargo.toml", "Cargo.lock", "wit", "guests/sdk"] {
@@ -65,17 +66,21 @@ fn text(path: &Path) -> &str {
 }
 
 fn include(files: &mut String, name: &Path, path: &Path) {
-    let (name, path) = (text(name), text(path));
+    let name = text(name);
+    let path = text(path);
     writeln!(files, "({name:?}, include_str!({path:?})),").expect("a text takes all");
 }
 
 /// Returns the manifest of the SDK as `cargo package` makes it: without inheritance and without what only its tests need.
 fn stand_alone(root: &Path, sdk: &Path) -> String {
     let read = |directory: &Path| -> DocumentMut {
-        let text = fs::read_to_string(directory.join("Cargo.toml")).expect("there is a manifest");
-        text.parse().expect("a manifest is TOML")
+        fs::read_to_string(directory.join("Cargo.toml"))
+            .expect("there is a manifest")
+            .parse()
+            .expect("a manifest is TOML")
     };
-    let (mut manifest, workspace) = (read(sdk), read(root));
+    let mut manifest = read(sdk);
+    let workspace = read(root);
     manifest.remove("lints");
     manifest.remove("dev-dependencies");
     for section in ["package", "dependencies"] {

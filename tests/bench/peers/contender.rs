@@ -211,8 +211,9 @@ fn counted(host: &Host) -> Result<Counted> {
     let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix("controller_runtime_reconcile_total{")?;
         let (labels, value) = labels.split_once("} ")?;
-        let is_ours = labels.contains("controller=\"memcached");
-        is_ours.then(|| value.parse::<u64>().ok())?
+        labels
+            .contains("controller=\"memcached")
+            .then(|| value.parse::<u64>().ok())?
     });
     let of_calls = |what: &str| {
         let name = format!("innkeeper_plugin_call_cpu_seconds_{what}");

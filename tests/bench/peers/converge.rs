@@ -165,8 +165,11 @@ fn restart(
         contender.name(),
     );
     let requests = requests(plane, contender, mark)?;
-    let lists = requests.iter().filter(|request| request.verb == "list");
-    let listed = lists.map(|request| request.answered).max();
+    let listed = requests
+        .iter()
+        .filter(|request| request.verb == "list")
+        .map(|request| request.answered)
+        .max();
     let writes = requests.iter().filter(|request| is_write(request));
     Ok(Restart {
         steady_s: steady.as_secs_f64(),
@@ -211,7 +214,8 @@ fn wait_steady(started: &mut Started) -> Result<Duration> {
     const BUSY: Duration = Duration::from_millis(20);
 
     let start = Instant::now();
-    let (mut steady, mut cpu) = (Duration::ZERO, Duration::ZERO);
+    let mut steady = Duration::ZERO;
+    let mut cpu = Duration::ZERO;
     while start.elapsed() < steady + QUIET {
         ensure!(
             start.elapsed() < PATIENCE,

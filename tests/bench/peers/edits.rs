@@ -141,8 +141,11 @@ fn follow(
         Ok(pairs)
     });
     let answers = pairs.iter().map(|pair| pair.edited);
-    let span = answers.clone().min().zip(answers.max());
-    let span_ms = span.map_or(f64::NAN, |(first, last)| ms(first, last));
+    let span_ms = answers
+        .clone()
+        .min()
+        .zip(answers.max())
+        .map_or(f64::NAN, |(first, last)| ms(first, last));
     let times = sorted(pairs.iter().map(|pair| ms(pair.edited, pair.answered)));
     let own = sorted(pairs.iter().map(|pair| ms(pair.received, pair.answered)));
     Edits {

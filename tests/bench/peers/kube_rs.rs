@@ -290,7 +290,8 @@ impl Context {
         if stored == Some(&status) {
             return Ok(());
         }
-        let (name, namespace) = (parent.name_any(), parent.namespace().unwrap_or_default());
+        let name = parent.name_any();
+        let namespace = parent.namespace().unwrap_or_default();
         let patch = json!({
             "apiVersion": Memcached::api_version(&()),
             "kind": Memcached::kind(&()),
@@ -317,8 +318,10 @@ impl Context {
                 action: "Reconcile".to_owned(),
                 secondary: None,
             };
-            let published = self.events.publish(&event, &parent.object_ref(&())).await;
-            published.map_err(Error::Request)?;
+            self.events
+                .publish(&event, &parent.object_ref(&()))
+                .await
+                .map_err(Error::Request)?;
         }
         Ok(())
     }

@@ -73,8 +73,11 @@ pub(crate) fn make_in(
             .map(async |name| {
                 let parent = DynamicObject::new(name, &batch.resource)
                     .data(json!({ "spec": { "size": 0 } }));
-                let api = batch.api(user.client());
-                api.create(&PostParams::default(), &parent).await.map(drop)
+                batch
+                    .api(user.client())
+                    .create(&PostParams::default(), &parent)
+                    .await
+                    .map(drop)
             })
             .buffer_unordered(MAKERS)
             .try_collect::<()>(),

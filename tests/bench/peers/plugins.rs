@@ -67,7 +67,8 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     let wall = start.elapsed();
     settle(&plane, contender)?;
     let api_server = plane.usage("apiserver")?.cpu.saturating_sub(before);
-    let (mut cpu_s, mut resident_max_bytes) = (0.0, 0);
+    let mut cpu_s = 0.0;
+    let mut resident_max_bytes = 0;
     for process in &mut started {
         let usage = process.usage()?;
         cpu_s += usage.cpu.as_secs_f64();
@@ -78,8 +79,10 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     }
     let mut requests = plane.audit().requests_since(mark)?;
     requests.retain(|request| contender.sent(request));
-    let watches = requests.iter().filter(|request| request.verb == "watch");
-    let watches = watches.count();
+    let watches = requests
+        .iter()
+        .filter(|request| request.verb == "watch")
+        .count();
     Ok(Plugins {
         contender,
         round,
@@ -127,8 +130,10 @@ fn install(plane: &ControlPlane) -> Result<()> {
         user.apply(&object)?;
     }
     let example = manifest::load("examples/plugins/memcached.yaml")?;
-    let plugin = example.iter().find(|object| object["kind"] == "Plugin");
-    let plugin = plugin.context("the example has no Plugin")?;
+    let plugin = example
+        .iter()
+        .find(|object| object["kind"] == "Plugin")
+        .context("the example has no Plugin")?;
     for number in 0..PLUGINS {
         let mut plugin = plugin.clone();
         plugin["metadata"]["name"] = format!("memcached-{number}").into();

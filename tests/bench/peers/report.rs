@@ -59,8 +59,9 @@ const LINES: [Line<Run>; 17] = [
     ("restart: steady after, s", |run| run.restart.steady_s),
     ("restart: CPU per parent, ms", restart_cpu_per_parent),
     ("  without the memory of passes", |run| {
-        let restart = run.restart_without_memory.as_ref();
-        restart.map_or(f64::NAN, |it| it.cpu_s * 1000.0 / count(run.parents))
+        run.restart_without_memory
+            .as_ref()
+            .map_or(f64::NAN, |it| it.cpu_s * 1000.0 / count(run.parents))
     }),
     ("restart: resident program, MiB", |run| {
         mib(run.restart.program_bytes)
@@ -202,7 +203,8 @@ impl Report {
     pub(crate) fn check(&self) -> Result<()> {
         let host = Contender::Innkeeper;
         for run in self.runs.iter().filter(|run| run.contender == host) {
-            let (parents, restart) = (run.parents, &run.restart);
+            let parents = run.parents;
+            let restart = &run.restart;
             ensure!(
                 run.from_empty.refused == 0,
                 "the API server refused {} writes for {parents} parents",
@@ -249,8 +251,9 @@ fn print_table<T>(
     say(&format!("{:<34}{head}", ""));
     for (name, figure) in lines {
         let of = |contender| {
-            let of_it = runs.iter().filter(move |it| key(it).0 == contender);
-            of_it.map(|it| (key(it).1, figure(it)))
+            runs.iter()
+                .filter(move |it| key(it).0 == contender)
+                .map(|it| (key(it).1, figure(it)))
         };
         let medians = contenders.iter().map(|contender| {
             let figures = of(*contender).map(|(_, figure)| figure);
@@ -287,8 +290,7 @@ fn is_of_event(request: &str) -> bool {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
-    let middle = values.get(values.len() / 2);
-    middle.copied().unwrap_or(f64::NAN)
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Formats a figure: two decimals below 100, none above.

@@ -142,8 +142,11 @@ pub(crate) struct Verdict {
 
 /// Judges the targets that were measured.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
-    let judged = TARGETS.iter().map(|target| judge(target, report));
-    judged.filter(|it| !it.rounds.is_empty()).collect()
+    TARGETS
+        .iter()
+        .map(|target| judge(target, report))
+        .filter(|it| !it.rounds.is_empty())
+        .collect()
 }
 
 fn judge(target: &Target, report: &Report) -> Verdict {
@@ -174,8 +177,9 @@ fn starts(
 ) -> Vec<(f64, f64)> {
     let of_round = |run: &Run| {
         let of = |contender| {
-            let mut runs = report.runs_of(contender, parents);
-            runs.find(|it| it.round == run.round)
+            report
+                .runs_of(contender, parents)
+                .find(|it| it.round == run.round)
         };
         let own = figure(run)?;
         let value = match peer {
@@ -187,8 +191,10 @@ fn starts(
             .filter_map(|it| Some(of(*it)?.from_empty.api_server_cpu_s));
         Some((value, spread(costs)))
     };
-    let runs = report.runs_of(Contender::Innkeeper, parents);
-    runs.filter_map(of_round).collect()
+    report
+        .runs_of(Contender::Innkeeper, parents)
+        .filter_map(of_round)
+        .collect()
 }
 
 fn edits(
@@ -198,8 +204,10 @@ fn edits(
     peer: Option<Contender>,
 ) -> Vec<(f64, f64)> {
     let of = |contender| {
-        let mut all = report.edits.iter();
-        all.find(|it| it.contender == contender && it.per_second == per_second)
+        report
+            .edits
+            .iter()
+            .find(|it| it.contender == contender && it.per_second == per_second)
     };
     let judged = || {
         let own = figure(of(Contender::Innkeeper)?);
@@ -234,8 +242,11 @@ pub(crate) fn all_requests(run: &Run) -> f64 {
 }
 
 pub(crate) fn requests(run: &Run, wanted: impl Fn(&str) -> bool) -> f64 {
-    let requests = run.from_empty.requests.iter();
-    let wanted = requests.filter(|(request, _)| wanted(request));
+    let wanted = run
+        .from_empty
+        .requests
+        .iter()
+        .filter(|(request, _)| wanted(request));
     count(wanted.map(|(_, times)| times).sum()) / count(run.parents)
 }
 

@@ -73,7 +73,8 @@ pub(crate) fn run(components: u32) -> Result<()> {
 
 /// Waits until all components are described and the host has written all conditions.
 fn wait_loaded(site: &Site, host: &Host, components: u32) -> Result<()> {
-    let (name, label) = ("innkeeper_plugin_condition", "condition=\"Described\"");
+    let name = "innkeeper_plugin_condition";
+    let label = "condition=\"Described\"";
     wait_metric(
         host,
         name,
@@ -85,7 +86,8 @@ fn wait_loaded(site: &Site, host: &Host, components: u32) -> Result<()> {
 }
 
 fn shown(usage: &Usage) -> String {
-    let (all, anonymous) = (usage.resident_bytes, usage.anonymous_bytes);
+    let all = usage.resident_bytes;
+    let anonymous = usage.anonymous_bytes;
     format!(
         "{} MiB, {} MiB of it anonymous",
         mebibytes(all),

@@ -70,7 +70,8 @@ impl Times {
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (median, fastest) = (self.median(), self.fastest());
+        let median = self.median();
+        let fastest = self.fastest();
         let slowest = self.0[self.0.len() - 1];
         write!(
             f,

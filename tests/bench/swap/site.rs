@@ -38,7 +38,8 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new() -> Result<Self> {
         let plane = ControlPlane::start_with(&["--api-only"])?;
-        let (cache, sources) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let cache = tempfile::tempdir()?;
+        let sources = tempfile::tempdir()?;
         let directory = ["--source-dir", &sources.path().display().to_string()].map(str::to_owned);
         let options = HostOptions {
             cache: Some(cache.path().to_owned()),

@@ -83,7 +83,8 @@ pub(crate) fn run() -> Result<()> {
     }
     let more = PARENTS[PARENTS.len() - 1] - PARENTS[0];
     for (differs, medians) in Differs::ALL.into_iter().zip(medians) {
-        let (first, last) = (medians[0], medians[medians.len() - 1]);
+        let first = medians[0];
+        let last = medians[medians.len() - 1];
         println!(
             "swap to {}: {first:.1?} and {:.1?} more per live parent, promised {FIXED:.1?} and {PER_PARENT:.1?}",
             differs.word(),

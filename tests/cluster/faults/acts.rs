@@ -197,8 +197,8 @@ impl Run<'_> {
         };
         match tampering {
             Tampering::Skew(seconds) => {
-                let lease = retry("read the lease", || user.get(LEASES, LEASE))?;
-                let lease = lease.context("there is no lease")?;
+                let lease = retry("read the lease", || user.get(LEASES, LEASE))?
+                    .context("there is no lease")?;
                 let renewed = lease["spec"]["renewTime"].as_str();
                 let renewed: Timestamp = renewed.context("the lease has no time")?.parse()?;
                 let shown = renewed + SignedDuration::from_secs(seconds);

@@ -149,8 +149,7 @@ fn connections_that_fail_below_http_are_established_again() {
             // The error of a TLS client whose peer does not speak TLS. A busy host may not have had the answer yet.
             eventually("the host logs the error", || {
                 let log = host.log().unwrap();
-                let is_told = log.contains("InvalidContentType");
-                is_told.then_some(()).ok_or(log)
+                log.contains("InvalidContentType").then_some(()).ok_or(log)
             });
         }
         tunnel.set_passage(Passage::Open);

@@ -134,8 +134,10 @@ pub(crate) fn run(
 fn options(cluster: &TestCluster, plan: &Plan, identity: &str) -> HostOptions {
     let mut options = cluster.stage.options.clone();
     if plan.name.row == LEADER_ROW {
-        let lease = "--leader-elect --lease-duration 6 --lease-renew-deadline 4 --lease-retry 1";
-        let arguments = lease.split(' ').chain(["--lease-identity", identity]);
+        let arguments =
+            "--leader-elect --lease-duration 6 --lease-renew-deadline 4 --lease-retry 1"
+                .split(' ')
+                .chain(["--lease-identity", identity]);
         options.arguments = arguments.map(str::to_owned).collect();
     }
     options
@@ -304,8 +306,9 @@ impl Run<'_> {
             &format!("{} becomes {status}/{reason}", parent.name()),
             |run| {
                 let user = run.cluster.user();
-                let found = user.get(run.kind(parent.kind()), &parent.name())?;
-                let found = found.context("the parent does not exist")?;
+                let found = user
+                    .get(run.kind(parent.kind()), &parent.name())?
+                    .context("the parent does not exist")?;
                 ensure!(is_synced(&found, status, reason), "{:#}", found["status"]);
                 Ok(())
             },

@@ -56,8 +56,11 @@ fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus 
         }
         edits += 1;
         // The first hosts abort before the kind exists, so that an edit may fail.
-        let edited = stage.plane.user().apply(&cache(namespace, edits % SIZE));
-        edited.context("failed to edit the parent")?;
+        stage
+            .plane
+            .user()
+            .apply(&cache(namespace, edits % SIZE))
+            .context("failed to edit the parent")?;
         anyhow::bail!("after {edits} edits the host still runs: {}", host.log()?)
     })
 }

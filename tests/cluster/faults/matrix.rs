@@ -69,7 +69,8 @@ fn check(row: u8) {
 
 /// Describes a failed plan. In `tests/full`, it is cut down to the smallest part that also fails.
 fn explain(plan: Plan, outcome: &Outcome) -> String {
-    let (mut smallest, mut violations) = (plan, outcome.violations.clone());
+    let mut smallest = plan;
+    let mut violations = outcome.violations.clone();
     if is_full() {
         while let Some((plan, outcome)) = smallest
             .smaller()

@@ -34,7 +34,8 @@ pub(crate) fn state(
 /// The name of the parent at the beginning of an object's name.
 fn parent_of(name: &str) -> Option<String> {
     let mut parts = name.split('-');
-    let (sort, number) = (parts.next()?, parts.next()?);
+    let sort = parts.next()?;
+    let number = parts.next()?;
     let is_ours = ["cache", "plain", "farewell"].contains(&sort) && number.parse::<u16>().is_ok();
     is_ours.then(|| format!("{sort}-{number}"))
 }
@@ -43,8 +44,11 @@ fn parent_of(name: &str) -> Option<String> {
 pub(crate) fn part(state: &State, parent: Parent) -> State {
     let name = parent.name();
     let objects = state.iter().filter(|(key, _)| {
-        let object = key.split_once(' ').map(|(_, name)| name);
-        object.and_then(parent_of).as_ref() == Some(&name)
+        key.split_once(' ')
+            .map(|(_, name)| name)
+            .and_then(parent_of)
+            .as_ref()
+            == Some(&name)
     });
     objects
         .map(|(key, form)| (key.replace(&name, "NAME"), form.clone()))
@@ -174,7 +178,8 @@ fn first(wanted: &Value, found: &Value) -> String {
     if let (Some(a), Some(b)) = (wanted.as_object(), found.as_object()) {
         let names = a.keys().chain(b.keys());
         for name in names {
-            let (a, b) = (&wanted[name], &found[name]);
+            let a = &wanted[name];
+            let b = &found[name];
             if a != b {
                 return format!("{name}.{}", first(a, b));
             }

@@ -266,13 +266,15 @@ fn lead(writes: &[Write]) -> Vec<String> {
     };
     let wrong = writes.iter().filter(|write| {
         let agent = write.user_agent.split(['(', ')']).nth(1);
-        let others = holder(write.received).filter(|holder| !holder.is_empty());
-        let is_others = others.is_some_and(|holder| agent.is_some_and(|agent| agent != holder));
+        let is_others = holder(write.received)
+            .filter(|holder| !holder.is_empty())
+            .is_some_and(|holder| agent.is_some_and(|agent| agent != holder));
         write.is_by_host() && !write.is_of_lease() && has_landed(write) && is_others
     });
     wrong
         .map(|write| {
-            let (line, agent) = (write.line(), &write.user_agent);
+            let line = write.line();
+            let agent = &write.user_agent;
             format!("O-lead: {line} by {agent}, which does not hold the lease")
         })
         .collect()

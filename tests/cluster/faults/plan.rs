@@ -400,8 +400,7 @@ impl Parent {
             size: 1,
             extra: true,
         };
-        let mut children = self.children(desired);
-        children.swap_remove(0)
+        self.children(desired).swap_remove(0)
     }
 }
 

@@ -48,14 +48,17 @@ fn text(entries: &[Entry]) -> Result<String, fmt::Error> {
     }
     let mut text = String::from("row  plans  violated  seconds  plans that were violated\n");
     for (row, (plans, failed, took)) in &rows {
-        let (count, seconds, names) = (failed.len(), took.as_secs(), failed.join(" "));
+        let count = failed.len();
+        let seconds = took.as_secs();
+        let names = failed.join(" ");
         writeln!(text, "{row:<4} {plans:>5} {count:>9} {seconds:>8}  {names}")?;
     }
     let violated: Vec<&Entry> = entries
         .iter()
         .filter(|entry| !entry.violations.is_empty())
         .collect();
-    let (plans, count) = (entries.len(), violated.len());
+    let plans = entries.len();
+    let count = violated.len();
     writeln!(text, "{plans} plans run, {count} violated")?;
     for entry in violated {
         let violations = entry.violations.join("\n  ");
@@ -63,7 +66,9 @@ fn text(entries: &[Entry]) -> Result<String, fmt::Error> {
     }
     writeln!(text)?;
     for entry in entries {
-        let (name, seconds, slowest) = (&entry.name, entry.took.as_secs_f64(), &entry.slowest);
+        let name = &entry.name;
+        let seconds = entry.took.as_secs_f64();
+        let slowest = &entry.slowest;
         writeln!(text, "{name} {seconds:.1} s, of it {slowest}")?;
     }
     Ok(text)

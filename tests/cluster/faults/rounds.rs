@@ -212,7 +212,8 @@ fn unobserved(rng: &mut Rng) -> Vec<Step> {
             Step::Put(CACHE, desired(rng)),
         ]),
         _ => {
-            let (before, between) = (desired(rng), desired(rng));
+            let before = desired(rng);
+            let between = desired(rng);
             let puts = [before, between, before].map(|desired| Step::Put(CACHE, desired));
             steps.extend(puts);
         }

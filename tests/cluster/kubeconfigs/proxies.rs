@@ -41,10 +41,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let tunnels = Arc::new(AtomicUsize::new(0));
-        let (counted, serving) = (Arc::clone(&tunnels), kind.clone());
+        let counted = Arc::clone(&tunnels);
+        let serving = kind.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (counted, kind) = (Arc::clone(&counted), serving.clone());
+                let counted = Arc::clone(&counted);
+                let kind = serving.clone();
                 // A client may close a connection at any time.
                 thread::spawn(move || drop(serve(stream, &kind, requires_user, &counted)));
             }
@@ -135,8 +137,7 @@ fn connect<S: Read + Write>(client: &mut S, requires_user: bool) -> io::Result<T
     }
     let expected = format!("basic {}", STANDARD.encode(format!("{NAME}:{PASSWORD}")));
     let is_user = |line: &String| {
-        let header = line.split_once(": ");
-        header.is_some_and(|(name, value)| {
+        line.split_once(": ").is_some_and(|(name, value)| {
             name.eq_ignore_ascii_case("proxy-authorization")
                 && value.eq_ignore_ascii_case(&expected)
         })
@@ -167,7 +168,8 @@ fn socks(client: &mut TcpStream, requires_user: bool) -> io::Result<TcpStream> {
     client.write_all(&[5, method])?;
     if requires_user {
         let [_] = read(client)?;
-        let (name, password) = (text(client)?, text(client)?);
+        let name = text(client)?;
+        let password = text(client)?;
         let is_user = name == NAME && password == PASSWORD;
         client.write_all(&[1, u8::from(!is_user)])?;
         if !is_user {

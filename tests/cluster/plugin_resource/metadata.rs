@@ -157,7 +157,8 @@ fn the_right_to_update_finalizers_is_enough_to_remove_what_keeps_a_plugin_with_g
 /// that is deleted in the foreground.
 #[test]
 fn the_garbage_collector_maintains_a_plugin_with_grants() {
-    let (stage, name) = (stage(), "collected");
+    let stage = stage();
+    let name = "collected";
     let mut granted = plugin(name, children("Pod"));
     granted["metadata"]["ownerReferences"] = json!([existing_owner(), missing_owner()]);
     stage.granter.apply(&granted).unwrap();
@@ -181,7 +182,8 @@ fn the_garbage_collector_maintains_a_plugin_with_grants() {
 /// Server-side apply removes a field only if its manager owns the field and no other manager does.
 #[test]
 fn a_user_without_the_verb_grant_cannot_keep_a_grant_that_its_manager_removes() {
-    let (stage, name) = (stage(), "disowned");
+    let stage = stage();
+    let name = "disowned";
     let granted = |kinds: &[&str]| {
         let kinds: Vec<Value> = kinds.iter().map(|kind| json!({"kind": kind})).collect();
         plugin(name, json!({"grants": {"children": kinds}}))

@@ -6,8 +6,11 @@ use super::{plugin, stage};
 
 /// The API server's error for an administrator, whom only a rule can refuse.
 fn refusal(plugin: &Value) -> String {
-    let error = stage().plane.user().apply(plugin);
-    let error = error.expect_err("the API server accepts it");
+    let error = stage()
+        .plane
+        .user()
+        .apply(plugin)
+        .expect_err("the API server accepts it");
     format!("{error:#}")
 }
 

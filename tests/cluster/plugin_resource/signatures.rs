@@ -17,7 +17,8 @@ fn a_signature_by_a_key_a_name_and_a_least_version_replaces_the_verb_grant_for_t
     let source = json!({"file": {"path": "b.wasm"}});
     let release = json!({"source": source, "digest": format!("sha256:{}", "0b".repeat(32))});
     let both = ["digest", "source"];
-    let (repository, least) = ("registry.example/plugins/web", "1.4.0");
+    let repository = "registry.example/plugins/web";
+    let least = "1.4.0";
     let newer = json!({"name": "web", "minVersion": least});
     check_change(&signed(&newer), &release, &[]);
     let pushed = json!({"repository": repository, "minVersion": least});

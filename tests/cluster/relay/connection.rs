@@ -128,8 +128,7 @@ impl Connection {
             .client
             .set_nonblocking(true)
             .and_then(|()| self.client.peek(&mut [0]));
-        let restored = self.client.set_nonblocking(false);
-        restored.is_err() || peeked.is_ok_and(|count| count == 0)
+        self.client.set_nonblocking(false).is_err() || peeked.is_ok_and(|count| count == 0)
     }
 
     fn relay_requests(&self) -> Result<()> {
@@ -194,7 +193,8 @@ impl Connection {
         let connection = Arc::clone(self);
         thread::spawn(move || connection.deliver(&pieces));
         let mut buffer = vec![0; 64 * 1024];
-        let (mut number, mut cut) = (0, None);
+        let mut number = 0;
+        let mut cut = None;
         loop {
             let count = (&self.server).read(&mut buffer)?;
             let asked = self.answered();
@@ -212,7 +212,8 @@ impl Connection {
             cut = cut.or_else(|| state.rules.cut(&asked.line));
             let due = Instant::now() + state.rules.late(&asked.line);
             drop(state);
-            let (mut bytes, mut end) = (buffer[..count].to_vec(), None);
+            let mut bytes = buffer[..count].to_vec();
+            let mut end = None;
             match asked.action {
                 Some(Action::Lose) => (bytes, end) = (Vec::new(), Some(End::Close)),
                 Some(Action::Replace(other)) => (bytes, end) = (other.to_vec(), Some(End::Close)),

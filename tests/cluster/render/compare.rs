@@ -71,8 +71,9 @@ fn compare_maps(
 fn is_default(path: &str, live: &Value) -> bool {
     let place = path.replace(|c: char| c.is_ascii_digit(), "");
     let live = live.to_string();
-    let mut defaults = DEFAULTS.iter();
-    defaults.any(|(end, value)| place.ends_with(end) && live == *value)
+    DEFAULTS
+        .iter()
+        .any(|(end, value)| place.ends_with(end) && live == *value)
 }
 
 /// Returns true for a value that the server may drop.

@@ -110,7 +110,8 @@ impl<'s> Generator<'s> {
         parent: &'p mut Value,
         steps: &[Step],
     ) -> Option<(&'p mut Value, &'s Value)> {
-        let (mut place, mut schema) = (parent, self.schema);
+        let mut place = parent;
+        let mut schema = self.schema;
         for step in steps {
             match step {
                 Step::Field(name) => {

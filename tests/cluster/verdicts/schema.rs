@@ -144,8 +144,7 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
 
 /// The schema one step below.
 pub(super) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
-    let field = schema["properties"].get(name);
-    field.or_else(|| {
+    schema["properties"].get(name).or_else(|| {
         schema
             .get("additionalProperties")
             .filter(|it| it.is_object())

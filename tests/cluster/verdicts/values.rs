@@ -147,8 +147,9 @@ impl Draw {
                 let min = size(&schema["minItems"]).unwrap_or(0);
                 let max = size(&schema["maxItems"]).unwrap_or(usize::MAX);
                 let count = self.rng.usize(min..=max.min(min + 2));
-                let items = (0..count).map(|_| self.value(&schema["items"], depth + 1));
-                items.collect()
+                (0..count)
+                    .map(|_| self.value(&schema["items"], depth + 1))
+                    .collect()
             }
             Some("object") => Value::Object(self.object(schema, depth)),
             _ => json!({ "free": self.word() }),
@@ -264,8 +265,11 @@ impl Draw {
 
 /// The texts of a list.
 fn strings(list: &Value) -> Vec<&str> {
-    let all = list.as_array().into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// A bound of numbers as an integer.

@@ -96,13 +96,14 @@ fn every_reason_of_the_command_has_a_remedy() {
         .collect();
     assert!(!known.is_empty(), "the test looks in the wrong place");
     let given = crate::files::read(COMMAND_REASONS);
-    let literals = given.split(".clone_into(&mut").filter_map(|before| {
-        let literal = before.trim_end().strip_suffix('"')?;
-        literal.rsplit('"').next()
-    });
+    let literals = given
+        .split(".clone_into(&mut")
+        .filter_map(|before| before.trim_end().strip_suffix('"')?.rsplit('"').next());
     // The status of a condition, no reason.
-    let literals = literals.filter(|it| is_camel_case(it) && *it != "Unknown");
-    let missing = literals.map(str::to_owned).collect();
+    let missing = literals
+        .filter(|it| is_camel_case(it) && *it != "Unknown")
+        .map(str::to_owned)
+        .collect();
     crate::assert_none(
         "a reason of the survey that is no documented constant",
         missing,
@@ -212,8 +213,7 @@ const NO_REASONS_OF_PLUGINS: [&str; 5] = ["Failed", "Job", "Pod", "Secret", "Suc
 /// Returns the literals in CamelCase of the files of a plugin that give reasons and codes.
 fn given(plugin: &str) -> BTreeSet<&'static str> {
     let directory = format!("guests/{plugin}/src/");
-    let sources = Source::all().iter();
-    let sources = sources.filter(|it| {
+    let sources = Source::all().iter().filter(|it| {
         it.path.starts_with(&directory) && !it.path.ends_with("/api.rs") && !it.is_test_file()
     });
     let literals = sources.flat_map(|source| {
@@ -221,8 +221,9 @@ fn given(plugin: &str) -> BTreeSet<&'static str> {
         let gives = product
             .clone()
             .any(|line| GIVES.iter().any(|it| line.contains(it)));
-        let texts = product.flat_map(|line| line.split('"'));
-        texts.filter(move |it| gives && is_camel_case(it))
+        product
+            .flat_map(|line| line.split('"'))
+            .filter(move |it| gives && is_camel_case(it))
     });
     literals
         .filter(|it| !NO_REASONS_OF_PLUGINS.contains(it))
@@ -258,6 +259,10 @@ fn the_page_of_each_plugin_has_its_reasons() {
 
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
-    let first = letters.next().map(|c| c.to_ascii_uppercase());
-    first.into_iter().chain(letters).collect()
+    letters
+        .next()
+        .map(|c| c.to_ascii_uppercase())
+        .into_iter()
+        .chain(letters)
+        .collect()
 }

@@ -53,8 +53,9 @@ fn is_key(text: &str) -> bool {
 
 /// The sources of plugins and of the SDK, with the directory of each below `guests`.
 fn sources_of_plugins() -> Vec<(String, String)> {
-    let paths = tracked().into_iter();
-    let paths = paths.filter(|it| has_extension(it, "rs") && !it.contains("tests"));
+    let paths = tracked()
+        .into_iter()
+        .filter(|it| has_extension(it, "rs") && !it.contains("tests"));
     let named = paths.filter_map(|path| {
         let (plugin, _) = path.strip_prefix("guests/")?.split_once("/src/")?;
         // Neither is in a plugin.
@@ -68,8 +69,9 @@ fn sources_of_plugins() -> Vec<(String, String)> {
 fn names_of_plugins() -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for (plugin, path) in sources_of_plugins() {
-        let names = texts(&path).into_iter();
-        let own = names.filter(|(name, _)| is_key(name) && !name.starts_with(PREFIX));
+        let own = texts(&path)
+            .into_iter()
+            .filter(|(name, _)| is_key(name) && !name.starts_with(PREFIX));
         found.extend(own.map(|(name, docs)| (plugin.clone(), name, docs)));
     }
     found
@@ -237,8 +239,9 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
         for path in tracked().into_iter().filter(is_searched) {
             let text = read(&path);
             let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-            let unknown = named(product, &domain).into_iter();
-            let unknown = unknown.filter(|name| !is_known(name));
+            let unknown = named(product, &domain)
+                .into_iter()
+                .filter(|name| !is_known(name));
             missing.extend(unknown.map(|name| format!("{name} in {path}")));
         }
     }

@@ -34,7 +34,8 @@ fn add(expected: &Value, found: &Value, place: String, lines: &mut Vec<String>) 
         }
         (expected, found) if expected == found => {}
         (expected, found) => {
-            let (expected, found) = (shown(expected), shown(found));
+            let expected = shown(expected);
+            let found = shown(found);
             lines.push(format!("{place} is {found}, and was {expected}"));
         }
     }

@@ -31,8 +31,7 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
         .map(|one| Granted::new(one.described.manifest(), &one.source, &grants))
         .collect::<Result<Vec<_>, _>>()?;
     let of_grants = grants.keys().map(|name| ("--grants", name));
-    let accounts = args.accounts.iter();
-    let of_accounts = accounts.map(|one| ("--account", &one.plugin));
+    let of_accounts = args.accounts.iter().map(|one| ("--account", &one.plugin));
     for (flag, plugin) in of_grants.chain(of_accounts) {
         let mut names = granted.iter().map(|one| one.manifest.name.as_str());
         if !names.any(|name| name == plugin) {
@@ -133,8 +132,10 @@ impl<'a> Granted<'a> {
     /// The meaning of the grants in plain words, one line each.
     fn powers(&self) -> impl Iterator<Item = String> {
         let name = &self.manifest.name;
-        let powers = self.grants.powers(self.manifest).into_iter();
-        powers.map(move |power| format!("Plugin {name} {power}."))
+        self.grants
+            .powers(self.manifest)
+            .into_iter()
+            .map(move |power| format!("Plugin {name} {power}."))
     }
 
     /// The grants as a file for `--grants`.
@@ -151,14 +152,18 @@ impl<'a> Granted<'a> {
 
     /// The declared and granted parent kinds.
     fn parents(&self) -> impl Iterator<Item = &Gvk> {
-        let granted = self.grants.parents_of(self.manifest);
-        granted.map(|parent| &parent.kind)
+        self.grants
+            .parents_of(self.manifest)
+            .map(|parent| &parent.kind)
     }
 
     /// The declared and granted child kinds.
     fn children(&self) -> impl Iterator<Item = &Gvk> {
-        let declared = self.manifest.children.iter().map(|child| &child.kind);
-        declared.filter(|kind| self.grants.allows_child(&kind.group_kind()))
+        self.manifest
+            .children
+            .iter()
+            .map(|child| &child.kind)
+            .filter(|kind| self.grants.allows_child(&kind.group_kind()))
     }
 
     /// The definitions of the plugin by name, with the label by which the host recognizes them.

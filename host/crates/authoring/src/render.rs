@@ -190,7 +190,8 @@ impl<'a> Offline<'a> {
             seed,
             world,
         } = circumstances;
-        let (manifest, grants) = (self.manifest, &self.grants);
+        let manifest = self.manifest;
+        let grants = &self.grants;
         let kind = parent.group_kind();
         if !grants.allows_parent(&kind) {
             let message =
@@ -283,7 +284,8 @@ fn unchanged_note(report: &Report) -> String {
     match ready {
         Some(ready) => {
             let status: &str = ready.status.into();
-            let (reason, message) = (&ready.reason, &ready.message);
+            let reason = &ready.reason;
+            let message = &ready.message;
             format!("{note}: Ready={status}/{reason}: {message}")
         }
         None => note.to_owned(),

@@ -259,8 +259,11 @@ mod tests {
     fn a_definition_that_refuses_the_conditions_of_the_host_is_named_with_the_field() {
         let refusal = |status: &Value, rules: Value| {
             let manifest = manifest(status, &rules);
-            let refusals = ParentDefinitions::new(&manifest).refusals(&manifest.name);
-            refusals.into_iter().next().unwrap_or_default()
+            ParentDefinitions::new(&manifest)
+                .refusals(&manifest.name)
+                .into_iter()
+                .next()
+                .unwrap_or_default()
         };
         for (name, change, expected) in changes() {
             let text = refusal(&status(change), json!([]));

@@ -39,13 +39,16 @@ pub(crate) async fn check(
         Err(error) => ("AccountNotRead", error_chain(&error).to_string()),
     };
     // The host does not watch accounts, so no event reports a change.
-    let (stage, retry) = (Stage::Serving, Retry::Backoff);
+    let stage = Stage::Serving;
+    let retry = Retry::Backoff;
     Err(StageFailure::new(stage, reason, message, retry))
 }
 
 fn names(annotation: Option<&str>, plugin: &PluginName) -> bool {
-    let mut names = annotation.unwrap_or_default().split(',');
-    names.any(|name| name.trim() == plugin.as_str())
+    annotation
+        .unwrap_or_default()
+        .split(',')
+        .any(|name| name.trim() == plugin.as_str())
 }
 
 #[cfg(test)]

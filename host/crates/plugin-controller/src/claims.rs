@@ -119,8 +119,10 @@ impl Claims {
     pub(crate) fn is_first(&self, name: &PluginName) -> bool {
         let winners = self.winners();
         self.claims.get(name).is_some_and(|claim| {
-            let mut kinds = claim.kinds.iter();
-            kinds.all(|kind| winners.get(kind) == Some(&name))
+            claim
+                .kinds
+                .iter()
+                .all(|kind| winners.get(kind) == Some(&name))
         })
     }
 
@@ -305,14 +307,18 @@ mod tests {
     }
 
     fn affected(claims: &mut Claims) -> Vec<String> {
-        let affected = claims.take_affected();
-        affected.iter().map(ToString::to_string).collect()
+        claims
+            .take_affected()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn a_younger_plugin_gives_way_once_the_older_one_can_begin() {
         let mut claims = Claims::default();
-        let (old, young) = (plugin(1, "old"), plugin(2, "young"));
+        let old = plugin(1, "old");
+        let young = plugin(2, "young");
         assert_eq!(serve(&mut claims, &young, &["Web"]), Ok(()));
         claims.take_affected();
 
@@ -343,7 +349,8 @@ mod tests {
     #[test]
     fn at_the_start_the_order_of_the_first_passes_does_not_matter() {
         let mut claims = Claims::default();
-        let (old, young) = (plugin(1, "b"), plugin(1, "c"));
+        let old = plugin(1, "b");
+        let young = plugin(1, "c");
         let file = (PluginName::new("z").unwrap(), Age::File);
         for (name, age) in [&young, &old] {
             claims.expect(name, *age, &kinds(&["Web"]));
@@ -381,7 +388,8 @@ mod tests {
     #[test]
     fn a_plugin_that_was_made_again_has_its_new_age() {
         let mut claims = Claims::default();
-        let (old, other) = (plugin(1, "a"), plugin(2, "b"));
+        let old = plugin(1, "a");
+        let other = plugin(2, "b");
         assert_eq!(serve(&mut claims, &other, &["Web"]), Ok(()));
         prepare(&mut claims, &old, &["Web"]).unwrap();
         assert!(claims.is_first(&old.0));
@@ -395,7 +403,8 @@ mod tests {
     #[test]
     fn a_plugin_is_told_to_prepare_when_its_rival_becomes_younger() {
         let mut claims = Claims::default();
-        let (first, second) = (plugin(1, "a"), plugin(2, "b"));
+        let first = plugin(1, "a");
+        let second = plugin(2, "b");
         assert_eq!(serve(&mut claims, &first, &["Web"]), Ok(()));
         let taken = serve(&mut claims, &second, &["Web"]);
         assert_eq!(taken, Err("a".to_owned()));
@@ -411,7 +420,8 @@ mod tests {
 
     #[test]
     fn a_next_revision_does_not_cost_the_kinds_of_the_active_one() {
-        let (old, young) = (plugin(1, "old"), plugin(2, "young"));
+        let old = plugin(1, "old");
+        let young = plugin(2, "young");
         let active = || {
             let mut claims = Claims::default();
             assert_eq!(serve(&mut claims, &old, &["A"]), Ok(()));

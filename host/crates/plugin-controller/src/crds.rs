@@ -58,8 +58,7 @@ impl CheckedDefinitions {
         has_served: bool,
     ) -> Result<(), Error> {
         // Before the check: a change during it is due for the next one.
-        let names = names_of(serving).into_iter();
-        let versions = names.map(|name| {
+        let versions = names_of(serving).into_iter().map(|name| {
             let version = shared.cluster.definition_version(&name);
             (name, version)
         });
@@ -73,8 +72,11 @@ impl CheckedDefinitions {
 
     fn wait_longer(&mut self, now: Instant) {
         let (min, max) = REINSTALL_WAITS;
-        let earlier = self.reinstall.take().filter(|(at, _)| now < *at + max);
-        let mut waits = earlier.map_or_else(|| Backoff::new(min, max), |(_, waits)| waits);
+        let mut waits = self
+            .reinstall
+            .take()
+            .filter(|(at, _)| now < *at + max)
+            .map_or_else(|| Backoff::new(min, max), |(_, waits)| waits);
         self.reinstall = Some((now + waits.delay(), waits));
     }
 }
@@ -87,7 +89,8 @@ pub async fn keep_definitions(
     limits: &Arc<Limits>,
     report: impl Fn(Option<String>),
 ) -> Infallible {
-    let (plugin, serving) = (&loaded.name, loaded.serving(limits));
+    let plugin = &loaded.name;
+    let serving = loaded.serving(limits);
     let mut definitions = CheckedDefinitions::default();
     let mut problem: Option<String> = None;
     let mut failures = Backoff::new(CHECK_PERIOD, SERVED_WITHIN);
@@ -130,8 +133,10 @@ pub async fn keep_definitions(
 
 /// Returns a sentence about the kinds of parents that the cluster does not serve; none if it serves all.
 fn missing_parents(cluster: &Cluster, serving: &Serving) -> Option<String> {
-    let parents = serving.parents().map(|parent| &parent.kind);
-    let missing = parents.filter(|kind| cluster.served(kind).is_none());
+    let missing = serving
+        .parents()
+        .map(|parent| &parent.kind)
+        .filter(|kind| cluster.served(kind).is_none());
     let missing: Vec<String> = missing.map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
 }
@@ -172,8 +177,11 @@ async fn install(
         let is_granted = |crd: &&Map<String, Value>| {
             kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
         };
-        let granted = manifest.crds.iter().filter(is_granted);
-        let applied = granted.map(|crd| apply(shared, plugin, crd, hash_key, has_served));
+        let applied = manifest
+            .crds
+            .iter()
+            .filter(is_granted)
+            .map(|crd| apply(shared, plugin, crd, hash_key, has_served));
         has_written = try_join_all(applied).await?.contains(&true);
         if has_written {
             shared.cluster.refresh_discovery();
@@ -272,12 +280,15 @@ async fn apply(
             "the CRD gets a new rule: existing objects that break it stay until the broken field is changed"
         );
     }
-    let written = shared.writer.crd(plugin, &write).await;
-    written.map_err(|source| Error::ApplyCrd {
-        plugin: plugin.clone(),
-        name,
-        source: Box::new(source),
-    })?;
+    shared
+        .writer
+        .crd(plugin, &write)
+        .await
+        .map_err(|source| Error::ApplyCrd {
+            plugin: plugin.clone(),
+            name,
+            source: Box::new(source),
+        })?;
     Ok(true)
 }
 
@@ -291,11 +302,14 @@ fn refused(plugin: &PluginName, name: &str, source: crd::CrdRefusal) -> Error {
 
 async fn read(shared: &Shared, name: &str) -> Result<Option<Object>, Error> {
     let kind = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let found = shared.cluster.live_get(&kind, None, name).await;
-    found.map_err(|source| Error::ReadCrd {
-        name: name.to_owned(),
-        source: Box::new(source),
-    })
+    shared
+        .cluster
+        .live_get(&kind, None, name)
+        .await
+        .map_err(|source| Error::ReadCrd {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })
 }
 
 fn name_of(crd: &Map<String, Value>) -> Option<&str> {

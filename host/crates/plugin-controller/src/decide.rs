@@ -187,13 +187,16 @@ impl Facts<'_> {
             return Some(failure);
         }
         if let Some(message) = self.rollback(plugin) {
-            let (stage, retry) = (Stage::Serving, Retry::OnChange);
+            let stage = Stage::Serving;
+            let retry = Retry::OnChange;
             return Some(StageFailure::new(stage, "RolledBack", message, retry));
         }
         // The loaded revision comes first; another refused one is the active revision under changed terms.
         let mut others = self.state.setbacks.values().filter_map(Setback::refusal);
-        let refusal = self.refusal(plugin).or_else(|| others.next());
-        refusal.cloned().or_else(|| self.missing.failure())
+        self.refusal(plugin)
+            .or_else(|| others.next())
+            .cloned()
+            .or_else(|| self.missing.failure())
     }
 
     /// Returns the step that a rollback is, if it is the next one.

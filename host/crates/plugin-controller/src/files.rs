@@ -68,7 +68,8 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         });
     }
     if !reduced.is_empty() {
-        let (plugin, lacking) = (&plugin.manifest().name, list(&reduced));
+        let plugin = &plugin.manifest().name;
+        let lacking = list(&reduced);
         info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
     }
     let needs = artifact::Needs {
@@ -89,7 +90,8 @@ fn read(
     context: &LoaderContext,
     path: &Path,
 ) -> Result<Plugin, Box<dyn std::error::Error + Send + Sync>> {
-    let (engine, limits) = (&context.engine, &context.artifact_limits);
+    let engine = &context.engine;
+    let limits = &context.artifact_limits;
     let bytes = artifact::read_file(path, limits.bytes_max)?;
     let compiled = context.compiler.compile(engine, &bytes, limits)?;
     let described = Described::load(engine, &compiled, &context.limits)?;

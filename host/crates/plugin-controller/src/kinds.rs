@@ -21,7 +21,8 @@ impl Served {
     /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
         let reconcilers = serving.parents().map(|parent| {
-            let (name, kind) = (name.clone(), parent.kind.clone());
+            let name = name.clone();
+            let kind = parent.kind.clone();
             let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
             Arc::new(reconciler)
         });
@@ -33,15 +34,18 @@ impl Served {
 
     /// Returns its kinds of parents without their versions.
     pub(super) fn kinds(&self) -> BTreeSet<GroupKind> {
-        let reconcilers = self.reconcilers.iter();
-        reconcilers.map(|it| it.parent().group_kind()).collect()
+        self.reconcilers
+            .iter()
+            .map(|it| it.parent().group_kind())
+            .collect()
     }
 
     /// Returns true if the kind is one of its parents, in any version.
     pub fn parents(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
-        let mut reconcilers = self.reconcilers.iter();
-        reconcilers.any(|reconciler| reconciler.parent().group_kind() == group_kind)
+        self.reconcilers
+            .iter()
+            .any(|reconciler| reconciler.parent().group_kind() == group_kind)
     }
 
     /// Returns the last faults over all its kinds of parents, the latest first.
@@ -70,11 +74,14 @@ pub async fn serve(
         .await?;
     if loaded.manifest().finalize {
         let parents = serving.parents().map(|parent| parent.kind.clone());
-        let recorded = shared.inventory.record_parents(&loaded.name, parents).await;
-        recorded.map_err(|source| Error::RecordParents {
-            plugin: loaded.name.clone(),
-            source: Box::new(source),
-        })?;
+        shared
+            .inventory
+            .record_parents(&loaded.name, parents)
+            .await
+            .map_err(|source| Error::RecordParents {
+                plugin: loaded.name.clone(),
+                source: Box::new(source),
+            })?;
     }
     let served = Served::new(shared, &loaded.name, &serving);
     info!(
@@ -90,8 +97,9 @@ pub async fn serve(
 /// Returns the interests of a plugin from a file once it is active, one for each kind of parent.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
     // Only the bound of the cache depends on the limits, and the highest of all registrations counts.
-    let serving = loaded.serving(&Arc::default());
-    serving.interests(&loaded.name, once_made)
+    loaded
+        .serving(&Arc::default())
+        .interests(&loaded.name, once_made)
 }
 
 /// Removes kinds of children from the inventory that a plugin makes no more and of which no child is left.

@@ -196,10 +196,9 @@ impl Error {
     /// Returns the time at which the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Load { source, .. } => {
-                let source = source.downcast_ref::<artifact::Error>();
-                source.map_or(Retry::Never, artifact::Error::retry)
-            }
+            Self::Load { source, .. } => source
+                .downcast_ref::<artifact::Error>()
+                .map_or(Retry::Never, artifact::Error::retry),
             Self::NameTaken { .. }
             | Self::ParentTaken { .. }
             | Self::NotGranted { .. }

@@ -147,7 +147,8 @@ impl Loader {
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
-        let (terms, identity) = (declared.terms.clone(), declared.identity.clone());
+        let terms = declared.terms.clone();
+        let identity = declared.identity.clone();
         let (described, fetched) = blocking(move || {
             let described = compile(&context, &fetched.bytes, &terms)?;
             // Only now, also if the load was cancelled: the compiler cannot be interrupted.
@@ -156,7 +157,8 @@ impl Loader {
             Ok((described, fetched))
         })
         .await?;
-        let (context, identity) = (Arc::clone(&self.context), declared.identity.clone());
+        let context = Arc::clone(&self.context);
+        let identity = declared.identity.clone();
         // A cancelled load does not get here: its bytes could come after those of the next one.
         blocking(move || {
             keep(&context, &fetched, &identity);
@@ -199,7 +201,8 @@ impl Loader {
             );
             return Err(not_kept(message));
         }
-        let (context, digest) = (Arc::clone(&self.context), digest.clone());
+        let context = Arc::clone(&self.context);
+        let digest = digest.clone();
         let terms = declared.terms.clone();
         blocking(move || {
             let bytes = context
@@ -229,7 +232,8 @@ impl Loader {
         component: &VerifiedComponent,
         config: &Map<String, Value>,
     ) -> Result<Arc<Plugin>, StageFailure> {
-        let (context, config) = (Arc::clone(&self.context), config.clone());
+        let context = Arc::clone(&self.context);
+        let config = config.clone();
         let described = component.described.clone();
         blocking(move || {
             let configured = described.configure(&config, &context.config_checker);
@@ -367,7 +371,8 @@ fn compile(
     bytes: &[u8],
     terms: &Terms,
 ) -> Result<Described, StageFailure> {
-    let (engine, limits) = (&context.engine, &context.artifact_limits);
+    let engine = &context.engine;
+    let limits = &context.artifact_limits;
     let not_compiled = |error: artifact::Error| {
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
     };
@@ -407,7 +412,8 @@ fn may_compile(
             let message = format!(
                 "not compiled, because spec.grants.parents is empty and {why}: add the parents to spec.grants.parents, or build the component with innkeeper build"
             );
-            let (stage, retry) = (Stage::Compiled, Retry::OnChange);
+            let stage = Stage::Compiled;
+            let retry = Retry::OnChange;
             return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
         }
     };
@@ -422,10 +428,11 @@ fn may_compile(
 }
 
 fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {
-    let checked = identity.check(described.manifest());
-    checked.map_err(|(reason, message)| {
-        StageFailure::new(Stage::Verified, reason, message, Retry::OnChange)
-    })
+    identity
+        .check(described.manifest())
+        .map_err(|(reason, message)| {
+            StageFailure::new(Stage::Verified, reason, message, Retry::OnChange)
+        })
 }
 
 /// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
@@ -476,7 +483,8 @@ fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> 
     let message = format!(
         "the Secret {name} in the host's namespace does not name the server of spec.source.http.url: add the server's host to its annotation {ANNOTATION_HOSTS}, separated by commas"
     );
-    let (stage, reason) = (Stage::Fetched, "SecretNotForHost");
+    let stage = Stage::Fetched;
+    let reason = "SecretNotForHost";
     Err(StageFailure::new(stage, reason, message, Retry::Backoff))
 }
 
@@ -501,8 +509,12 @@ fn unusable_secret(name: &str, required: &str) -> StageFailure {
 fn camel_case(words: &str) -> String {
     let capital = |word: &str| {
         let mut characters = word.chars();
-        let first = characters.next().map(|first| first.to_ascii_uppercase());
-        first.into_iter().chain(characters).collect::<String>()
+        characters
+            .next()
+            .map(|first| first.to_ascii_uppercase())
+            .into_iter()
+            .chain(characters)
+            .collect::<String>()
     };
     words.split('-').map(capital).collect()
 }

@@ -52,7 +52,8 @@ impl MissingParents {
             "the cluster no longer serves {}: install the CustomResourceDefinition again, or grant it to the plugin with spec.crds Install",
             kinds.join(", ")
         );
-        let (stage, retry) = (Stage::Serving, Retry::OnChange);
+        let stage = Stage::Serving;
+        let retry = Retry::OnChange;
         Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
     }
 

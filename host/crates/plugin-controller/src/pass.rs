@@ -45,7 +45,8 @@ pub(crate) async fn run(
     let missing = take_actions(cx, &mut subject, state, &declared).await;
     release_dropped_kinds(cx, &mut subject.target, state, &declared.name).await;
     let facts = facts(object, state, Ok(&declared), &missing);
-    let (synced, ungranted) = (facts.synced_of_parents(), facts.ungranted());
+    let synced = facts.synced_of_parents();
+    let ungranted = facts.ungranted();
     tell_parents(cx, &declared, &mut state.unserved, synced, ungranted).await;
     // Report: writes the status.
     report(cx, &mut subject, state, Ok(&declared), &missing).await
@@ -220,7 +221,8 @@ fn name_taken<'a>(cx: &'a Context, object: &Object) -> Option<(&'a PluginName, S
     let message = format!(
         "the name {name} belongs to a plugin file of this host: rename the Plugin, or run the host without the file"
     );
-    let (stage, retry) = (Stage::Serving, Retry::OnChange);
+    let stage = Stage::Serving;
+    let retry = Retry::OnChange;
     let failure = StageFailure::new(stage, "NameTaken", message, retry);
     Some((name, failure))
 }

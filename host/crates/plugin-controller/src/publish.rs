@@ -242,10 +242,14 @@ fn digest(status: Map<String, Value>) -> String {
 /// None while a revision is being loaded.
 fn event(before: &PluginStatus, after: &PluginStatus) -> Option<Event> {
     let ready = |status: &'_ PluginStatus| {
-        let mut conditions = status.conditions.iter();
-        conditions.find(|one| one.type_ == READY).cloned()
+        status
+            .conditions
+            .iter()
+            .find(|one| one.type_ == READY)
+            .cloned()
     };
-    let (before, after) = (ready(before), ready(after)?);
+    let before = ready(before);
+    let after = ready(after)?;
     let is_same =
         |before: &Condition| before.status == after.status && before.reason == after.reason;
     if before.as_ref().is_some_and(is_same) {

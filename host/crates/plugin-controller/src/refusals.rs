@@ -90,7 +90,8 @@ mod tests {
         let plugin = PluginName::new("web").unwrap();
         let parent = ObjectId::new(GroupKind::new("example.com", "Web"), Some("demo"), "a");
         let mut refusals = Refusals::default();
-        let (mut now, mut waits) = (Instant::now(), Vec::new());
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
         for _ in 0..12 {
             let attempt = RefusalsOfRound::default();
             let error = apply::Error {

@@ -49,6 +49,9 @@ fn verdict(
 /// Returns the kinds of parents that once got finalizers and that the revision does not finalize, in any version.
 pub(crate) fn not_finalized(recorded: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
     let is_finalized = |kind: &Gvk| manifest.finalize && manifest.reconciles(&kind.group_kind());
-    let kinds = recorded.iter().filter(|kind| !is_finalized(kind));
-    kinds.cloned().collect()
+    recorded
+        .iter()
+        .filter(|kind| !is_finalized(kind))
+        .cloned()
+        .collect()
 }

@@ -74,8 +74,10 @@ impl Warmer {
     /// Returns the running watches, for the manager that serves the plugins from now on.
     pub fn take(&self) -> Warm {
         let ready = std::mem::take(&mut *self.ready.lock());
-        let watches = ready.into_iter().map(|(name, ready)| (name, ready.watches));
-        watches.collect()
+        ready
+            .into_iter()
+            .map(|(name, ready)| (name, ready.watches))
+            .collect()
     }
 
     async fn prepare(&self, plugin: &Object, declared: Declared, digest: Option<String>) {
@@ -124,8 +126,10 @@ impl Warmer {
     ) -> Result<Vec<Registration>, StageFailure> {
         let Declared { name, terms, .. } = declared;
         let plugin = self.loader.configure(component, &declared.config).await?;
-        let serving = terms.serving(plugin);
-        let interests = serving.interests(name, &(self.once_made)(name)).into_iter();
+        let interests = terms
+            .serving(plugin)
+            .interests(name, &(self.once_made)(name))
+            .into_iter();
         let register = |interest| self.loader.cluster.register(interest);
         Ok(interests.map(register).collect())
     }

@@ -421,8 +421,10 @@ impl PluginState {
             .filter(|_| running.is_none())
             .and_then(LoadAttempt::due);
         let setback = self.setbacks.values().filter_map(Setback::retry_at).min();
-        let dues = [attempt, setback, self.unserved.due, self.due_report()];
-        dues.into_iter().flatten().min()
+        [attempt, setback, self.unserved.due, self.due_report()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Returns the time of the next pass of a Plugin without a valid declaration. Its passes take no step, so the time of a

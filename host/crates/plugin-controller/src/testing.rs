@@ -17,6 +17,8 @@ pub(crate) fn declared(more: Value) -> Declared {
         "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
         "metadata": {"name": "web"}, "spec": spec,
     });
-    let plugin = Plugin::read(&plugin.to_string()).unwrap();
-    plugin.declared().unwrap()
+    Plugin::read(&plugin.to_string())
+        .unwrap()
+        .declared()
+        .unwrap()
 }

@@ -136,7 +136,8 @@ pub(crate) async fn tell_all(
     }
     let attempt = RefusalsOfRound::default();
     let written = AtomicUsize::new(0);
-    let (mut left, mut all_told) = (WRITES_MAX, true);
+    let mut left = WRITES_MAX;
+    let mut all_told = true;
     for kind in kinds {
         // A kind that is not served has no objects.
         let Some(served) = cx.cluster().served_kind(kind) else {
@@ -187,7 +188,8 @@ async fn tell_one(
     parent: &Object,
     write: &StatusWrite,
 ) -> Result<(), apply::Error> {
-    let (shared, id) = (&cx.shared, parent.id());
+    let shared = &cx.shared;
+    let id = parent.id();
     let mut target = Target::new(parent, &shared.resource_of(parent));
     let written = shared.writer.status(&mut target, write).await?;
     registration.note_write(&id, &id, written.resource_version);

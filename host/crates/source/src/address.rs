@@ -124,8 +124,9 @@ pub(super) fn shown(address: &str) -> String {
     url.set_query(None);
     url.set_fragment(None);
     // These fail only for addresses that can have neither, and then there is none to remove.
-    let cleared = url.set_username("").and_then(|()| url.set_password(None));
-    cleared.map_or_else(|()| url.scheme().to_owned(), |()| url.to_string())
+    url.set_username("")
+        .and_then(|()| url.set_password(None))
+        .map_or_else(|()| url.scheme().to_owned(), |()| url.to_string())
 }
 
 #[cfg(test)]

@@ -37,8 +37,11 @@ pub(super) async fn read(
         check_private(&call.url)?;
         call.credentials = Some(authorization(credentials)?);
     }
-    let answer = transport.send(call).await?;
-    answer.body_if_ok(part.what, part.bytes_max).await
+    transport
+        .send(call)
+        .await?
+        .body_if_ok(part.what, part.bytes_max)
+        .await
 }
 
 #[cfg(test)]

@@ -95,8 +95,8 @@ impl PublicKey {
 
     /// Returns true if the private key of this public key signed the message.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let check = self.check();
-        check.is_some_and(|key| key.verify(message, signature).is_ok())
+        self.check()
+            .is_some_and(|key| key.verify(message, signature).is_ok())
     }
 }
 
@@ -131,8 +131,12 @@ impl SigningKey {
     /// Signs a message. The text is the output of `cosign sign-blob --key` and the content of a `.sig` file.
     pub fn sign(&self, message: &[u8]) -> Result<String, Failure> {
         let failed = || FailureKind::SigningFailed.failure("failed to make the signature");
-        let signer = self.0.choose_scheme(&SCHEMES).ok_or_else(failed)?;
-        let signature = signer.sign(message).map_err(|_| failed())?;
+        let signature = self
+            .0
+            .choose_scheme(&SCHEMES)
+            .ok_or_else(failed)?
+            .sign(message)
+            .map_err(|_| failed())?;
         Ok(STANDARD.encode(signature))
     }
 }

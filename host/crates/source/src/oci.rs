@@ -37,7 +37,8 @@ pub(super) async fn fetch(
     oci: &Oci,
     expectation: &Expectation,
 ) -> Result<Fetched, Failure> {
-    let (artifact, bytes_max) = (&oci.reference, settings.bytes_max);
+    let artifact = &oci.reference;
+    let bytes_max = settings.bytes_max;
     for mirror in settings
         .mirrors
         .get(artifact.registry())

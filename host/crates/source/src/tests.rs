@@ -262,8 +262,9 @@ fn a_failure_never_shows_a_secret_of_its_address() {
 #[test]
 fn settings_that_cannot_be_used_are_told_at_the_start() {
     let refused = |settings| {
-        let error = Fetcher::new(settings).err();
-        let error = error.expect("the settings should be refused");
+        let error = Fetcher::new(settings)
+            .err()
+            .expect("the settings should be refused");
         assert_eq!(error.source.kind, FailureKind::SettingsInvalid);
         error_chain(&error).to_string()
     };

@@ -258,7 +258,8 @@ impl HttpAnswer<'_> {
         let announced = self.response.content_length().unwrap_or_default();
         check_size(what, announced, bytes_max)?;
         let started = Instant::now();
-        let (mut bytes, mut digester) = (Vec::new(), Digester::default());
+        let mut bytes = Vec::new();
+        let mut digester = Digester::default();
         while let Some(chunk) = self.chunk(started, bytes_of(bytes.len())).await? {
             check_size(what, bytes_of(bytes.len() + chunk.len()), bytes_max)?;
             digester.update(&chunk);
@@ -294,7 +295,8 @@ impl HttpAnswer<'_> {
     ///
     /// The body is not read: the server writes it, and conditions would show it to others than the author of the Plugin.
     pub(super) fn refusal(&self, what: &str) -> Failure {
-        let (status, url) = (self.status(), shown(self.url().as_str()));
+        let status = self.status();
+        let url = shown(self.url().as_str());
         let answered = format!("{url} answered {}", status.as_u16());
         let pause = pause(self.headers());
         let throttled = |retry_after: Duration| {
@@ -326,7 +328,8 @@ fn bytes_of(length: usize) -> u64 {
 }
 
 fn silent(url: &Url, waited: Duration) -> Failure {
-    let (url, waited) = (shown(url.as_str()), waited.as_secs());
+    let url = shown(url.as_str());
+    let waited = waited.as_secs();
     FailureKind::TooSlow.failure(format!("{url} was silent for {waited} s"))
 }
 

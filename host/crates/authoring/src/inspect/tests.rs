@@ -33,7 +33,9 @@ fn look_at_in(
         },
         output,
     };
-    let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
+    let mut stdin = io::empty();
+    let mut stdout = Vec::new();
+    let mut stderr = Vec::new();
     let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let ended = run(&args, &mut streams);
     let exit = streams.end(ended);
@@ -229,8 +231,11 @@ async fn inspects_an_artifact_in_its_registry() {
         bytes: guest().build(),
         ..Package::default()
     };
-    let artifact = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
-    let pushed = artifact.push(&package).await.unwrap();
+    let pushed = RegistryArtifact::open(&reference, &registry.settings())
+        .unwrap()
+        .push(&package)
+        .await
+        .unwrap();
     assert_eq!(pushed.digest, Digest::of(&package.bytes));
     let look = |reference: String| {
         let registry = registry.clone();

@@ -52,8 +52,11 @@ fn withheld(requested: &Map<String, Value>, granted: &Map<String, Value>) -> Vec
             None => entry.clone(),
         };
         let entries = |grants: &Map<String, Value>| {
-            let entries = grants.get(list).and_then(Value::as_array);
-            entries.cloned().unwrap_or_default()
+            grants
+                .get(list)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
         };
         let granted: Vec<Value> = entries(granted).iter().map(key_of).collect();
         for entry in entries(requested) {

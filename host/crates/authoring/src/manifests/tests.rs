@@ -103,8 +103,9 @@ fn resources(documents: &[Document], kind: &str) -> BTreeSet<String> {
 }
 
 fn setup(more: &[&str]) -> ManifestsArgs {
-    let fixed = "manifests pond.wasm --namespace inn";
-    let arguments = fixed.split(' ').chain(more.iter().copied());
+    let arguments = "manifests pond.wasm --namespace inn"
+        .split(' ')
+        .chain(more.iter().copied());
     let Manifests { args } = Manifests::try_parse_from(arguments).unwrap();
     args.check().unwrap();
     args
@@ -183,7 +184,8 @@ fn the_values_of_secrets_and_kinds_of_kubernetes_are_comments_with_their_reason(
 
 #[test]
 fn the_printed_grants_are_read_as_they_were_made() {
-    let (manifest, source) = (pond(), Value::Null);
+    let manifest = pond();
+    let source = Value::Null;
     let granted = Granted::new(&manifest, &source, &BTreeMap::new()).unwrap();
     let text = text_of(&[granted.file()]);
     expect![[r#"
@@ -253,7 +255,9 @@ fn nothing_is_allowed_by_a_wildcard() {
 }
 
 fn failure(args: &ManifestsArgs) -> (Exit, String) {
-    let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
+    let mut stdin = io::empty();
+    let mut stdout = Vec::new();
+    let mut stderr = Vec::new();
     let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let ended = run(args, &mut streams);
     let exit = streams.end(ended);
@@ -273,8 +277,10 @@ fn rejects_load_artifact() {
 
 /// The objects of some kind as `namespace/name`.
 fn of_kind(documents: &[Document], kind: &str) -> Vec<String> {
-    let objects = documents.iter().map(|document| &document.object);
-    let of_kind = objects.filter(|object| object["kind"] == kind);
+    let of_kind = documents
+        .iter()
+        .map(|document| &document.object)
+        .filter(|object| object["kind"] == kind);
     let text = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         format!("{}/{}", text("namespace"), text("name"))
@@ -351,10 +357,14 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
                 .unwrap()
                 .contains(&json!(resource))
         };
-        let verbs = rules.find(about).map(|rule| rule["verbs"].clone());
-        verbs.unwrap_or_default().to_string()
+        rules
+            .find(about)
+            .map(|rule| rule["verbs"].clone())
+            .unwrap_or_default()
+            .to_string()
     };
-    let (host, writer) = ("innkeeper-plugin-pond", "innkeeper-plugin-pond-children");
+    let host = "innkeeper-plugin-pond";
+    let writer = "innkeeper-plugin-pond-children";
     for namespace in ["a", "b"] {
         assert_eq!(
             verbs_of(namespace, host, "deployments"),

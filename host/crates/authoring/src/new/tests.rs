@@ -8,7 +8,8 @@ use serde_json::json;
 use super::*;
 
 fn new(directory: &Path, change: impl FnOnce(&mut NewArgs)) -> (Result<Exit, Failure>, String) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut stdout = Vec::new();
+    let mut stderr = Vec::new();
     let mut args = NewArgs {
         directory: directory.to_owned(),
         from_crd: None,

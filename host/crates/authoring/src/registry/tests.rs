@@ -23,7 +23,9 @@ async fn run(
     command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure> + Send + 'static,
 ) -> CommandOutput {
     let work = move || {
-        let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
+        let mut stdin = io::empty();
+        let mut stdout = Vec::new();
+        let mut stderr = Vec::new();
         let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
         let ended = command(&mut streams);
         let exit = streams.end(ended);

@@ -66,8 +66,11 @@ impl Files {
             .as_deref()
             .map(|path| grants_in(path, streams))
             .transpose()?;
-        let key = paths.hash_key.as_deref();
-        let hash_key = key.map(|path| hash_key(path, streams)).transpose()?;
+        let hash_key = paths
+            .hash_key
+            .as_deref()
+            .map(|path| hash_key(path, streams))
+            .transpose()?;
         let with_parent = documents(&paths.parent, streams)?;
         let mut observed = Vec::new();
         for path in &paths.observed {
@@ -109,7 +112,8 @@ pub(crate) fn given(
             .iter()
             .map(|parent| parent.kind.to_string())
             .collect();
-        let (from, kinds) = (files.parent, kinds.join(" or "));
+        let from = files.parent;
+        let kinds = kinds.join(" or ");
         return Err(unusable(format!(
             "{from} contains {found} parents of kind {kinds}: the plugin needs exactly one"
         )));

@@ -106,8 +106,10 @@ fn controls(owner: &Value, document: &Document, parent: &Parent) -> bool {
     if *has_uid {
         return text("uid") == parent.metadata("uid");
     }
-    let group = text("apiVersion").and_then(|version| Some(version.split_once('/')?.0));
-    group.unwrap_or_default() == &*parent.kind.group
+    text("apiVersion")
+        .and_then(|version| Some(version.split_once('/')?.0))
+        .unwrap_or_default()
+        == &*parent.kind.group
         && text("kind") == Some(&*parent.kind.kind)
         && text("name") == Some(&*parent.name)
         && (parent.namespace.is_none() || document.namespace == parent.namespace)

@@ -160,7 +160,8 @@ impl OfflineReads {
         if let Some(namespace) = namespace.filter(|_| is_namespaced) {
             metadata["namespace"] = json!(&*namespace);
         }
-        let (api_version, kind) = (kind.api_version(), &*kind.kind);
+        let api_version = kind.api_version();
+        let kind = &*kind.kind;
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
         Some(object.to_string().into())
     }
@@ -204,7 +205,8 @@ impl Reads for OfflineReads {
         let chosen = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
             selector: text.to_owned(),
         })?;
-        let (kind, namespace) = (&selector.kind, selector.namespace.clone());
+        let kind = &selector.kind;
+        let namespace = selector.namespace.clone();
         let mut found = self.answer(kind, namespace.clone(), None, &chosen)?;
         if found.is_empty() && self.world.exists {
             found.extend(self.imagined(kind, namespace, "example", &chosen));

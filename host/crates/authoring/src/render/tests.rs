@@ -280,7 +280,8 @@ fn texts_of_a_plugin_reach_the_terminal_without_escape_sequences() {
     let (_, _, err) = given(PARENT).render(&guest);
     assert_eq!(err, "fault: invalid: bad [2J error: mine\n");
     let mut stderr = Vec::new();
-    let (mut stdin, mut stdout) = (io::empty(), io::sink());
+    let mut stdin = io::empty();
+    let mut stdout = io::sink();
     let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
     let line = LogLine {
         level: LogLevel::Info,
@@ -347,8 +348,11 @@ fn a_status_that_the_definition_refuses_is_a_finding() {
     assert!(err.contains(problem), "{err}");
     guest.answer = |_, _, _| desired(Vec::new());
     let schema = "/versions/0/schema/openAPIV3Schema/properties/status";
-    let definition = guest.manifest.crds[0].get_mut("spec").unwrap();
-    definition.pointer_mut(schema).unwrap()["required"] = json!(["url"]);
+    guest.manifest.crds[0]
+        .get_mut("spec")
+        .unwrap()
+        .pointer_mut(schema)
+        .unwrap()["required"] = json!(["url"]);
     let (exit, _, err) = given(PARENT).render(&guest);
     assert_eq!(exit, Exit::Finding);
     let problem = "the definition ponds.example.com v1 refuses the host's conditions, which come before the first status of the plugin: status.url: is required";

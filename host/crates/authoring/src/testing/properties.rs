@@ -461,8 +461,9 @@ fn document(child: &Child, parent: &Document) -> Document {
 }
 
 fn is_retained(child: &Document) -> bool {
-    let annotations = child.metadata_field("annotations");
-    annotations.is_some_and(|all| all.get(ANNOTATION_RETAINED_FOR).is_some())
+    child
+        .metadata_field("annotations")
+        .is_some_and(|all| all.get(ANNOTATION_RETAINED_FOR).is_some())
 }
 
 fn set_status(parent: &mut Map<String, Value>, report: &Report) {
@@ -491,6 +492,7 @@ fn set_status(parent: &mut Map<String, Value>, report: &Report) {
 fn changed(before: &Cluster, after: &Cluster) -> String {
     let ids = before.children.keys().chain(after.children.keys());
     let differs = |id: &&ObjectId| before.children.get(*id) != after.children.get(*id);
-    let child = ids.into_iter().find(differs);
-    child.map_or_else(|| "the status".to_owned(), ToString::to_string)
+    ids.into_iter()
+        .find(differs)
+        .map_or_else(|| "the status".to_owned(), ToString::to_string)
 }

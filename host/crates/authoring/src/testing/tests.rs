@@ -191,8 +191,11 @@ fn answers_that_never_settle_are_found() {
 fn a_dependence_on_the_order_is_found() {
     let part = "with children and reads in another order";
     breaks(Property::OrderIndependent, part, |request, _, _| {
-        let first = request.children.first().and_then(|child| child.key.clone());
-        let first = first.unwrap_or_else(|| "a".into());
+        let first = request
+            .children
+            .first()
+            .and_then(|child| child.key.clone())
+            .unwrap_or_else(|| "a".into());
         desired(vec![config("a", &first), config("b", "")])
     });
 }
@@ -292,8 +295,10 @@ fn results_are_shown_as_text_json_and_junit() {
         memory_bytes: 6,
     };
     let show = |format| {
-        let output = show::all(&results, cost, format).unwrap();
-        output.as_str().to_owned()
+        show::all(&results, cost, format)
+            .unwrap()
+            .as_str()
+            .to_owned()
     };
     expect![[r"
         ok      case a

@@ -66,8 +66,9 @@ async fn granted_and_active(
     candidacy: Candidacy<'_>,
 ) -> Result<Activated, StageFailure> {
     granted(candidacy.terms(), candidacy.manifest())?;
-    let activated = activate::activate(cx, subject, state, candidacy).await;
-    activated.map_err(|refusal| refusal.failure)
+    activate::activate(cx, subject, state, candidacy)
+        .await
+        .map_err(|refusal| refusal.failure)
 }
 
 /// Returns an earlier revision from memory or the cache directory; none while it is being loaded.

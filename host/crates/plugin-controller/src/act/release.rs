@@ -35,8 +35,10 @@ pub(super) async fn record_parents(
     };
     let inventory = &cx.shared.inventory;
     let parents = || serving.parents().map(|parent| parent.kind.clone());
-    let recorded = inventory.record_served(name, parents()).await;
-    recorded.map_err(failed)?;
+    inventory
+        .record_served(name, parents())
+        .await
+        .map_err(failed)?;
     if !serving.plugin.manifest().finalize {
         return Ok(());
     }
@@ -44,8 +46,10 @@ pub(super) async fn record_parents(
         let written = cx.shared.writer.add_finalizer(target, &cx.name).await;
         note(&cx.registration, &id_of(name), &written.map_err(failed)?);
     }
-    let recorded = inventory.record_parents(name, parents()).await;
-    recorded.map_err(failed)
+    inventory
+        .record_parents(name, parents())
+        .await
+        .map_err(failed)
 }
 
 /// Removes the finalizer from kinds of parents that the active revision does not finalize.

@@ -204,7 +204,8 @@ mod tests {
     #[tokio::test]
     async fn a_load_during_which_the_host_ended_once_begins_at_once_and_after_two_ends_it_waits() {
         let directory = tempfile::tempdir().unwrap();
-        let (poisoned, other) = (load("poisoned", 1), load("other", 1));
+        let poisoned = load("poisoned", 1);
+        let other = load("other", 1);
         crash(directory.path(), &[&poisoned]);
         assert_eq!(refusal(&marker(directory.path()), &poisoned), None);
         crash(directory.path(), &[&poisoned]);
@@ -236,7 +237,8 @@ mod tests {
     #[tokio::test]
     async fn a_late_end_leaves_the_mark_of_the_next_generation() {
         let directory = tempfile::tempdir().unwrap();
-        let (first, second) = (load("web", 1), load("web", 2));
+        let first = load("web", 1);
+        let second = load("web", 2);
         let marker = marker(directory.path());
         let late = marker.begin(&first, None);
         std::mem::forget(marker.begin(&second, None));

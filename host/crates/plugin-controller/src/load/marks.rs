@@ -100,8 +100,8 @@ impl LoadMarks {
             .and_then(|factor| WAIT_MIN.checked_mul(factor))
             .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX));
         // With a clock that was set back, the time of the mark is in the future: the load begins rather than wait for it.
-        let elapsed = u64::try_from(now.as_second().saturating_sub(mark.at));
-        let elapsed = elapsed.map_or(wait, Duration::from_secs);
+        let elapsed = u64::try_from(now.as_second().saturating_sub(mark.at))
+            .map_or(wait, Duration::from_secs);
         match wait.saturating_sub(elapsed) {
             Duration::ZERO => LoadDecision::Alone,
             rest => LoadDecision::Wait {
@@ -114,8 +114,11 @@ impl LoadMarks {
 
     /// Notes that a load begins.
     pub(crate) fn begin(&mut self, kept: Option<&Digest>, now: Timestamp) {
-        let before = self.loads.iter().position(|mark| mark.is_for(kept));
-        let before = before.map(|index| self.loads.remove(index));
+        let before = self
+            .loads
+            .iter()
+            .position(|mark| mark.is_for(kept))
+            .map(|index| self.loads.remove(index));
         self.loads.push(LoadMark {
             kept: kept.map(Digest::to_string),
             begun: before.map_or(0, |mark| mark.begun).saturating_add(1),

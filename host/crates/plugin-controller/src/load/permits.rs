@@ -187,7 +187,8 @@ mod tests {
     #[tokio::test]
     async fn local_sources_without_granted_parents_leave_places_to_others() {
         let permits = LoadPermits::default();
-        let (granted, poor) = (declared(json!({})), declared(json!({"grants": {}})));
+        let granted = declared(json!({}));
+        let poor = declared(json!({"grants": {}}));
         let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(permits.of(&poor))).collect();
         let held: Vec<Permit> = waiting
             .iter_mut()

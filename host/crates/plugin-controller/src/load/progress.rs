@@ -67,7 +67,8 @@ impl Drop for Reporter {
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
             let message = "the host failed to load the component; it is tried again";
-            let (stage, retry) = (Stage::Fetched, Retry::Backoff);
+            let stage = Stage::Fetched;
+            let retry = Retry::Backoff;
             let failure = StageFailure::new(stage, "HostFault", message, retry);
             self.end(Err(failure));
         }
@@ -143,10 +144,12 @@ impl Loading {
         declared: &Declared,
         load: LoadId,
     ) -> Self {
-        let (registration, id) = (registration.clone(), id_of(&declared.name));
+        let registration = registration.clone();
+        let id = id_of(&declared.name);
         let trigger = move || registration.trigger([id.clone()], Cause::Swapped);
         let (mut loading, reporter) = Self::reported(trigger, declared, load.kept.as_ref());
-        let (loader, declared) = (Arc::clone(loader), declared.clone());
+        let loader = Arc::clone(loader);
+        let declared = declared.clone();
         loading.task.spawn(async move {
             let result = match &load.kept {
                 None => {
@@ -195,7 +198,8 @@ mod tests {
     #[test]
     fn a_failure_of_a_load_does_not_count_for_a_later_change() {
         let (mut loading, reporter) = Loading::reported(|| {}, &declared(json!({})), None);
-        let (stage, retry) = (Stage::Verified, Retry::OnChange);
+        let stage = Stage::Verified;
+        let retry = Retry::OnChange;
         assert!(!loading.has_failed_before());
         reporter.end(Err(StageFailure::new(stage, "BadSignature", "", retry)));
         assert!(!loading.has_failed_before());
@@ -207,8 +211,10 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_load_has_ended() {
         let (mut loading, _reporter) = Loading::reported(|| {}, &declared(json!({})), None);
-        let (work, running) = (Arc::new(()), Arc::new(Semaphore::new(0)));
-        let (held, runs) = (Arc::clone(&work), Arc::clone(&running));
+        let work = Arc::new(());
+        let running = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&work);
+        let runs = Arc::clone(&running);
         loading.task.spawn(async move {
             runs.add_permits(1);
             std::future::pending::<()>().await;

@@ -29,8 +29,11 @@ pub fn crd() -> Map<String, Value> {
 /// Returns the first field of this host that an installed definition lacks.
 pub fn missing_field(installed: &Map<String, Value>) -> Option<String> {
     fn version(crd: &Map<String, Value>) -> Option<&Value> {
-        let mut versions = crd.get("spec")?.get("versions")?.as_array()?.iter();
-        versions.find(|version| version["name"] == VERSION)
+        crd.get("spec")?
+            .get("versions")?
+            .as_array()?
+            .iter()
+            .find(|version| version["name"] == VERSION)
     }
     const SCHEMA: &str = "/schema/openAPIV3Schema";
 
@@ -55,8 +58,9 @@ fn missing_property(own: &Value, other: &Value, path: &str) -> Option<String> {
             return missing;
         }
     }
-    let items = own.get("items").zip(other.get("items"));
-    items.and_then(|(own, other)| missing_property(own, other, path))
+    own.get("items")
+        .zip(other.get("items"))
+        .and_then(|(own, other)| missing_property(own, other, path))
 }
 
 /// Removes `nullable` everywhere: no property of the resource has this name.

@@ -41,7 +41,8 @@ impl VerifySpec {
 impl Identity {
     /// Checks the name and the version that a signed plugin gives itself. An error is a reason and a message.
     pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), (&'static str, String)> {
-        let (name, version) = (manifest.name.as_str(), &manifest.version);
+        let name = manifest.name.as_str();
+        let version = &manifest.version;
         if let Some(required) = self.name.as_ref().filter(|required| *required != name) {
             let message = format!("the plugin's name is {name}, spec.verify.name is {required}");
             return Err(("OtherPlugin", message));
@@ -124,12 +125,15 @@ mod tests {
             (both.clone(), "1.4.0-rc.1", Some("OldVersion")),
             (both, "new", Some("OldVersion")),
         ] {
-            let checked = identity(&required).check(&manifest(version));
-            let found = checked.err().map(|(reason, _)| reason);
+            let found = identity(&required)
+                .check(&manifest(version))
+                .err()
+                .map(|(reason, _)| reason);
             assert_eq!(found, reason, "{required} {version}");
         }
-        let unusable = verify(&json!({"minVersion": "1.4"}));
-        let error = unusable.identity("spec.verify").unwrap_err();
+        let error = verify(&json!({"minVersion": "1.4"}))
+            .identity("spec.verify")
+            .unwrap_err();
         let text = "spec.verify.minVersion must be a semantic version";
         assert!(error.to_string().starts_with(text), "{error}");
     }

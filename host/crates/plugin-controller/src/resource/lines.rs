@@ -40,7 +40,8 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
         return None;
     }
     let mut lacking: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    let (mut never, mut changes) = (Vec::new(), Vec::new());
+    let mut never = Vec::new();
+    let mut changes = Vec::new();
     for shortfall in shortfalls {
         // The kind is granted, and the list has one entry for each kind.
         if let Shortfall::Depth(kind) = shortfall {

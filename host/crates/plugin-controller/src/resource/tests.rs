@@ -561,8 +561,13 @@ fn a_definition_without_a_field_of_the_host_is_older() {
     const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     let without = |path: &str, field: &str| {
         let mut older = Value::Object(crd());
-        let fields = older.pointer_mut(path).unwrap().as_object_mut().unwrap();
-        fields.remove(field).unwrap();
+        older
+            .pointer_mut(path)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .remove(field)
+            .unwrap();
         missing_field(&object(older))
     };
     let mut newer = Value::Object(crd());

@@ -94,14 +94,16 @@ async fn plan_of(
         let registration = reconciler.registration();
         // For each kind: the watches of a candidate begin only now, and the kinds before may have taken longer.
         let until = Instant::now() + READ_WITHIN;
-        let read = until_read(registration, until).await;
-        read.map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
+        until_read(registration, until)
+            .await
+            .map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
         let candidate = reconciler.candidate(serving.clone());
         let results = reconciler.dry_run(&candidate, registration.parents(), until);
         let mut results = pin!(results);
         while let Some((parent, result)) = results.next().await {
-            let outcome = result.plan(name, now, None, None);
-            let mut outcome = outcome.map_err(|waiting| waits(&waiting))?;
+            let mut outcome = result
+                .plan(name, now, None, None)
+                .map_err(|waiting| waits(&waiting))?;
             if let ParentOutcome::Fault { reason, known, .. } = &mut outcome {
                 // As in the first passes: a retry says nothing yet.
                 *known = reason == reason::RETRYING || !reconciler.has_passed(&parent, &candidate);
@@ -195,7 +197,8 @@ fn counts(forecast: &Forecast) -> CandidateCounts {
 
 fn waits(waiting: &str) -> StageFailure {
     let message = format!("the dry run of the revision waits for {waiting}; it is retried");
-    let (stage, reason) = (Stage::Serving, "DryRunWaits");
+    let stage = Stage::Serving;
+    let reason = "DryRunWaits";
     StageFailure::new(stage, reason, message, Retry::Backoff)
 }
 

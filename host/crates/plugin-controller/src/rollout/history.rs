@@ -367,7 +367,8 @@ mod tests {
         assert_eq!(history.needs(), Needs::default());
         let digests = |names: &str| names.split(' ').map(|name| past_of(name).digest).collect();
         let check = |history: &History, kept, spare| {
-            let (kept, spare) = (digests(kept), digests(spare));
+            let kept = digests(kept);
+            let spare = digests(spare);
             assert_eq!(history.needs(), Needs { kept, spare });
         };
         history.begin(&past_of("a"), &Activation::Declared, at(10));

@@ -56,7 +56,8 @@ fn a_failed_stage_leaves_later_ones_unknown_and_the_active_revision_active() {
     check_conditions(&state(&declared, ["-", "-"]), &declared, None, &first);
     // The declaration itself is the failure.
     let invalid = failure(Stage::Fetched);
-    let (state, declared) = (PluginState::default(), declare(json!({})));
+    let state = PluginState::default();
+    let declared = declare(json!({}));
     let conditions = Facts {
         declared: Err(&invalid),
         ..facts(&state, &declared, None)
@@ -83,7 +84,8 @@ fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
 
 #[test]
 fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
-    let (serving, suspending) = (declare(json!({})), declare(json!({"suspend": true})));
+    let serving = declare(json!({}));
+    let suspending = declare(json!({"suspend": true}));
     let refused = |reason: &str| {
         let mut state = state(&serving, ["a", "-"]);
         let failure = StageFailure::new(Stage::Serving, reason, "message", Retry::Backoff);

@@ -58,7 +58,8 @@ impl OciManifest {
     pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
         // The whole parse error would quote the text, which the server chose.
         serde_json::from_slice(text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
+            let line = error.line();
+            let column = error.column();
             FailureKind::ArtifactMalformed.failure(format!(
                 "failed to parse the manifest: no JSON of a manifest at line {line} column {column}"
             ))

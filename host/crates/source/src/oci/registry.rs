@@ -106,8 +106,11 @@ impl<'a> Registry<'a> {
     /// Returns a blob of a known digest and size.
     pub(super) async fn blob(&mut self, blob: &Blob, what: &str) -> Result<Vec<u8>, Failure> {
         let url = self.url(&format!("blobs/{}", blob.digest))?;
-        let answer = self.call(Call::get(url.clone(), "*/*")).await?;
-        let read = answer.body_if_ok(what, blob.size).await;
+        let read = self
+            .call(Call::get(url.clone(), "*/*"))
+            .await?
+            .body_if_ok(what, blob.size)
+            .await;
         let (bytes, found) = read.map_err(|failure| match failure.kind {
             FailureKind::TooLarge => {
                 Failure::protocol(&url, "it sends more bytes than the manifest says")

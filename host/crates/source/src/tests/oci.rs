@@ -493,10 +493,8 @@ async fn a_local_registry_is_refused_unless_allowed() {
 
 #[tokio::test]
 async fn mirrors_are_asked_first_and_the_registry_last() {
-    let (empty, mirror) = (
-        Registry::start(SignIn::Not).await,
-        Registry::start(SignIn::Not).await,
-    );
+    let empty = Registry::start(SignIn::Not).await;
+    let mirror = Registry::start(SignIn::Not).await;
     put_layers(&mirror, &[("application/wasm", PLUGIN)]);
     let registry = Registry::start(SignIn::Not).await;
     put_layers(&registry, &[("application/wasm", b"original".as_slice())]);

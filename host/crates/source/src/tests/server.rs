@@ -120,7 +120,9 @@ impl Server {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (answer, log, tls) = (Arc::clone(&answer), Arc::clone(&log), tls.clone());
+                let answer = Arc::clone(&answer);
+                let log = Arc::clone(&log);
+                let tls = tls.clone();
                 connections.spawn(async move {
                     // A client that does not trust us, or has had enough, is part of many tests.
                     let done = match tls {
@@ -212,7 +214,8 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
     let head = String::from_utf8(head).unwrap();
     let mut lines = head.lines();
     let mut first = lines.next().unwrap().split(' ');
-    let (method, target) = (first.next().unwrap(), first.next().unwrap());
+    let method = first.next().unwrap();
+    let target = first.next().unwrap();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let headers: BTreeMap<String, String> = lines
         .filter_map(|line| line.split_once(": "))
@@ -234,6 +237,9 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
 
 /// The pairs of a query or of a form.
 pub(super) fn pairs(text: &str) -> BTreeMap<String, String> {
-    let url = reqwest::Url::parse(&format!("http://test/?{text}")).unwrap();
-    url.query_pairs().into_owned().collect()
+    reqwest::Url::parse(&format!("http://test/?{text}"))
+        .unwrap()
+        .query_pairs()
+        .into_owned()
+        .collect()
 }

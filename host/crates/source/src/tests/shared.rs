@@ -26,7 +26,8 @@ impl TestRegistry {
     /// The file that `docker login` writes.
     pub fn docker_config(&self) -> Vec<u8> {
         let login = json!({"username": USER, "password": PASSWORD});
-        let config = json!({"auths": {self.0.server.host(): login}});
-        config.to_string().into_bytes()
+        json!({"auths": {self.0.server.host(): login}})
+            .to_string()
+            .into_bytes()
     }
 }

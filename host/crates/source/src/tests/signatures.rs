@@ -102,8 +102,7 @@ async fn signed_by_cosign(beside: bool, referrers: &[serde_json::Value]) -> Regi
     for blob in [PLUGIN, DOCUMENT.as_bytes(), BUNDLE.as_bytes()] {
         registry.put_blob(blob);
     }
-    let manifest = registry.put_manifest("1", ARTIFACT);
-    let hex = manifest.to_hex();
+    let hex = registry.put_manifest("1", ARTIFACT).to_hex();
     if beside {
         registry.put_manifest(&format!("sha256-{hex}.sig"), BESIDE);
     }
@@ -514,8 +513,9 @@ async fn a_signature_for_another_repository_is_not_taken() {
             ..expect_keys(&[P256_PUB, COSIGN_PUB])
         };
         let digest = Digest::of(PLUGIN);
-        let checked = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation);
-        let refused = checked.unwrap_err().to_string();
+        let refused = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation)
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("names no repository"), "{refused}");
     }
 }

@@ -203,9 +203,12 @@ fn the_lines_grant_all_that_is_missing() {
     for part in text.split("Add to spec.grants:\n").skip(1) {
         let part = part.split("\nThe plugin").next().unwrap();
         for (list, entries) in object(yaml::read(part).unwrap().remove(0)) {
-            let all = grants.entry(list).or_insert_with(|| json!([]));
-            let all = all.as_array_mut().unwrap();
-            all.extend(entries.as_array().unwrap().iter().cloned());
+            grants
+                .entry(list)
+                .or_insert_with(|| json!([]))
+                .as_array_mut()
+                .unwrap()
+                .extend(entries.as_array().unwrap().iter().cloned());
         }
     }
     let granted = grants_of_file(&grants).unwrap();
@@ -257,8 +260,9 @@ fn definitions_that_are_not_installed_need_no_grant() {
     let ignoring = spec_with(json!({"crds": "Ignore"}));
     let terms = |spec: &Value| declare(resource("x", spec)).unwrap().terms;
     let lacks_crd = |terms: Terms| {
-        let text = lines(&terms.assess(&manifest())).unwrap();
-        text.contains("gobackup.io")
+        lines(&terms.assess(&manifest()))
+            .unwrap()
+            .contains("gobackup.io")
     };
     assert!(lacks_crd(terms(&spec_with(json!({})))));
     assert!(!lacks_crd(terms(&ignoring)));
