@@ -34,8 +34,6 @@ use crate::{
 
 mod variants;
 
-/// The first version of the chart, packed by `helm package`.
-const FIRST_CHART: &str = "tests/cluster/install/innkeeper-0.1.0.tgz";
 const CHART: &str = "deploy/chart";
 /// The changed values of the upgrade: more Pods, and the account that may read the metrics.
 const CHANGED: &str =
@@ -281,7 +279,7 @@ fn stop(mut pod: Pod) {
 #[test]
 fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     let site = Site::new();
-    let pod = site.install(FIRST_CHART);
+    let pod = site.install(CHART);
     let before = site.uids();
     assert!(before.len() > 16, "{before:#?}");
 
