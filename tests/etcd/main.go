@@ -1,6 +1,7 @@
-// Command v37 is etcd 3.7 and its client etcdctl, by the name under which it is called.
+// Command etcd is etcd and its client etcdctl, by the name under which it is called.
 //
-// Names have the addresses in the file "hosts" of the working directory; tests/registry/build sets its path.
+// tests/registry/build builds it once for each version: go.mod has 3.6, and vXY.mod has X.Y. It also sets the path of the
+// file "hosts" in the working directory, which has the addresses of names.
 package main
 
 import (
@@ -9,15 +10,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-
-	"go.etcd.io/etcd/etcdctl/v3/ctlv3"
-	"go.etcd.io/etcd/server/v3/etcdmain"
-	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 func main() {
 	// The default of 64 MB would take 128 MB of disk for each member.
-	wal.SegmentSizeBytes = 4 << 20
+	*segmentBytes = 4 << 20
 	// A name that is not in the file must not reach a name server of this machine.
 	net.DefaultResolver = &net.Resolver{
 		PreferGo: true,
@@ -26,8 +23,8 @@ func main() {
 		},
 	}
 	if filepath.Base(os.Args[0]) == "etcdctl" {
-		ctlv3.MustStart()
+		runClient()
 		return
 	}
-	etcdmain.Main(os.Args)
+	runServer()
 }

@@ -1,4 +1,4 @@
-module innkeeper.dev/tests/etcd/v36
+module innkeeper.dev/tests/etcd
 
 go 1.26.0
 
