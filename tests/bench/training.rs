@@ -32,7 +32,7 @@ const COUNTS: &str = "LLVM_PROFILE_FILE";
 fn main() -> Result<()> {
     let counts = env::args()
         .skip(1)
-        .find(|one| !one.starts_with("--"))
+        .find(|argument| !argument.starts_with("--"))
         .context("no directory for the counts: deploy/program names it")?;
     let plane = ControlPlane::start()?;
     let cache = tempfile::tempdir()?;

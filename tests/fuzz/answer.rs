@@ -49,13 +49,16 @@ fn the_oracle_refuses_every_child_that_breaks_a_rule() {
         let Outcome::Desired(Desired { children, .. }) = &outcome else {
             panic!("{name} has no children");
         };
-        let said =
+        let payload =
             catch_unwind(AssertUnwindSafe(|| oracle::check(&case, &children[0]))).expect_err(name);
         // A message without values is no String.
-        let text = said.downcast_ref::<&str>().map(|it| (*it).to_owned());
-        let said = text.or_else(|| said.downcast_ref().cloned());
-        let said: String = said.unwrap_or_default();
-        assert!(said.contains(word), "{name}: {said}");
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|message| (*message).to_owned());
+        let message: String = text
+            .or_else(|| payload.downcast_ref().cloned())
+            .unwrap_or_default();
+        assert!(message.contains(word), "{name}: {message}");
         assert!(check(outcome, &case.rules(&limits)).is_err(), "{name}");
         count += 1;
     }
@@ -213,7 +216,7 @@ impl Case {
             let writes: Vec<_> = plan
                 .operations
                 .iter()
-                .filter(|it| it.child().is_some())
+                .filter(|item| item.child().is_some())
                 .collect();
             if writes.is_empty() {
                 return;

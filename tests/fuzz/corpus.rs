@@ -33,7 +33,7 @@ pub(super) fn of(target: &str) -> Vec<Seed> {
     let mut seeds = Vec::new();
     for entry in fs::read_dir(directory.join(target)).unwrap() {
         let path = entry.unwrap().path();
-        let bytes = if path.extension().is_some_and(|it| it == "wat") {
+        let bytes = if path.extension().is_some_and(|extension| extension == "wat") {
             wat::parse_file(&path).unwrap()
         } else {
             fs::read(&path).unwrap()

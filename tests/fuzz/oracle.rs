@@ -195,9 +195,9 @@ fn check_baseline(spec: &Value) {
             assert!(number.is_null() || *number == 0, "hostPort {number}");
         }
         for added in items(&security["capabilities"]["add"]) {
-            let known = ["SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "ALL"];
+            let capabilities = ["SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "ALL"];
             let added = added.as_str().unwrap_or_default();
-            assert!(!known.contains(&added), "the capability {added}");
+            assert!(!capabilities.contains(&added), "the capability {added}");
         }
     }
 }
@@ -218,11 +218,14 @@ fn check_restricted(spec: &Value) {
         assert_ne!(*either("/runAsUser"), 0, "runAsUser");
         let seccomp = either("/seccompProfile/type");
         let profiles = ["RuntimeDefault", "Localhost"];
-        assert!(profiles.iter().any(|it| seccomp == it), "seccomp {seccomp}");
+        assert!(
+            profiles.iter().any(|profile| seccomp == profile),
+            "seccomp {seccomp}"
+        );
         let dropped = &security["capabilities"]["drop"];
         let mut all = items(dropped);
         assert!(
-            all.any(|it| it == "ALL") || dropped == "ALL",
+            all.any(|capability| capability == "ALL") || dropped == "ALL",
             "drop {dropped}"
         );
     }

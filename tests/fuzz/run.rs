@@ -88,14 +88,14 @@ fn generated(target: &str, worker: &Worker, edits: &Edits, shaped: Option<Shaped
     let strategy = (strategy(), option::of(shapes()));
     let begun = Instant::now();
     let failed = OnceCell::new();
-    let ended = TestRunner::new_with_rng(config, rng).run(&strategy, |chosen| {
+    let result = TestRunner::new_with_rng(config, rng).run(&strategy, |chosen| {
         let judged = worker.check(&input(&chosen));
         judged.map(drop).map_err(|problem| {
             let after = failed.get_or_init(|| begun.elapsed());
             TestCaseError::fail(format!("{problem}, in a round after {after:?}"))
         })
     });
-    match ended {
+    match result {
         Ok(()) => {}
         Err(TestError::Abort(reason)) => panic!("{target}: {reason}"),
         Err(TestError::Fail(reason, chosen)) => {

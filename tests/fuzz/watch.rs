@@ -135,8 +135,8 @@ fn key() -> HashKey {
 /// Services without an owner: `kept` has the proof of the host if it names itself, the others carry a copy of it.
 fn retained() -> Vec<Seed> {
     let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
-    let kept = ObjectId::new(kind("Service").group_kind(), Some("demo"), "kept");
-    let proof = key().retained_for(&parent, &kept);
+    let retained_id = ObjectId::new(kind("Service").group_kind(), Some("demo"), "kept");
+    let proof = key().retained_for(&parent, &retained_id);
     let forged = format!("{} v1:{}", parent.identity(), "0".repeat(64));
     [("kept", &proof), ("copy", &proof), ("forged", &forged)]
         .map(|(name, mark)| {
@@ -158,8 +158,8 @@ fn retained() -> Vec<Seed> {
 /// The proof of the host is for one child of one parent.
 #[test]
 fn only_the_child_with_its_own_proof_is_seen() {
-    let seen = retained().into_iter().map(|seed| check(&seed.bytes)[0]);
-    assert_eq!(seen.collect::<Vec<_>>(), [true, false, false]);
+    let changes = retained().into_iter().map(|seed| check(&seed.bytes)[0]);
+    assert_eq!(changes.collect::<Vec<_>>(), [true, false, false]);
 }
 
 async fn check_view(registration: &Registration) -> [bool; 2] {
@@ -234,17 +234,17 @@ impl Server {
     /// Answers the first list and the first watch of a kind. The next request shows that the answers have been read.
     async fn hostile(&self, plural: &str, is_watch: bool) -> Vec<u8> {
         let is_first = {
-            let mut asked = self.asked.lock().unwrap();
-            let number = asked.entry(plural.to_owned()).or_default();
+            let mut requests = self.asked.lock().unwrap();
+            let number = requests.entry(plural.to_owned()).or_default();
             *number += 1;
             let is_first = *number == 1;
             if !is_first && !is_watch {
                 *number = 9;
             }
-            if asked.len() == 2 && asked.values().all(|number| *number > 2) {
+            if requests.len() == 2 && requests.values().all(|number| *number > 2) {
                 self.done.notify_one();
             }
-            is_first || is_watch && asked[plural] == 2
+            is_first || is_watch && requests[plural] == 2
         };
         match (is_first, is_watch) {
             (true, false) => self.list.clone(),

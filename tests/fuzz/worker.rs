@@ -118,9 +118,9 @@ impl Process {
             return format!("not done after {PATIENCE:?}");
         }
         let status = self.child.wait().unwrap();
-        let said = fs::read(self.directory.path().join("stderr")).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let why = said
+        let bytes = fs::read(self.directory.path().join("stderr")).unwrap_or_default();
+        let stderr = String::from_utf8_lossy(&bytes);
+        let why = stderr
             .lines()
             .rev()
             .find(|line| {

@@ -26,8 +26,8 @@ pub fn run(arguments: &[&str]) -> Result<String> {
         // Helm must neither read nor write the files of the user.
         .env("HOME", home.path())
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "helm {arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "helm {arguments:?}: {stderr}");
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -65,14 +65,14 @@ impl HostOptions {
     /// The shipped guests have those of `examples/plugins`, and a test guest those in its directory.
     fn grants_of(&self, plugin: &Path, directory: &Path) -> Result<Option<String>> {
         let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
-        let given = format!("{name}=");
-        let is_given = |pair: &[String]| pair[0] == "--grants" && pair[1].starts_with(&given);
+        let prefix = format!("{name}=");
+        let is_given = |pair: &[String]| pair[0] == "--grants" && pair[1].starts_with(&prefix);
         if self.arguments.windows(2).any(is_given) {
             return Ok(None);
         }
         let file = root().join("tests/guests").join(&*name).join("grants.yaml");
         if file.exists() {
-            return Ok(Some(format!("{given}{}", file.display())));
+            return Ok(Some(format!("{prefix}{}", file.display())));
         }
         let example = format!("examples/plugins/{name}.yaml");
         if !root().join(&example).exists() {
@@ -83,7 +83,7 @@ impl HostOptions {
         let grants = &plugin.unwrap_or(&Value::Null)["spec"]["grants"];
         let file = directory.join(format!("{name}.grants.yaml"));
         fs::write(&file, grants.to_string())?;
-        Ok(Some(format!("{given}{}", file.display())))
+        Ok(Some(format!("{prefix}{}", file.display())))
     }
 }
 

@@ -41,10 +41,10 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
 /// Returns the condition of a type as `Status/Reason: message`.
 pub fn condition(object: &Value, kind: &str) -> Option<String> {
     let conditions = at(object, "/status/conditions").as_array()?;
-    let found = conditions
+    let condition = conditions
         .iter()
         .find(|condition| condition["type"] == kind)?;
-    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     Some(format!(
         "{}/{}: {}",
         text("status"),

@@ -69,7 +69,7 @@ impl Page {
 
     /// Returns the fenced blocks in their order.
     pub fn fences(&self) -> Vec<Fence> {
-        let mut found = Vec::new();
+        let mut blocks = Vec::new();
         let (mut before, mut fence): (&str, Option<Fence>) = ("", None);
         for line in self.text.lines() {
             match &mut fence {
@@ -77,7 +77,7 @@ impl Page {
                     open.text.push_str(line);
                     open.text.push('\n');
                 }
-                Some(_) => found.extend(fence.take()),
+                Some(_) => blocks.extend(fence.take()),
                 None => {
                     fence = line.strip_prefix("```").map(|language| Fence {
                         language: language.to_owned(),
@@ -88,14 +88,14 @@ impl Page {
             }
             before = line;
         }
-        found
+        blocks
     }
 
     /// Returns the blocks of shell commands in their order.
     pub fn blocks(&self) -> Vec<Block> {
         let block = |fence: Fence| {
             let reason = fence.before.strip_prefix(NOT_RUN);
-            let reason = reason.and_then(|it| it.strip_suffix(" -->"));
+            let reason = reason.and_then(|text| text.strip_suffix(" -->"));
             Block {
                 not_run: reason.map(str::to_owned),
                 commands: fence.text,
@@ -134,10 +134,10 @@ impl Page {
             (heading.len() < line.len()).then(|| heading.trim().to_lowercase())
         });
         let anchor = |heading: String| {
-            let kept = heading
+            let slug = heading
                 .chars()
                 .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            kept.collect::<String>().replace(' ', "-")
+            slug.collect::<String>().replace(' ', "-")
         };
         headings.map(anchor).collect()
     }

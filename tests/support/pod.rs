@@ -237,24 +237,24 @@ fn volumes(
         let volume = volumes
             .find(|volume| volume["name"] == name)
             .with_context(|| format!("there is no volume {name}"))?;
-        let made = directory.join(format!("volume-{name}"));
-        fs::create_dir(&made)?;
+        let path = directory.join(format!("volume-{name}"));
+        fs::create_dir(&path)?;
         if let Some(config_map) = volume["configMap"]["name"].as_str() {
             let namespace = text(deployment, "/metadata/namespace")?;
             let kind = crate::user::Kind::new("v1", "ConfigMap", namespace);
             let object = plane.user().get(kind, config_map)?.unwrap_or_default();
             for (key, value) in object["data"].as_object().into_iter().flatten() {
-                fs::write(made.join(key), value.as_str().unwrap_or_default())?;
+                fs::write(path.join(key), value.as_str().unwrap_or_default())?;
             }
         } else {
             // The kubelet leaves an emptyDir to root, and gives the group of the Pod the right to write.
             if geteuid().is_root() {
-                chown(&made, None, Some(group))?;
+                chown(&path, None, Some(group))?;
             }
-            fs::set_permissions(&made, Permissions::from_mode(0o2777))?;
+            fs::set_permissions(&path, Permissions::from_mode(0o2777))?;
         }
         let point = text(mount, "/mountPath")?.trim_start_matches('/');
-        places.push((made, point.to_owned()));
+        places.push((path, point.to_owned()));
     }
     Ok(places)
 }

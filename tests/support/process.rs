@@ -56,9 +56,9 @@ pub fn seed() -> u64 {
     reason = "the person who runs a suite can choose the time"
 )]
 pub fn fuzz_seconds() -> Option<u64> {
-    let given = env::var("INNKEEPER_FUZZ_SECONDS").ok()?;
+    let seconds = env::var("INNKEEPER_FUZZ_SECONDS").ok()?;
     Some(
-        given
+        seconds
             .parse()
             .expect("INNKEEPER_FUZZ_SECONDS should be a number"),
     )
@@ -199,7 +199,11 @@ impl Running {
                     let size = resident.trim().strip_suffix(" kB");
                     kib += size.context("no size in smaps")?.parse::<u64>()?;
                 }
-            } else if line.split(' ').next().is_some_and(|it| it.contains('-')) {
+            } else if line
+                .split(' ')
+                .next()
+                .is_some_and(|word| word.contains('-'))
+            {
                 // The first line of a mapping: its addresses first, and its file last.
                 is_of_program = line.ends_with(&*program.to_string_lossy());
             }
@@ -234,8 +238,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let asked = self.signal(Signal::TERM);
-        if asked.is_err() || self.wait_for(Duration::from_secs(10)).is_err() {
+        let signalled = self.signal(Signal::TERM);
+        if signalled.is_err() || self.wait_for(Duration::from_secs(10)).is_err() {
             // The process is gone already, or ignores SIGTERM. A destructor cannot report a failure of the kill.
             drop(self.kill());
         }

@@ -138,13 +138,13 @@ impl Listener {
         command.args(arguments).arg("--dir").arg(directory.path());
         command.stdout(errors.try_clone()?).stderr(errors);
         let mut process = spawn_bound(command)?;
-        let wanted = directory.path().join("address");
+        let address_file = directory.path().join("address");
         let address = eventually_for(Duration::from_secs(30), "a registry listens", || {
             if let Ok(Some(status)) = process.try_wait() {
                 let errors = fs::read_to_string(directory.path().join("errors"));
                 panic!("the process ended with {status}: {errors:?}");
             }
-            fs::read_to_string(&wanted)
+            fs::read_to_string(&address_file)
         });
         Ok(Self {
             _process: process,
@@ -237,7 +237,10 @@ impl Client {
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String> {
         let output = self.output(arguments)?;
         if !output.status.success() {
-            let shown: Vec<_> = arguments.iter().map(|it| it.as_ref().to_owned()).collect();
+            let shown: Vec<_> = arguments
+                .iter()
+                .map(|argument| argument.as_ref().to_owned())
+                .collect();
             let errors = String::from_utf8_lossy(&output.stderr);
             bail!("{} {shown:?}: {errors}", self.program.display());
         }

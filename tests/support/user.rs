@@ -155,8 +155,8 @@ impl User {
     /// Reads one object; none if it does not exist.
     pub fn get(&self, kind: Kind<'_>, name: &str) -> Result<Option<Value>> {
         let api = self.api(kind)?;
-        let found = self.runtime.block_on(api.get_opt(name))?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        let object = self.runtime.block_on(api.get_opt(name))?;
+        Ok(object.map(serde_json::to_value).transpose()?)
     }
 
     /// Returns true if a list succeeds within two seconds: a client repeats what the API server answers with 429 for minutes.
@@ -171,8 +171,8 @@ impl User {
     pub fn list(&self, kind: Kind<'_>, selector: &str) -> Result<Vec<Value>> {
         let api = self.api(kind)?;
         let params = ListParams::default().labels(selector);
-        let found = self.runtime.block_on(api.list(&params))?;
-        found
+        let objects = self.runtime.block_on(api.list(&params))?;
+        objects
             .items
             .into_iter()
             .map(|mut item| {
@@ -241,14 +241,14 @@ impl User {
 
     pub(crate) fn resource(&self, kind: Kind<'_>) -> Result<(ApiResource, bool)> {
         let key = (kind.api_version.to_owned(), kind.kind.to_owned());
-        let known = self
+        let resources = self
             .known
             .lock()
             .expect("no test panics while it looks a kind up");
-        if let Some(found) = known.get(&key) {
-            return Ok(found.clone());
+        if let Some(resource) = resources.get(&key) {
+            return Ok(resource.clone());
         }
-        drop(known);
+        drop(resources);
         let (group, version) = kind
             .api_version
             .split_once('/')
@@ -257,13 +257,13 @@ impl User {
         let (resource, capabilities) = self
             .runtime
             .block_on(discovery::pinned_kind(&self.client, &gvk))?;
-        let found = (resource, capabilities.scope == Scope::Namespaced);
-        let mut known = self
+        let scope = (resource, capabilities.scope == Scope::Namespaced);
+        let mut resources = self
             .known
             .lock()
             .expect("no test panics while it looks a kind up");
-        known.insert(key, found.clone());
-        Ok(found)
+        resources.insert(key, scope.clone());
+        Ok(scope)
     }
 }
 

@@ -40,7 +40,7 @@ fn the_kustomization_changes_the_image_alone() {
     assert!(output.status.success(), "{output:?}");
     let sorted = |text: &str| {
         let mut objects = manifest::parse(text).unwrap();
-        objects.sort_by_key(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+        objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
         objects
     };
     let image = concat!("registry.invalid/innkeeper:", env!("CARGO_PKG_VERSION"));
@@ -85,12 +85,16 @@ fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
 fn the_examples_of_plugins_match_the_output_of_manifests() {
     for guest in GUESTS {
         let example = manifest::load(&format!("examples/plugins/{guest}.yaml")).unwrap();
-        let mut asked = example.clone();
-        let spec = asked.last_mut().unwrap()["spec"].as_object_mut().unwrap();
+        let mut minimal = example.clone();
+        let spec = minimal.last_mut().unwrap()["spec"].as_object_mut().unwrap();
         for more in ["limits", "rollout", "config"] {
             spec.remove(more);
         }
-        assert_eq!(asked, printed(guest, &[]), "examples/plugins/{guest}.yaml");
+        assert_eq!(
+            minimal,
+            printed(guest, &[]),
+            "examples/plugins/{guest}.yaml"
+        );
         let spec = &example.last().unwrap()["spec"];
         assert!(spec["limits"].is_object() && spec["rollout"].is_object());
     }
@@ -100,7 +104,7 @@ fn the_examples_of_plugins_match_the_output_of_manifests() {
 #[test]
 fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
     let directory = "examples/plugins/variants";
-    let asked = &printed("memcached", &[])[1]["spec"]["grants"];
+    let declared = &printed("memcached", &[])[1]["spec"]["grants"];
     for file in fs::read_dir(root().join(directory)).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let objects = manifest::load(&format!("{directory}/{name}")).unwrap();
@@ -116,7 +120,7 @@ fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
             let [plugin] = &objects[..] else {
                 panic!("{name} has more than a Plugin");
             };
-            assert_eq!(&plugin["spec"]["grants"], asked, "{name}");
+            assert_eq!(&plugin["spec"]["grants"], declared, "{name}");
         }
     }
 }
@@ -243,9 +247,9 @@ fn the_pod_is_asked_where_the_host_answers() {
         ("livenessProbe", "/livez"),
         ("readinessProbe", "/readyz"),
     ] {
-        let asked = &container[probe]["httpGet"];
+        let probe_target = &container[probe]["httpGet"];
         let expected = json!({"path": path, "port": port["name"], "scheme": "HTTPS"});
-        assert_eq!(*asked, expected);
+        assert_eq!(*probe_target, expected);
     }
     let objects = helm::objects(&["--set", "serviceMonitor.enabled=true"]).unwrap();
     let of_kind = |kind: &str| {
@@ -291,7 +295,7 @@ fn the_certificate_and_the_readers_of_metrics_are_settings() {
     let find = |kind: &str, name: &str| {
         objects
             .iter()
-            .find(|one| one["kind"] == kind && one["metadata"]["name"] == name)
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
             .cloned()
             .unwrap_or_default()
     };
@@ -464,7 +468,7 @@ fn parents_have_one_category_and_the_same_columns_first_and_last() {
             .unwrap();
         let columns: Vec<&str> = columns
             .iter()
-            .filter_map(|it| it["name"].as_str())
+            .filter_map(|entry| entry["name"].as_str())
             .collect();
         assert_eq!((columns[0], columns[1]), ("Ready", "Reason"), "{name}");
         assert_eq!(columns.last(), Some(&"Age"), "{name}");

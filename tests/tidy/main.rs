@@ -63,28 +63,28 @@ fn workflows_name_the_commit_and_the_version_of_each_action() {
 
 #[test]
 fn top_level_is_fixed() {
-    let mut found: Vec<String> = tracked()
+    let mut paths: Vec<String> = tracked()
         .iter()
         .filter_map(|path| path.split('/').next())
         .filter(|name| !name.starts_with('.') && !TOP_LEVEL.contains(name))
         .map(str::to_owned)
         .collect();
-    found.dedup();
-    assert_none("not part of the fixed top level", found);
+    paths.dedup();
+    assert_none("not part of the fixed top level", paths);
 }
 
 #[test]
 fn nothing_built_is_tracked() {
-    let found = tracked()
+    let paths = tracked()
         .into_iter()
         .filter(|path| {
             ["wasm", "cwasm"]
                 .iter()
-                .any(|it| files::has_extension(path, it))
+                .any(|extension| files::has_extension(path, extension))
                 || path.contains("target/")
         })
         .collect();
-    assert_none("built artifacts in version control", found);
+    assert_none("built artifacts in version control", paths);
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn pure_crates_depend_on_no_runtime() {
         let is_pure = PURE.iter().any(|pure| name == format!("innkeeper-{pure}"));
         runtimes.contains(&name) || is_of_host && !is_pure
     };
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     for pure in PURE {
         let path = format!("host/crates/{pure}/Cargo.toml");
         let manifest = files::read(&path);
         let impure = manifest.lines().filter(|line| is_impure(line));
-        found.extend(impure.map(|line| format!("{path}: {line}")));
+        problems.extend(impure.map(|line| format!("{path}: {line}")));
     }
-    assert_none("a pure crate that depends on a runtime", found);
+    assert_none("a pure crate that depends on a runtime", problems);
 }
 
 #[test]
@@ -121,15 +121,15 @@ fn unsafe_code_is_expected_in_three_places() {
     ];
     // Written in parts, so that this file does not find itself.
     let mark = concat!("expect(unsafe", "_code");
-    let mut found: Vec<String> = Source::all()
+    let mut problems: Vec<String> = Source::all()
         .iter()
         .flat_map(|source| {
             let text: String = source.text.split_whitespace().collect();
             std::iter::repeat_n(source.path.clone(), text.matches(mark).count())
         })
         .collect();
-    found.sort_unstable();
-    assert_eq!(found, PLACES, "the places of unsafe code");
+    problems.sort_unstable();
+    assert_eq!(problems, PLACES, "the places of unsafe code");
 }
 
 #[test]
@@ -146,18 +146,18 @@ fn features_for_tests_are_in_no_build_for_users() {
         let text = harmless.iter().fold(text, |text, it| text.replace(it, ""));
         marks.iter().any(|mark| text.contains(mark))
     };
-    let found = tracked()
+    let paths = tracked()
         .into_iter()
         .filter(|path| path != "tests/failpoints")
         // A packed chart is no text, and builds nothing.
         .filter(|path| {
             !["rs", "tgz"]
                 .iter()
-                .any(|it| files::has_extension(path, it))
+                .any(|extension| files::has_extension(path, extension))
         })
         .filter(weakens)
         .collect();
-    assert_none("a feature that weakens or kills the host", found);
+    assert_none("a feature that weakens or kills the host", paths);
 }
 
 #[test]

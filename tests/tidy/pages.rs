@@ -54,7 +54,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
             };
             let has_anchor = || {
                 let page = by_path.get(&*target);
-                page.is_some_and(|page| page.anchors().iter().any(|it| it == anchor))
+                page.is_some_and(|page| page.anchors().iter().any(|other| other == anchor))
             };
             if !root().join(&target).exists() || !anchor.is_empty() && !has_anchor() {
                 broken.push(format!("{} in {}", link, page.path));
@@ -83,7 +83,7 @@ fn every_alert_has_a_runbook() {
     for (path, address) in rules {
         let anchors = pages
             .iter()
-            .find(|it| it.path == address)
+            .find(|page| page.path == address)
             .map(Page::anchors)
             .unwrap_or_default();
         let alerts = read(path);

@@ -64,7 +64,7 @@ struct Item {
 /// Returns the items of a source file that have documentation.
 fn items(path: &str) -> Vec<Item> {
     let text = read(path);
-    let mut found = Vec::new();
+    let mut links = Vec::new();
     let mut docs = String::new();
     for line in text.lines().map(str::trim) {
         if let Some(doc) = line.strip_prefix("///") {
@@ -72,10 +72,10 @@ fn items(path: &str) -> Vec<Item> {
         } else if !line.starts_with('#') && !docs.is_empty() {
             let docs = cell(&std::mem::take(&mut docs));
             let line = line.to_owned();
-            found.push(Item { line, docs });
+            links.push(Item { line, docs });
         }
     }
-    found
+    links
 }
 
 /// Returns the documented text constants of a source file: the value and the documentation.
@@ -101,7 +101,10 @@ fn without_links(docs: &str) -> String {
             break;
         };
         text.push_str(name);
-        rest = match after.strip_prefix('(').and_then(|it| it.split_once(')')) {
+        rest = match after
+            .strip_prefix('(')
+            .and_then(|target| target.split_once(')'))
+        {
             Some((_, after)) => after,
             None => after,
         };
@@ -120,7 +123,7 @@ fn cli() -> Command {
 fn commands(cli: &Command) -> Vec<&Command> {
     let commands = cli.get_subcommands();
     commands
-        .filter(|it| !it.is_hide_set() && it.get_name() != "help")
+        .filter(|argument| !argument.is_hide_set() && argument.get_name() != "help")
         .collect()
 }
 
@@ -167,13 +170,16 @@ fn help(arg: &Arg) -> String {
     if !values.is_empty() && !is_bare {
         let names: Vec<String> = values
             .iter()
-            .map(|it| format!("`{}`", it.get_name()))
+            .map(|value| format!("`{}`", value.get_name()))
             .collect();
         write!(text, " Values: {}.", names.join(", ")).expect(TAKES_ANY_TEXT);
     }
     let defaults = arg.get_default_values();
     if !defaults.is_empty() && !is_bare && !arg.is_hide_default_value_set() {
-        let defaults: Vec<_> = defaults.iter().map(|it| it.to_string_lossy()).collect();
+        let defaults: Vec<_> = defaults
+            .iter()
+            .map(|value| value.to_string_lossy())
+            .collect();
         write!(text, " Default: `{}`.", defaults.join(",")).expect(TAKES_ANY_TEXT);
     }
     if let Some(env) = arg.get_env() {

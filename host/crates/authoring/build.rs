@@ -84,12 +84,12 @@ fn stand_alone(root: &Path, sdk: &Path) -> String {
     manifest.remove("lints");
     manifest.remove("dev-dependencies");
     for section in ["package", "dependencies"] {
-        let given = workspace["workspace"][section]
+        let shared = workspace["workspace"][section]
             .as_table_like()
             .expect("the workspace has the section");
         let section = manifest[section].as_table_like_mut();
         for (key, item) in section.expect("the SDK has the section").iter_mut() {
-            if let Some(inherited) = inherited(item, given.get(key.get())) {
+            if let Some(inherited) = inherited(item, shared.get(key.get())) {
                 *item = inherited;
             }
         }

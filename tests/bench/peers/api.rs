@@ -104,6 +104,8 @@ pub(crate) struct MemcachedStatus {
 impl MemcachedStatus {
     /// Returns the condition of a type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|it| it.type_ == kind)
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == kind)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     path::Path,
     thread,
@@ -99,7 +100,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usi
 fn copy_code(from: &Path, to: &Path) -> Result<()> {
     for file in fs::read_dir(from)? {
         let path = file?.path();
-        let extension = path.extension().and_then(|it| it.to_str());
+        let extension = path.extension().and_then(OsStr::to_str);
         if let (Some("cwasm" | "sum"), Some(name)) = (extension, path.file_name()) {
             fs::copy(&path, to.join(name))?;
         }

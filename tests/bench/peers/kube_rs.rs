@@ -106,7 +106,7 @@ pub(crate) fn main(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>)
     reason = "the peer is no part of the product"
 )]
 async fn run(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Result<u64> {
-    let mut ended = signal(SignalKind::terminate())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -156,7 +156,7 @@ async fn run(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Re
     });
     tokio::select! {
         () = loops => {}
-        _ = ended.recv() => {}
+        _ = terminated.recv() => {}
     }
     Ok(context.reconciles.load(Ordering::Relaxed))
 }
@@ -307,9 +307,9 @@ impl Context {
             let ready = status.condition("Ready");
             ready.map(|ready| ready.message.clone())
         };
-        let said = stored.and_then(message);
+        let earlier = stored.and_then(message);
         if message(&status).as_deref() == Some(ZERO_REQUESTED)
-            && said.as_deref() != Some(ZERO_REQUESTED)
+            && earlier.as_deref() != Some(ZERO_REQUESTED)
         {
             let event = Event {
                 type_: EventType::Normal,

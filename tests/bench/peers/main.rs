@@ -54,11 +54,11 @@ fn main() -> Result<()> {
         }
         return kube_rs::main(&PathBuf::from(kubeconfig), CONCURRENCY, namespace);
     }
-    let asked = arguments.iter().map(String::as_str);
+    let names = arguments.iter().map(String::as_str);
     let tasks: Vec<Task> = if arguments.is_empty() {
         USUAL.into_iter().map(task).collect::<Result<_>>()?
     } else {
-        asked.map(task).collect::<Result<_>>()?
+        names.map(task).collect::<Result<_>>()?
     };
     measure(&tasks)
 }

@@ -89,15 +89,15 @@ pub(crate) fn make_in(
 /// bind here.
 pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Batch) -> Result<()> {
     let user = plane.user();
-    let mut left = batch.names.clone();
+    let mut remaining = batch.names.clone();
     user.block_on(async {
         let config = watcher::Config::default();
         let mut changes = pin!(watcher(batch.api(user.client()), config).default_backoff());
-        while !left.is_empty() {
+        while !remaining.is_empty() {
             let Ok(change) = timeout(PATIENCE, changes.try_next()).await else {
                 bail!(
                     "{} of {} parents have no final status",
-                    left.len(),
+                    remaining.len(),
                     batch.names.len()
                 );
             };
@@ -105,13 +105,18 @@ pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Bat
             if let watcher::Event::Apply(parent) | watcher::Event::InitApply(parent) = change {
                 let name = parent.name_any();
                 let parent: Memcached = serde_json::from_value(serde_json::to_value(parent)?)?;
-                let synced = parent.status.as_ref().and_then(|it| it.condition("Synced"));
+                let synced = parent
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.condition("Synced"));
                 let bounds = [reason::THROTTLED, reason::QUOTA_EXCEEDED];
-                if let Some(synced) = synced.filter(|it| bounds.contains(&&*it.reason)) {
+                if let Some(synced) =
+                    synced.filter(|condition| bounds.contains(&&*condition.reason))
+                {
                     bail!("{name}: {}: {}", synced.reason, synced.message);
                 }
                 if is_final(&parent, contender) {
-                    left.remove(&name);
+                    remaining.remove(&name);
                 }
             }
         }

@@ -114,7 +114,7 @@ fn with_group(plugin: &[u8], group: &str) -> Result<Vec<u8>> {
     let mut at = 0;
     while let Some(found) = bytes[at..]
         .windows(GROUP.len())
-        .position(|it| it == GROUP.as_bytes())
+        .position(|name| name == GROUP.as_bytes())
     {
         at += found;
         bytes[at..at + GROUP.len()].copy_from_slice(group.as_bytes());

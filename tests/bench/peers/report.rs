@@ -61,7 +61,9 @@ const LINES: [Line<Run>; 17] = [
     ("  without the memory of passes", |run| {
         run.restart_without_memory
             .as_ref()
-            .map_or(f64::NAN, |it| it.cpu_s * 1000.0 / count(run.parents))
+            .map_or(f64::NAN, |restart| {
+                restart.cpu_s * 1000.0 / count(run.parents)
+            })
     }),
     ("restart: resident program, MiB", |run| {
         mib(run.restart.program_bytes)
@@ -69,12 +71,12 @@ const LINES: [Line<Run>; 17] = [
 ];
 
 const PLUGIN_LINES: [Line<Plugins>; 6] = [
-    ("wall, s", |it| it.wall_s),
-    ("CPU, s", |it| it.cpu_s),
-    ("API server: CPU, s", |it| it.api_server_cpu_s),
-    ("peak RSS, MiB", |it| mib(it.resident_max_bytes)),
-    ("requests", |it| count(it.requests)),
-    ("watches", |it| count(it.watches)),
+    ("wall, s", |run| run.wall_s),
+    ("CPU, s", |run| run.cpu_s),
+    ("API server: CPU, s", |run| run.api_server_cpu_s),
+    ("peak RSS, MiB", |run| mib(run.resident_max_bytes)),
+    ("requests", |run| count(run.requests)),
+    ("watches", |run| count(run.watches)),
 ];
 
 impl Report {
@@ -139,10 +141,10 @@ impl Report {
             let runs: Vec<_> = self
                 .runs
                 .iter()
-                .filter(|it| it.parents == parents)
+                .filter(|run| run.parents == parents)
                 .collect();
-            print_table(&LINES, &Contender::ALL, &runs, |it| {
-                (it.contender, it.round)
+            print_table(&LINES, &Contender::ALL, &runs, |run| {
+                (run.contender, run.round)
             });
         }
         if !self.plugins.is_empty() {
@@ -151,7 +153,9 @@ impl Report {
             ));
             let runs: Vec<_> = self.plugins.iter().collect();
             let pair = [Contender::Innkeeper, Contender::KubeRs];
-            print_table(&PLUGIN_LINES, &pair, &runs, |it| (it.contender, it.round));
+            print_table(&PLUGIN_LINES, &pair, &runs, |run| {
+                (run.contender, run.round)
+            });
         }
         if !self.edits.is_empty() {
             say("\nfrom the answer to an edit to the answer to the write for it, 500 parents");
@@ -224,8 +228,8 @@ impl Report {
             }
         }
         let verdicts = verdicts(self);
-        let missed = verdicts.iter().filter(|it| it.missed);
-        let missed: Vec<&str> = missed.map(|it| it.target).collect();
+        let missed = verdicts.iter().filter(|verdict| verdict.missed);
+        let missed: Vec<&str> = missed.map(|verdict| verdict.target).collect();
         ensure!(
             missed.is_empty(),
             "targets missed by more than the noise of their rounds: {}",
@@ -243,17 +247,19 @@ fn print_table<T>(
     key: fn(&T) -> (Contender, usize),
 ) {
     let (host, peers) = contenders.split_first().expect("there is a host");
-    let own = contenders.iter().map(|it| format!("{:>20}", it.name()));
+    let own = contenders
+        .iter()
+        .map(|contender| format!("{:>20}", contender.name()));
     let of_peers = peers
         .iter()
-        .map(|it| format!("{:>24}", format!("of {}", it.name())));
+        .map(|contender| format!("{:>24}", format!("of {}", contender.name())));
     let head: String = own.chain(of_peers).collect();
     say(&format!("{:<34}{head}", ""));
     for (name, figure) in lines {
         let of = |contender| {
             runs.iter()
-                .filter(move |it| key(it).0 == contender)
-                .map(|it| (key(it).1, figure(it)))
+                .filter(move |run| key(run).0 == contender)
+                .map(|run| (key(run).1, figure(run)))
         };
         let medians = contenders.iter().map(|contender| {
             let figures = of(*contender).map(|(_, figure)| figure);

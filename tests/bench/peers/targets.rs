@@ -145,7 +145,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     TARGETS
         .iter()
         .map(|target| judge(target, report))
-        .filter(|it| !it.rounds.is_empty())
+        .filter(|judgement| !judgement.rounds.is_empty())
         .collect()
 }
 
@@ -179,7 +179,7 @@ fn starts(
         let of = |contender| {
             report
                 .runs_of(contender, parents)
-                .find(|it| it.round == run.round)
+                .find(|other| other.round == run.round)
         };
         let own = figure(run)?;
         let value = match peer {
@@ -188,7 +188,7 @@ fn starts(
         };
         let costs = ALIKE
             .iter()
-            .filter_map(|it| Some(of(*it)?.from_empty.api_server_cpu_s));
+            .filter_map(|run| Some(of(*run)?.from_empty.api_server_cpu_s));
         Some((value, spread(costs)))
     };
     report
@@ -207,7 +207,7 @@ fn edits(
         report
             .edits
             .iter()
-            .find(|it| it.contender == contender && it.per_second == per_second)
+            .find(|edit| edit.contender == contender && edit.per_second == per_second)
     };
     let judged = || {
         let own = figure(of(Contender::Innkeeper)?);
@@ -215,7 +215,7 @@ fn edits(
             Some(peer) => own / figure(of(peer)?),
             None => own,
         };
-        let costs = ALIKE.iter().filter_map(|it| Some(of(*it)?.write_p50_ms));
+        let costs = ALIKE.iter().filter_map(|run| Some(of(*run)?.write_p50_ms));
         Some((value, spread(costs)))
     };
     judged().into_iter().collect()
@@ -242,12 +242,12 @@ pub(crate) fn all_requests(run: &Run) -> f64 {
 }
 
 pub(crate) fn requests(run: &Run, wanted: impl Fn(&str) -> bool) -> f64 {
-    let wanted = run
+    let selected = run
         .from_empty
         .requests
         .iter()
         .filter(|(request, _)| wanted(request));
-    count(wanted.map(|(_, times)| times).sum()) / count(run.parents)
+    count(selected.map(|(_, times)| times).sum()) / count(run.parents)
 }
 
 pub(crate) fn peak_rss(run: &Run) -> f64 {

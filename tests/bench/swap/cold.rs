@@ -65,9 +65,9 @@ fn serve(site: &Site, host: &Host, bytes: &[u8]) -> Result<Duration> {
 fn leave(site: &Site, host: &Host) -> Result<()> {
     const GONE: &str = "the Plugin is gone, or not chosen any more, its children stay";
 
-    let gone = count(host, GONE)?;
+    let evicted = count(host, GONE)?;
     site.plane.user().delete(PLUGIN, NAME)?;
-    wait_logged(host, GONE, gone + 1)?;
+    wait_logged(host, GONE, evicted + 1)?;
     site.settle(Duration::from_secs(1))
 }
 

@@ -22,17 +22,17 @@ use anyhow::{Context as _, Result, bail};
 const LOADED: u32 = 1000;
 
 fn main() -> Result<()> {
-    let asked: Vec<String> = env::args()
+    let arguments: Vec<String> = env::args()
         .skip(1)
         // `cargo bench` adds this argument.
         .filter(|argument| argument != "--bench")
         .collect();
-    if asked.is_empty() {
+    if arguments.is_empty() {
         for part in ["swaps", "cold", "idle", "loaded"] {
             measure(part)?;
         }
     }
-    asked.iter().try_for_each(|part| measure(part))
+    arguments.iter().try_for_each(|part| measure(part))
 }
 
 fn measure(part: &str) -> Result<()> {

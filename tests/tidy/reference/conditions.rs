@@ -89,19 +89,19 @@ fn every_reason_of_parents_has_a_remedy() {
 
 #[test]
 fn every_reason_of_the_command_has_a_remedy() {
-    let known: BTreeSet<String> = texts(COMMAND_REASONS)
+    let reasons: BTreeSet<String> = texts(COMMAND_REASONS)
         .into_iter()
         .filter(|(_, docs)| docs.contains(REMEDY))
         .map(|(name, _)| name)
         .collect();
-    assert!(!known.is_empty(), "the test looks in the wrong place");
-    let given = crate::files::read(COMMAND_REASONS);
-    let literals = given
+    assert!(!reasons.is_empty(), "the test looks in the wrong place");
+    let source = crate::files::read(COMMAND_REASONS);
+    let literals = source
         .split(".clone_into(&mut")
         .filter_map(|before| before.trim_end().strip_suffix('"')?.rsplit('"').next());
     // The status of a condition, no reason.
     let missing = literals
-        .filter(|it| is_camel_case(it) && *it != "Unknown")
+        .filter(|text| is_camel_case(text) && *text != "Unknown")
         .map(str::to_owned)
         .collect();
     crate::assert_none(
@@ -142,8 +142,8 @@ fn is_camel_case(text: &str) -> bool {
 
 #[test]
 fn every_reason_of_plugins_has_an_entry() {
-    let known: BTreeSet<&str> = REASONS.iter().map(|entry| entry[1]).collect();
-    let mut found: BTreeSet<String> = BTreeSet::new();
+    let entries: BTreeSet<&str> = REASONS.iter().map(|entry| entry[1]).collect();
+    let mut listed: BTreeSet<String> = BTreeSet::new();
     for source in Source::all() {
         let path = &source.path;
         let gives_reasons = path.starts_with("host/crates/plugin-controller/src/")
@@ -155,12 +155,12 @@ fn every_reason_of_plugins_has_an_entry() {
         if gives_reasons && !source.is_test_file() {
             let product: Vec<&str> = source.text.lines().take(source.product_lines()).collect();
             let literals = product.join("\n");
-            found.extend(
+            listed.extend(
                 literals
                     .split('"')
                     .skip(1)
                     .step_by(2)
-                    .filter(|it| is_camel_case(it))
+                    .filter(|reason| is_camel_case(reason))
                     .map(str::to_owned),
             );
         }
@@ -172,33 +172,33 @@ fn every_reason_of_plugins_has_an_entry() {
         .skip(1)
         .filter_map(|rest| rest.split('"').next());
     // A signature is made by commands only.
-    let categories = categories.filter(|it| *it != "signing-failed");
-    found.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
+    let categories = categories.filter(|category| *category != "signing-failed");
+    listed.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
     for errors in ["artifact/error.rs", "lib.rs"] {
         let errors = crate::files::read(&format!("host/crates/sandbox/src/{errors}"));
         let (_, reasons) = errors
             .split_once("fn reason")
             .expect("the errors have reasons");
         let reasons = reasons.split("\n    }\n").next().unwrap_or_default();
-        found.extend(reasons.split('"').skip(1).step_by(2).map(str::to_owned));
+        listed.extend(reasons.split('"').skip(1).step_by(2).map(str::to_owned));
     }
-    found.retain(|name| !NO_REASONS.contains(&name.as_str()));
+    listed.retain(|name| !NO_REASONS.contains(&name.as_str()));
     assert!(
-        found.len() > 40,
-        "the test looks in the wrong place: {found:?}"
+        listed.len() > 40,
+        "the test looks in the wrong place: {listed:?}"
     );
-    let missing = found
+    let missing = listed
         .iter()
-        .filter(|name| !known.contains(name.as_str()))
+        .filter(|name| !entries.contains(name.as_str()))
         .cloned()
         .collect();
     crate::assert_none("a reason without an entry in REASONS", missing);
-    let gone = known
+    let unused = entries
         .iter()
-        .filter(|name| !found.contains(**name))
+        .filter(|name| !listed.contains(**name))
         .map(|name| (*name).to_owned())
         .collect();
-    crate::assert_none("an entry in REASONS that no code gives", gone);
+    crate::assert_none("an entry in REASONS that no code gives", unused);
 }
 
 /// The plugins whose pages list their reasons.
@@ -213,20 +213,22 @@ const NO_REASONS_OF_PLUGINS: [&str; 5] = ["Failed", "Job", "Pod", "Secret", "Suc
 /// Returns the literals in CamelCase of the files of a plugin that give reasons and codes.
 fn given(plugin: &str) -> BTreeSet<&'static str> {
     let directory = format!("guests/{plugin}/src/");
-    let sources = Source::all().iter().filter(|it| {
-        it.path.starts_with(&directory) && !it.path.ends_with("/api.rs") && !it.is_test_file()
+    let sources = Source::all().iter().filter(|source| {
+        source.path.starts_with(&directory)
+            && !source.path.ends_with("/api.rs")
+            && !source.is_test_file()
     });
     let literals = sources.flat_map(|source| {
         let product = source.text.lines().take(source.product_lines());
         let gives = product
             .clone()
-            .any(|line| GIVES.iter().any(|it| line.contains(it)));
+            .any(|line| GIVES.iter().any(|marker| line.contains(marker)));
         product
             .flat_map(|line| line.split('"'))
-            .filter(move |it| gives && is_camel_case(it))
+            .filter(move |text| gives && is_camel_case(text))
     });
     literals
-        .filter(|it| !NO_REASONS_OF_PLUGINS.contains(it))
+        .filter(|reason| !NO_REASONS_OF_PLUGINS.contains(reason))
         .collect()
 }
 
@@ -238,17 +240,17 @@ fn the_page_of_each_plugin_has_its_reasons() {
             .split('`')
             .skip(1)
             .step_by(2)
-            .flat_map(|it| [it, " "])
+            .flat_map(|word| [word, " "])
             .collect();
-        let known: BTreeSet<&str> = code.split(|c: char| !c.is_ascii_alphabetic()).collect();
-        let given = given(plugin);
+        let words: BTreeSet<&str> = code.split(|c: char| !c.is_ascii_alphabetic()).collect();
+        let reasons = given(plugin);
         assert!(
-            given.len() > 8,
-            "the test looks in the wrong place: {given:?}"
+            reasons.len() > 8,
+            "the test looks in the wrong place: {reasons:?}"
         );
-        let missing = given.into_iter().filter(|it| !known.contains(it));
+        let missing = reasons.into_iter().filter(|reason| !words.contains(reason));
         missing
-            .map(|it| format!("{it} of {plugin}"))
+            .map(|reason| format!("{reason} of {plugin}"))
             .collect::<Vec<_>>()
     });
     crate::assert_none(

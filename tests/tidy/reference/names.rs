@@ -25,18 +25,18 @@ const OF_THE_CHART: (&str, &str) = (
 /// Returns the labels and annotations with their documentation, each once.
 fn names() -> Vec<(String, String)> {
     let is_name = |name: &str| name.len() > PREFIX.len() && name.starts_with(PREFIX);
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut names: Vec<(String, String)> = Vec::new();
     for (name, docs) in NAMES.into_iter().flat_map(texts) {
-        if is_name(&name) && !found.iter().any(|(known, _)| *known == name) {
+        if is_name(&name) && !names.iter().any(|(known, _)| *known == name) {
             let docs = without_links(&docs);
             // A reference to code, for readers of the code.
             let docs = docs.split(", see `").next().unwrap_or_default();
-            found.push((name, docs.to_owned()));
+            names.push((name, docs.to_owned()));
         }
     }
     let (name, docs) = OF_THE_CHART;
-    found.push((name.to_owned(), docs.to_owned()));
-    found
+    names.push((name.to_owned(), docs.to_owned()));
+    names
 }
 
 /// Tells if a text can be a label or annotation of a domain, and no version of an API.
@@ -55,7 +55,7 @@ fn is_key(text: &str) -> bool {
 fn sources_of_plugins() -> Vec<(String, String)> {
     let paths = tracked()
         .into_iter()
-        .filter(|it| has_extension(it, "rs") && !it.contains("tests"));
+        .filter(|path| has_extension(path, "rs") && !path.contains("tests"));
     let named = paths.filter_map(|path| {
         let (plugin, _) = path.strip_prefix("guests/")?.split_once("/src/")?;
         // Neither is in a plugin.
@@ -67,14 +67,14 @@ fn sources_of_plugins() -> Vec<(String, String)> {
 
 /// Returns the labels and annotations that the plugins define, with the plugin and the documentation.
 fn names_of_plugins() -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for (plugin, path) in sources_of_plugins() {
         let own = texts(&path)
             .into_iter()
             .filter(|(name, _)| is_key(name) && !name.starts_with(PREFIX));
-        found.extend(own.map(|(name, docs)| (plugin.clone(), name, docs)));
+        names.extend(own.map(|(name, docs)| (plugin.clone(), name, docs)));
     }
-    found
+    names
 }
 
 /// Returns the rows of the labels and annotations of plugins.
@@ -84,7 +84,7 @@ fn rows_of_plugins() -> Vec<[String; 4]> {
         let plugin = if plugin == "sdk" { "all" } else { &plugin };
         let (kind, rest) = docs
             .strip_prefix("The ")
-            .and_then(|it| it.split_once(' '))
+            .and_then(|name| name.split_once(' '))
             .unwrap_or_default();
         assert!(["label", "annotation"].contains(&kind), "{name}: {docs}");
         let meaning = sentence(&capitalized(rest));
@@ -176,12 +176,14 @@ fn named(text: &str, prefix: &str) -> Vec<String> {
 /// Every name below `innkeeper.dev/` in the code, the chart, the examples and the pages has an entry.
 #[test]
 fn every_label_and_annotation_has_an_entry() {
-    let known = names();
+    let entries = names();
     let is_searched = |path: &String| {
         let tops = ["host/", "guests/", "deploy/", "examples/"];
         let extensions = ["rs", "yaml", "tpl", "md"];
         tops.iter().any(|top| path.starts_with(top))
-            && extensions.iter().any(|it| has_extension(path, it))
+            && extensions
+                .iter()
+                .any(|extension| has_extension(path, extension))
             && !path.contains("tests")
     };
     let mut missing = Vec::new();
@@ -190,7 +192,7 @@ fn every_label_and_annotation_has_an_entry() {
         // Tests in a file may use other names.
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
         let unknown = named(product, PREFIX).into_iter();
-        let unknown = unknown.filter(|name| known.iter().all(|(known, _)| known != name));
+        let unknown = unknown.filter(|name| entries.iter().all(|(entry, _)| entry != name));
         missing.extend(unknown.map(|name| format!("{name} in {path}")));
     }
     let problem = "a label or annotation without an entry in the reference";
@@ -200,20 +202,22 @@ fn every_label_and_annotation_has_an_entry() {
 /// Every text of a plugin that can be a label or annotation, and every such name in its pages and examples, has an entry.
 #[test]
 fn every_label_and_annotation_of_a_plugin_has_an_entry() {
-    let known = names_of_plugins();
-    let is_known = |name: &str| known.iter().any(|(_, it, _)| it == name);
+    let names = names_of_plugins();
+    let is_known = |name: &str| names.iter().any(|(_, it, _)| it == name);
     let mut missing = Vec::new();
     for (_, path) in sources_of_plugins() {
         let text = read(&path);
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code = product.lines().filter(|it| !it.trim().starts_with("//"));
+        let code = product
+            .lines()
+            .filter(|line| !line.trim().starts_with("//"));
         let literals = code.flat_map(|line| line.split('"').skip(1).step_by(2));
         // Kubernetes itself has the label of the node.
-        let unknown = literals.filter(|it| {
-            is_key(it)
-                && !it.starts_with(PREFIX)
-                && *it != "kubernetes.io/hostname"
-                && !is_known(it)
+        let unknown = literals.filter(|name| {
+            is_key(name)
+                && !name.starts_with(PREFIX)
+                && *name != "kubernetes.io/hostname"
+                && !is_known(name)
         });
         missing.extend(unknown.map(|name| format!("{name} in {path}")));
     }
@@ -223,7 +227,7 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
             .unwrap_or_default()
             .to_owned()
     };
-    let domains: BTreeSet<(&str, String)> = known
+    let domains: BTreeSet<(&str, String)> = names
         .iter()
         .map(|(plugin, name, _)| (plugin.as_str(), domain(name)))
         .collect();
@@ -233,7 +237,9 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
         let is_searched = |path: &String| {
             let extensions = ["rs", "yaml", "md"];
             tops.iter().any(|top| path.starts_with(top))
-                && extensions.iter().any(|it| has_extension(path, it))
+                && extensions
+                    .iter()
+                    .any(|extension| has_extension(path, extension))
                 && !path.contains("tests")
         };
         for path in tracked().into_iter().filter(is_searched) {

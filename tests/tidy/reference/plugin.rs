@@ -29,7 +29,7 @@ fn rules(schema: &Value) -> String {
         let values: Vec<String> = values
             .iter()
             .filter_map(Value::as_str)
-            .map(|it| format!("`{it}`"))
+            .map(|value| format!("`{value}`"))
             .collect();
         write!(text, " Values: {}.", values.join(", ")).expect(TAKES_ANY_TEXT);
     }

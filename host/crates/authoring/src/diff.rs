@@ -35,8 +35,8 @@ fn add(expected: &Value, found: &Value, place: String, lines: &mut Vec<String>) 
         (expected, found) if expected == found => {}
         (expected, found) => {
             let expected = shown(expected);
-            let found = shown(found);
-            lines.push(format!("{place} is {found}, and was {expected}"));
+            let actual = shown(found);
+            lines.push(format!("{place} is {actual}, and was {expected}"));
         }
     }
 }

@@ -95,7 +95,7 @@ impl Document {
 /// Reads the objects of a YAML or JSON text; splits lists as `kubectl get -o yaml` prints them.
 pub fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure> {
     let values = yaml::read(text).or_fail(Exit::Usage, format!("failed to parse {from}"))?;
-    let mut found = Vec::new();
+    let mut documents = Vec::new();
     for (mut value, number) in values.into_iter().zip(1..) {
         let kind = value.get("kind").and_then(Value::as_str);
         let is_list = kind.is_some_and(|kind| kind.ends_with("List"));
@@ -107,13 +107,13 @@ pub fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure> {
             _ => vec![value],
         };
         for item in items {
-            found.push(Document::new(item).map_err(|problem| {
+            documents.push(Document::new(item).map_err(|problem| {
                 let message = format!("document {number} of {from} is not an object: {problem}");
                 Failure::new(Exit::Usage, message)
             })?);
         }
     }
-    Ok(found)
+    Ok(documents)
 }
 
 #[cfg(test)]

@@ -154,8 +154,8 @@ fn integer(schema: &Value, choices: &mut Choices) -> i64 {
     let most = bound("maximum", "exclusiveMaximum", -1)
         .unwrap_or(usual)
         .max(least);
-    let all =
-        [0, 1, 2, 3, 80, -1, least, least.saturating_add(1), most].map(|it| it.clamp(least, most));
+    let all = [0, 1, 2, 3, 80, -1, least, least.saturating_add(1), most]
+        .map(|number| number.clamp(least, most));
     choices.of(&all).copied().unwrap_or(least)
 }
 
@@ -174,7 +174,7 @@ fn text(schema: &Value, choices: &mut Choices) -> String {
     }
     if let Some(hir) = schema["pattern"]
         .as_str()
-        .and_then(|it| regex_syntax::parse(it).ok())
+        .and_then(|pattern| regex_syntax::parse(pattern).ok())
     {
         let mut text = String::new();
         matching(&hir, choices, &mut text);
@@ -275,7 +275,7 @@ mod tests {
             assert!((1..=2).contains(&list.len()));
             assert!(
                 list.iter()
-                    .all(|it| (2..=4).contains(&it.as_i64().unwrap())),
+                    .all(|number| (2..=4).contains(&number.as_i64().unwrap())),
                 "{list:?}"
             );
         }

@@ -28,12 +28,15 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
     let grants = by_plugin(&args.grants);
     let granted = loaded
         .iter()
-        .map(|one| Granted::new(one.described.manifest(), &one.source, &grants))
+        .map(|plugin| Granted::new(plugin.described.manifest(), &plugin.source, &grants))
         .collect::<Result<Vec<_>, _>>()?;
     let of_grants = grants.keys().map(|name| ("--grants", name));
-    let of_accounts = args.accounts.iter().map(|one| ("--account", &one.plugin));
+    let of_accounts = args
+        .accounts
+        .iter()
+        .map(|account| ("--account", &account.plugin));
     for (flag, plugin) in of_grants.chain(of_accounts) {
-        let mut names = granted.iter().map(|one| one.manifest.name.as_str());
+        let mut names = granted.iter().map(|plugin| plugin.manifest.name.as_str());
         if !names.any(|name| name == plugin) {
             let message = format!("{flag} names {plugin}, but no plugin of that name is given");
             return Err(Failure::new(Exit::Usage, message));
@@ -143,7 +146,7 @@ impl<'a> Granted<'a> {
         let Assessment { missing, reduced } = self.grants.assess(self.manifest);
         let denied = missing.into_iter().chain(reduced);
         let name = &self.manifest.name;
-        let denied = denied.map(|one| format!("Plugin {name} also asks for {one}."));
+        let denied = denied.map(|right| format!("Plugin {name} also asks for {right}."));
         Document {
             comments: self.powers().chain(denied).collect(),
             object: json!(plugins::resource::file_of_grants(&self.grants)),

@@ -103,7 +103,10 @@ pub(crate) fn built(project: &Path) -> Result<PathBuf, Failure> {
     let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|it| it == "wasm"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "wasm")
+        })
         .collect();
     let (found, remedy) = match (files.pop(), files.is_empty()) {
         (Some(file), true) => return Ok(file),

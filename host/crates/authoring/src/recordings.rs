@@ -22,7 +22,7 @@ pub use replay::run as replay;
 /// The result of a repeated call.
 pub(crate) struct Repeated {
     /// The new answer.
-    pub(crate) said: CallOutput,
+    pub(crate) answer: CallOutput,
     /// The revision that gave it.
     revision: String,
     log: Vec<LogLine>,
@@ -33,7 +33,7 @@ pub(crate) struct Repeated {
 impl Repeated {
     /// Returns the new answer as JSON.
     pub(crate) fn answer(&self) -> Value {
-        Value::Object(self.said.to_json())
+        Value::Object(self.answer.to_json())
     }
 
     /// Returns each place in which the new answer differs from the recorded one.
@@ -43,7 +43,7 @@ impl Repeated {
 
     /// Replaces the recorded answer by the new one.
     pub(crate) fn becomes_expected(&self, recording: &mut Recording) {
-        recording.answer = self.said.to_json();
+        recording.answer = self.answer.to_json();
         recording.revision.clone_from(&self.revision);
     }
 
@@ -61,7 +61,7 @@ impl Repeated {
         for line in self.unknown_reads() {
             streams.note(&line);
         }
-        render::note_fault(&self.said, streams);
+        render::note_fault(&self.answer, streams);
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn repeat(
     let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);
     let (report, reads) = render::started(called, from)?;
     Ok(Repeated {
-        said: CallOutput::from(report.end),
+        answer: CallOutput::from(report.end),
         revision: plugin.revision().to_string(),
         log: report.log,
         unknown: reads.unknown().to_vec(),

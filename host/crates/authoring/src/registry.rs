@@ -24,7 +24,7 @@ pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
     let artifact = RegistryArtifact::open(&args.reference, &args.load.registry.settings())?;
     let (package, size) = package(&args.file, &args.load.cache)?;
     let pushed = runtime::block_on(artifact.push(&package))?;
-    let found = [
+    let facts = [
         (
             "reference",
             artifact.pinned(Some(&pushed.manifest_digest)).into(),
@@ -33,7 +33,7 @@ pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         ("digest", pushed.digest.to_string().into()),
         ("size", size.into()),
     ];
-    write(streams, args.output, &found)
+    write(streams, args.output, &facts)
 }
 
 /// Fetches a plugin, checks it, and writes it to a file.
@@ -85,7 +85,7 @@ fn check(
     };
     let artifact = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let fetched = runtime::block_on(artifact.fetch(&expectation))?;
-    let mut found = vec![
+    let mut facts = vec![
         (
             "reference",
             artifact.pinned(fetched.manifest_digest.as_ref()).into(),
@@ -99,9 +99,9 @@ fn check(
         let path = path(artifact.reference());
         let message = format!("failed to write {}", path.display());
         file::replace(&path, &fetched.bytes).or_fail(Exit::Failure, message)?;
-        found.push(("file", path.display().to_string().into()));
+        facts.push(("file", path.display().to_string().into()));
     }
-    write(streams, args.output, &found)
+    write(streams, args.output, &facts)
 }
 
 /// Returns the default file name: the last part of the repository.
@@ -137,13 +137,13 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         (manifest, Some(fetched.digest))
     };
     runtime::block_on(artifact.sign(repository.as_deref(), &manifest, key))?;
-    let found = [
+    let facts = [
         ("reference", artifact.pinned(Some(&manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),
         ("digest", shown(digest.as_ref())),
         ("signedBy", key.public().id().to_string().into()),
     ];
-    write(streams, args.output, &found)
+    write(streams, args.output, &facts)
 }
 
 fn shown(digest: Option<&Digest>) -> Value {

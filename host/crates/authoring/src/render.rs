@@ -61,11 +61,11 @@ pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<
         return Err(Failure::new(Exit::Usage, "nothing to render: give PARENT"));
     };
     // First all files: a mistake in one is reported before the plugin is compiled, which takes seconds.
-    let given = Files::read(&paths(args, parent), streams)?;
-    let guest = guest::load(args, &given.config)?;
+    let files = Files::read(&paths(args, parent), streams)?;
+    let guest = guest::load(args, &files.config)?;
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| guest.call(request, reads, context, &limits);
-    pass(guest.manifest(), call, args, given, now_ms, streams)
+    pass(guest.manifest(), call, args, files, now_ms, streams)
 }
 
 fn pass(
@@ -84,21 +84,21 @@ fn pass(
     if let Some(hash_key) = &files.hash_key {
         offline.hash_key = hash_key.clone();
     }
-    let given = given(files, args.seed, manifest, &offline.kinds, streams)?;
+    let inputs = given(files, args.seed, manifest, &offline.kinds, streams)?;
     let circumstances = Circumstances {
         phase,
         now_ms,
         seed: args.seed,
         world: World::default(),
     };
-    let passed = offline.pass(given.parent, given.others, circumstances)?;
+    let passed = offline.pass(inputs.parent, inputs.others, circumstances)?;
     note_log(&passed.log, streams);
-    let said = &passed.said;
+    let answer = &passed.answer;
     let output = match args.output {
-        OutputFormat::Json => outcome::json(said, passed.reads.made(), passed.fuel)?,
-        OutputFormat::Yaml => yaml_output::children(said, &passed.observed, args.seed)?,
+        OutputFormat::Json => outcome::json(answer, passed.reads.made(), passed.fuel)?,
+        OutputFormat::Yaml => yaml_output::children(answer, &passed.observed, args.seed)?,
     };
-    let exit = print(said, &output, args.output, streams)?;
+    let exit = print(answer, &output, args.output, streams)?;
     let refusals = offline.definitions.refusals(&manifest.name);
     let status = passed
         .status_problem
@@ -147,7 +147,7 @@ pub(crate) struct Circumstances {
 
 /// A pass and its answer.
 pub(crate) struct Passed {
-    pub(crate) said: CallOutput,
+    pub(crate) answer: CallOutput,
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_peak_bytes: usize,
     /// Why the API server would refuse the status of the answer; none if it would take it.
@@ -226,11 +226,11 @@ impl<'a> Offline<'a> {
             depth: observed.parent.depth(),
             phase,
         };
-        let said = outcome::checked(report.end, &rules);
+        let answer = outcome::checked(report.end, &rules);
         let definitions = &self.definitions;
         Ok(Passed {
-            status_problem: definitions.problem(&manifest.name, &observed.parent, &said.report),
-            said,
+            status_problem: definitions.problem(&manifest.name, &observed.parent, &answer.report),
+            answer,
             fuel: report.fuel,
             memory_peak_bytes: report.memory_peak_bytes,
             log: report.log,
@@ -257,17 +257,17 @@ pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Fa
 }
 
 fn print(
-    said: &CallOutput,
+    answer: &CallOutput,
     output: &Output,
     format: OutputFormat,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    note_fault(said, streams);
-    if said.fault.is_none() && format == OutputFormat::Yaml && said.outcome != Some("desired") {
-        streams.note(&unchanged_note(&said.report));
+    note_fault(answer, streams);
+    if answer.fault.is_none() && format == OutputFormat::Yaml && answer.outcome != Some("desired") {
+        streams.note(&unchanged_note(&answer.report));
     }
     streams.print(output)?;
-    Ok(match said.fault {
+    Ok(match answer.fault {
         Some(_) => Exit::Finding,
         None => Exit::Success,
     })

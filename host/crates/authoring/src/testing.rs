@@ -57,7 +57,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         None => Vec::new(),
     };
     let config = render::one_object(args.config.as_deref(), streams)?;
-    let given = args
+    let paths = args
         .grants
         .as_deref()
         .map(|path| render::grants_in(path, streams))
@@ -81,17 +81,17 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let manifest = plugin.manifest();
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
-    let offline = Offline::new(manifest, given.as_ref(), &from, call)?;
+    let offline = Offline::new(manifest, paths.as_ref(), &from, call)?;
     let mut calls = CallFacts::default();
-    let found = properties(&offline, &parents, args.parents, &mut calls)?;
+    let findings = properties(&offline, &parents, args.parents, &mut calls)?;
     let CallFacts { cost, expiring_job } = calls;
     let over =
         directory.map(|directory| over_budget(&directory.join("budget.yaml"), cost, args.update));
     let over = over.transpose()?.flatten();
     results.extend(Property::ALL.map(|property| {
-        let problem = found
+        let problem = findings
             .iter()
-            .find(|it| it.property == property)
+            .find(|failure| failure.property == property)
             .map(show::finding);
         TestResult {
             name: format!("property {}", <&str>::from(property)),
@@ -124,15 +124,17 @@ fn properties(
     count: u32,
     calls: &mut CallFacts,
 ) -> Result<Vec<Finding>, Failure> {
-    let mut found: Vec<Finding> = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     // The first finding of each property.
-    let is_new = |found: &[Finding], finding: &Finding| {
-        found.iter().all(|it| it.property != finding.property)
+    let is_new = |findings: &[Finding], finding: &Finding| {
+        findings
+            .iter()
+            .all(|other| other.property != finding.property)
     };
     for parent in cases {
         let finding = properties::finding_of(plugin, parent, calls)?
-            .filter(|finding| is_new(&found, finding));
-        found.extend(finding);
+            .filter(|finding| is_new(&findings, finding));
+        findings.extend(finding);
     }
     for parent in &plugin.manifest.parents {
         let Some(kind) = Generator::of(plugin.manifest, parent)? else {
@@ -142,13 +144,13 @@ fn properties(
             // Small parents first.
             let choices = Choices::random(seed.into(), seed % NUMBERS_MAX);
             if let Some(finding) = kind.check(plugin, &choices, calls)?
-                && is_new(&found, &finding)
+                && is_new(&findings, &finding)
             {
-                found.push(kind.shrink(plugin, choices, finding)?);
+                findings.push(kind.shrink(plugin, choices, finding)?);
             }
         }
     }
-    Ok(found)
+    Ok(findings)
 }
 
 /// The source of the parents of one kind.

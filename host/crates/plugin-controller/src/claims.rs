@@ -509,16 +509,16 @@ mod tests {
             }
             prop_assert!(claims.take_affected().is_empty());
             let mut expected = BTreeMap::new();
-            for ((name, _), wanted) in &plugins {
-                let wanted = kinds(wanted);
-                if wanted.iter().all(|kind| !expected.contains_key(kind)) {
-                    expected.extend(wanted.into_iter().map(|kind| (kind, name.clone())));
+            for ((name, _), names) in &plugins {
+                    let kinds = kinds(names);
+                    if kinds.iter().all(|kind| !expected.contains_key(kind)) {
+                        expected.extend(kinds.into_iter().map(|kind| (kind, name.clone())));
                 }
             }
-            let held = claims.claims.iter().flat_map(|(name, claim)| {
+            let owned = claims.claims.iter().flat_map(|(name, claim)| {
                 claim.held.iter().map(move |kind| (kind.clone(), name.clone()))
             });
-            prop_assert_eq!(held.collect::<BTreeMap<_, _>>(), expected);
+            prop_assert_eq!(owned.collect::<BTreeMap<_, _>>(), expected);
         }
     }
 }

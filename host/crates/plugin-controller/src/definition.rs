@@ -34,16 +34,16 @@ impl DefinitionCheck {
 
     /// Waits for the first result; returns the failure of every Plugin while the definition is unusable.
     pub(crate) async fn usable(&self) -> Result<(), StageFailure> {
-        let mut found = self.found.subscribe();
+        let mut problems = self.found.subscribe();
         // Never fails: the sender lives as long as this.
-        let found = found
+        let first = problems
             .wait_for(Option::is_some)
             .await
             .ok()
-            .and_then(|found| found.clone());
+            .and_then(|problems| problems.clone());
         let retry = Retry::At(RECHECK_INTERVAL);
         let failed = |problem| StageFailure::new(Stage::Fetched, "CrdOutdated", problem, retry);
-        found.unwrap_or(Ok(())).map_err(failed)
+        first.unwrap_or(Ok(())).map_err(failed)
     }
 
     /// Waits for the definition, checks it until it is usable, and logs the problem once.
@@ -57,7 +57,7 @@ impl DefinitionCheck {
         }
         cluster.wait_served(&plugin_kind()).await;
         loop {
-            let found = match problem(cluster).await {
+            let result = match problem(cluster).await {
                 Ok(problem) => problem.map_or(Ok(()), Err),
                 Err(error) => {
                     warn!(error = %error_chain(&error), "failed to check the definition of Plugins, retrying");
@@ -65,14 +65,14 @@ impl DefinitionCheck {
                     continue;
                 }
             };
-            let is_new = *self.found.borrow() != Some(found.clone());
-            match &found {
+            let is_new = *self.found.borrow() != Some(result.clone());
+            match &result {
                 Ok(()) => info!("serving Plugins"),
                 Err(problem) if is_new => error!(problem, "Plugins are not served"),
                 Err(_) => {}
             }
-            let is_usable = found.is_ok();
-            self.found.send_replace(Some(found));
+            let is_usable = result.is_ok();
+            self.found.send_replace(Some(result));
             if is_usable {
                 return pending().await;
             }
@@ -87,16 +87,16 @@ async fn problem(cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
         return Ok(None);
     }
     let definition = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let found = cluster
+    let object = match cluster
         .live_get(&definition, None, resource::CRD_NAME)
-        .await;
-    let found = match found {
+        .await
+    {
         Err(error) if !error.is_forbidden() => return Err(error),
-        found => found.ok().flatten(),
+        result => result.ok().flatten(),
     };
     // A definition that is deleted at this moment has no field: the next check finds it again.
     let installed: Option<Map<String, Value>> =
-        found.and_then(|found| serde_json::from_str(&found.json).ok());
+        object.and_then(|object| serde_json::from_str(&object.json).ok());
     let missing = installed.and_then(|installed| resource::missing_field(&installed));
     Ok(missing.map(|field| {
         format!(

@@ -124,7 +124,7 @@ async fn release(
     let finalizer = plugin.finalizer();
     let parents = registration.parents();
     let parents = parents.iter().filter_map(|id| registration.parent(id));
-    let held: Vec<Object> = parents
+    let remaining: Vec<Object> = parents
         .filter(|parent| parent.has_finalizer(&finalizer))
         .collect();
     let may_go = |parent: &&Object| {
@@ -132,14 +132,14 @@ async fn release(
         scope == ReleaseScope::All || parent.is_deleting() && asks
     };
     if let Some(attempt) = attempt {
-        let going = held.iter().filter(may_go);
+        let going = remaining.iter().filter(may_go);
         stream::iter(going)
             .for_each_concurrent(CONCURRENT_WRITES, |parent| {
                 release_one(shared, registration, plugin, parent, attempt)
             })
             .await;
     }
-    Ok(held.len())
+    Ok(remaining.len())
 }
 
 async fn release_one(

@@ -41,8 +41,8 @@ pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
     note_gone_before(cx).await;
     loop {
         sleep(CHECK_PERIOD).await;
-        let gone = mem::take(&mut *cx.gone.lock());
-        for (name, mut told) in gone {
+        let deleted = mem::take(&mut *cx.gone.lock());
+        for (name, mut told) in deleted {
             if told.due().is_none() && tell_gone(cx, &name, &mut told).await {
                 continue;
             }

@@ -36,7 +36,7 @@ impl Served {
     pub(super) fn kinds(&self) -> BTreeSet<GroupKind> {
         self.reconcilers
             .iter()
-            .map(|it| it.parent().group_kind())
+            .map(|reconciler| reconciler.parent().group_kind())
             .collect()
     }
 

@@ -335,14 +335,14 @@ impl Loader {
     async fn object(&self, kind: &str, name: &str) -> Result<Object, StageFailure> {
         let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
-        let found = self
+        let component = self
             .cluster
             .live_get(&gvk, Some(namespace), name)
             .await
             .map_err(|error| {
                 StageFailure::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
             })?;
-        found.ok_or_else(|| {
+        component.ok_or_else(|| {
             let message = format!("there is no {kind} {name} in the host's namespace {namespace}");
             StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
         })
@@ -420,7 +420,7 @@ fn may_compile(
     let missing = &terms.assess(requests.clone()).missing;
     if missing
         .iter()
-        .any(|one| matches!(one, Shortfall::Parent(_)))
+        .any(|shortfall| matches!(shortfall, Shortfall::Parent(_)))
     {
         granted(terms, requests)?;
     }

@@ -245,7 +245,7 @@ fn event(before: &PluginStatus, after: &PluginStatus) -> Option<Event> {
         status
             .conditions
             .iter()
-            .find(|one| one.type_ == READY)
+            .find(|condition| condition.type_ == READY)
             .cloned()
     };
     let before = ready(before);
@@ -309,8 +309,8 @@ mod tests {
             ),
         ] {
             let event = event(&before, &after);
-            let found = event.as_ref().map(|event| (event.kind, &*event.reason));
-            assert_eq!(found, expected, "{before:?} {after:?}");
+            let current = event.as_ref().map(|event| (event.kind, &*event.reason));
+            assert_eq!(current, expected, "{before:?} {after:?}");
         }
     }
 }

@@ -130,8 +130,9 @@ pub(crate) fn dated(
         let same = |one: &&meta::Condition| one.type_ == condition.kind && one.status == status;
         let since = before.iter().find(same);
         meta::Condition {
-            last_transition_time: since
-                .map_or(meta::Time(now), |one| one.last_transition_time.clone()),
+            last_transition_time: since.map_or(meta::Time(now), |stored| {
+                stored.last_transition_time.clone()
+            }),
             status: status.to_owned(),
             type_: condition.kind,
             reason: condition.reason,
@@ -162,12 +163,18 @@ mod tests {
         let first = dated(conditions(ConditionStatus::True, "A"), &[], Some(1), at(1));
         let failed = conditions(ConditionStatus::False, "B");
         let second = dated(failed.clone(), &first, Some(2), at(2));
-        let times = second.iter().map(|one| one.last_transition_time.0);
+        let times = second
+            .iter()
+            .map(|condition| condition.last_transition_time.0);
         assert_eq!(times.collect::<Vec<_>>(), [at(2), at(1)]);
         let third = dated(failed, &second, Some(3), at(3));
         let moved = |one: &meta::Condition| one.last_transition_time.0 == at(3);
         assert!(!third.iter().any(moved));
-        assert!(third.iter().all(|one| one.observed_generation == Some(3)));
+        assert!(
+            third
+                .iter()
+                .all(|condition| condition.observed_generation == Some(3))
+        );
     }
 
     #[test]

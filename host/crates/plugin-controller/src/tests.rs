@@ -250,8 +250,18 @@ fn check_conditions(
 fn check_shown(conditions: Vec<Condition>, expected: &[&str]) -> Vec<String> {
     let shown: Vec<_> = conditions
         .iter()
-        .map(|one| format!("{}={}/{}", one.kind, <&str>::from(one.status), one.reason))
+        .map(|condition| {
+            format!(
+                "{}={}/{}",
+                condition.kind,
+                <&str>::from(condition.status),
+                condition.reason
+            )
+        })
         .collect();
     assert_eq!(shown[shown.len() - expected.len()..], *expected);
-    conditions.into_iter().map(|one| one.message).collect()
+    conditions
+        .into_iter()
+        .map(|condition| condition.message)
+        .collect()
 }

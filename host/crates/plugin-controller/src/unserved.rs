@@ -136,7 +136,7 @@ pub(crate) async fn tell_all(
     }
     let attempt = RefusalsOfRound::default();
     let written = AtomicUsize::new(0);
-    let mut left = WRITES_MAX;
+    let mut writes_left = WRITES_MAX;
     let mut all_told = true;
     for kind in kinds {
         // A kind that is not served has no objects.
@@ -157,8 +157,8 @@ pub(crate) async fn tell_all(
             .collect();
         all_told &= registration.waiting().is_empty() && due.is_empty();
         due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
-        due.truncate(left);
-        left -= due.len();
+        due.truncate(writes_left);
+        writes_left -= due.len();
         stream::iter(&due)
             .for_each_concurrent(CONCURRENT_WRITES, async |(parent, write)| {
                 if attempt.is_forbidden() {

@@ -38,8 +38,8 @@ impl Resolve for Guard {
         Box::pin(async move {
             let host = name.as_str();
             // The client sets the port later.
-            let found: Vec<SocketAddr> = lookup_host((host, 0)).await?.collect();
-            let allowed = guard.select(host, found)?;
+            let resolved: Vec<SocketAddr> = lookup_host((host, 0)).await?.collect();
+            let allowed = guard.select(host, resolved)?;
             let addresses: Addrs = Box::new(allowed.into_iter());
             Ok(addresses)
         })

@@ -42,20 +42,20 @@ pub(super) fn read(
 fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
     let values = object["binaryData"].as_object();
     let Some(encoded) = values.and_then(|values| values.get(key)) else {
-        let found: Vec<&str> = values
+        let names: Vec<&str> = values
             .into_iter()
             .flatten()
             .map(|(key, _)| &**key)
             .collect();
-        let found = if found.is_empty() {
+        let keys = if names.is_empty() {
             "none".to_owned()
         } else {
-            found.join(", ")
+            names.join(", ")
         };
         let is_text = object["data"].get(key).is_some();
         let hint = "; there is one in data, which holds text: put the file into binaryData";
         let hint = if is_text { hint } else { "" };
-        let message = format!("binaryData has no key {key}, it has {found}{hint}");
+        let message = format!("binaryData has no key {key}, it has {keys}{hint}");
         return Err(FailureKind::KeyMissing.failure(message));
     };
     let decoded = STANDARD.decode(encoded.as_str().unwrap_or_default());

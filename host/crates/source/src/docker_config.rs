@@ -178,8 +178,8 @@ mod tests {
             ("helper.test", "a", None),
             ("evil.test", "a", None),
         ] {
-            let found = user(&config, host, repository);
-            assert_eq!(found.as_deref(), expected, "{host}/{repository}");
+            let credentials = user(&config, host, repository);
+            assert_eq!(credentials.as_deref(), expected, "{host}/{repository}");
         }
         let Some(Login::Password(Credentials::Basic { password, .. })) =
             config.login("registry-1.docker.io", "a")

@@ -265,8 +265,8 @@ impl Fetcher {
         let signed_by = if expectation.keys.is_empty() {
             None
         } else {
-            let found = read(Part::SIGNATURE).await;
-            let (text, _) = found.map_err(|failure| match failure.kind {
+            let signature = read(Part::SIGNATURE).await;
+            let (text, _) = signature.map_err(|failure| match failure.kind {
                 FailureKind::NotFound | FailureKind::KeyMissing => {
                     Failure::unsigned(&format!("{source}{}", Part::SIGNATURE.suffix))
                 }

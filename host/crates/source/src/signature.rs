@@ -111,7 +111,9 @@ fn check_envelope(
     // encoding).
     let mut message = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
-    let mut signatures = signatures.iter().filter_map(|it| it["sig"].as_str());
+    let mut signatures = signatures
+        .iter()
+        .filter_map(|signature| signature["sig"].as_str());
     let key = signatures
         .find_map(|signature| signed_by(&message, signature, keys).ok())
         .ok_or_else(|| bad(OTHER_KEY))?;

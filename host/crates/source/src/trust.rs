@@ -14,7 +14,7 @@ pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
     // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let known = roots.len();
+    let system_roots = roots.len();
     let invalid = |source: Box<dyn Error + Send + Sync>| {
         let message = "failed to use the certificates of trusted authorities: give them as PEM";
         FailureKind::SettingsInvalid.because(message, source)
@@ -25,7 +25,7 @@ pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
             .add(certificate)
             .map_err(|error| invalid(error.into()))?;
     }
-    if !certificates_pem.is_empty() && roots.len() == known {
+    if !certificates_pem.is_empty() && roots.len() == system_roots {
         return Err(invalid("there is none".into()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -89,7 +89,10 @@ impl<'a> Pool<'a> {
             name: self.parent.metadata.name.clone(),
             namespace: self.parent.metadata.namespace.clone(),
             labels: Some(labels),
-            owner_references: self.parent.controller_owner_ref(&()).map(|it| vec![it]),
+            owner_references: self
+                .parent
+                .controller_owner_ref(&())
+                .map(|owner| vec![owner]),
             ..ObjectMeta::default()
         }
     }
@@ -214,19 +217,19 @@ impl<'a> Pool<'a> {
 
     /// Returns the status for the last known state of the Deployment.
     pub(super) fn status(&self, deployment: &Deployment, nodes: Vec<String>) -> MemcachedStatus {
-        let seen = deployment.status.clone().unwrap_or_default();
+        let status = deployment.status.clone().unwrap_or_default();
         let selector: Vec<String> = self
             .labels
             .iter()
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        let is_stale = seen.observed_generation.unwrap_or(0)
+        let is_stale = status.observed_generation.unwrap_or(0)
             < deployment.metadata.generation.unwrap_or_default();
         let counts = Counts {
             wanted: self.size,
-            replicas: seen.replicas.unwrap_or(0),
-            ready: seen.ready_replicas.unwrap_or(0),
-            updated: seen.updated_replicas.unwrap_or(0),
+            replicas: status.replicas.unwrap_or(0),
+            ready: status.ready_replicas.unwrap_or(0),
+            updated: status.updated_replicas.unwrap_or(0),
             is_stale,
         };
         MemcachedStatus {
@@ -327,17 +330,20 @@ fn condition(
     reason: &str,
     message: &str,
 ) -> Condition {
-    let stored = parent.status.as_ref().and_then(|it| it.condition(kind));
-    let kept = stored.filter(|stored| stored.status == status);
+    let stored = parent
+        .status
+        .as_ref()
+        .and_then(|status| status.condition(kind));
+    let current = stored.filter(|stored| stored.status == status);
     Condition {
         type_: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
         observed_generation: parent.metadata.generation,
-        last_transition_time: kept.map_or_else(
+        last_transition_time: current.map_or_else(
             || Time(Timestamp::now()),
-            |kept| kept.last_transition_time.clone(),
+            |current| current.last_transition_time.clone(),
         ),
     }
 }

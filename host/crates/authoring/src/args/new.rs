@@ -53,7 +53,9 @@ fn parent_kind(text: &str) -> Result<Gvk, String> {
     let is_version = version.starts_with('v') && is_dns_label(version);
     let is_group = group.contains('.') && is_dns_subdomain(group);
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
-        && kind.chars().all(|it| it.is_ascii_alphanumeric());
+        && kind
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric());
     if is_group && is_version && is_kind {
         Ok(Gvk::new(group, version, kind))
     } else {

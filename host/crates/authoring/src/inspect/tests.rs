@@ -37,8 +37,8 @@ fn look_at_in(
     let mut stdout = Vec::new();
     let mut stderr = Vec::new();
     let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-    let ended = run(&args, &mut streams);
-    let exit = streams.end(ended);
+    let code = run(&args, &mut streams);
+    let exit = streams.end(code);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }
@@ -221,12 +221,12 @@ fn the_error_names_a_missing_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inspects_an_artifact_in_its_registry() {
-    let found = TestRegistry::start(false).await;
+    let server = TestRegistry::start(false).await;
     let registry = RegistryArgs {
         insecure: true,
         ..RegistryArgs::default()
     };
-    let reference = found.reference(":1");
+    let reference = server.reference(":1");
     let package = Package {
         bytes: guest().build(),
         ..Package::default()
@@ -244,11 +244,11 @@ async fn inspects_an_artifact_in_its_registry() {
     };
     let (exit, out, err) = look(reference).await.unwrap();
     assert_eq!(exit, Exit::Success, "{err}");
-    let seen: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(seen["digest"], pushed.digest.to_string());
-    assert_eq!(seen["plugin"]["name"], "web");
-    assert_eq!(seen["embedded"], json!(false));
-    let (exit, _, err) = look(found.reference(":2")).await.unwrap();
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["digest"], pushed.digest.to_string());
+    assert_eq!(report["plugin"]["name"], "web");
+    assert_eq!(report["embedded"], json!(false));
+    let (exit, _, err) = look(server.reference(":2")).await.unwrap();
     assert_eq!(exit, Exit::Failure, "{err}");
     let (exit, _, err) = look("pond".to_owned()).await.unwrap();
     assert_eq!(exit, Exit::Usage, "{err}");

@@ -154,7 +154,7 @@ fn the_role_is_aggregated_by_its_host_and_bound_by_no_other_object() {
     assert_eq!(of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
     let mut roles = documents
         .iter()
-        .filter(|one| one.object["kind"] == "ClusterRole");
+        .filter(|document| document.object["kind"] == "ClusterRole");
     let labels = &roles.next().unwrap().object["metadata"]["labels"];
     assert_eq!(labels["innkeeper.dev/aggregate-to"], "red");
 }
@@ -259,8 +259,8 @@ fn failure(args: &ManifestsArgs) -> (Exit, String) {
     let mut stdout = Vec::new();
     let mut stderr = Vec::new();
     let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-    let ended = run(args, &mut streams);
-    let exit = streams.end(ended);
+    let code = run(args, &mut streams);
+    let exit = streams.end(code);
     (exit, String::from_utf8(stderr).unwrap())
 }
 
@@ -336,7 +336,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
 fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts() {
     let account = ["--account", "pond=teams/pond-writer"];
     let rbac = documents_of(&pond(), None, &[&WITHOUT_CRDS[..], &account].concat());
-    let rbac: Vec<Value> = rbac.into_iter().map(|one| one.object).collect();
+    let rbac: Vec<Value> = rbac.into_iter().map(|document| document.object).collect();
     let plugin = rbac.last().unwrap();
     assert_eq!(
         plugin["spec"]["grants"]["serviceAccountRef"],
@@ -384,7 +384,7 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
     let documents = &rbac;
     let account = documents
         .iter()
-        .find(|one| one["kind"] == "ServiceAccount")
+        .find(|object| object["kind"] == "ServiceAccount")
         .unwrap();
     assert_eq!(
         account["metadata"]["annotations"]["innkeeper.dev/plugins"],
@@ -392,11 +392,14 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
     );
     let impersonating = documents
         .iter()
-        .find(|one| one["kind"] == "Role" && one["metadata"]["name"] == role);
+        .find(|object| object["kind"] == "Role" && object["metadata"]["name"] == role);
     let rules = &impersonating.unwrap()["rules"];
     assert_eq!(rules[0]["resourceNames"], json!(["pond-writer"]));
     assert_eq!(rules.as_array().unwrap().len(), 1);
-    for binding in documents.iter().filter(|one| one["kind"] == "RoleBinding") {
+    for binding in documents
+        .iter()
+        .filter(|object| object["kind"] == "RoleBinding")
+    {
         let to = if binding["metadata"]["name"] == writer {
             "pond-writer"
         } else {

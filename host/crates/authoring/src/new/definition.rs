@@ -37,8 +37,8 @@ impl Definition {
                     spec["group"] == *kind.group && spec["names"]["kind"] == *kind.kind
                 })
         };
-        let mut found: Vec<Value> = objects.into_iter().filter(is_wanted).collect();
-        let (Some(object), true) = (found.pop(), found.is_empty()) else {
+        let mut definitions: Vec<Value> = objects.into_iter().filter(is_wanted).collect();
+        let (Some(object), true) = (definitions.pop(), definitions.is_empty()) else {
             let message = format!(
                 "failed to find one CustomResourceDefinition in {path}: give a file with one, or name it with --kind GROUP/VERSION/KIND"
             );

@@ -17,11 +17,11 @@ fn new(directory: &Path, change: impl FnOnce(&mut NewArgs)) -> (Result<Exit, Fai
         sdk: None,
     };
     change(&mut args);
-    let ended = run(
+    let code = run(
         &args,
         &mut Streams::new(&mut io::empty(), &mut stdout, &mut stderr),
     );
-    (ended, String::from_utf8(stdout).unwrap())
+    (code, String::from_utf8(stdout).unwrap())
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_readme_of_the_sdk_has_the_whole_manifest() {
         let name = line.split(' ').next().unwrap();
         let ours = workspace
             .lines()
-            .find(|it| it.starts_with(&format!("{name} = ")))
+            .find(|line| line.starts_with(&format!("{name} = ")))
             .unwrap();
         let version = |line: &str| line.split('"').nth(1).unwrap().to_owned();
         assert_eq!(version(line), version(ours), "{line}");

@@ -65,16 +65,16 @@ impl Types {
         required: bool,
     ) {
         let path = format!("{owner}{}", name.to_upper_camel_case());
-        let mut found = self.of(&path, schema);
+        let mut shape = self.of(&path, schema);
         let mut attributes = format!("    #[serde(rename = {name:?}");
         if !required || schema["nullable"] == true {
-            found = format!("Option<{found}>");
+            shape = format!("Option<{shape}>");
             attributes.push_str(", default, skip_serializing_if = \"Option::is_none\"");
         }
         fields.push_str(&comment(&schema["description"], "    ", name));
         write!(
             fields,
-            "{attributes})]\n    pub {}: {found},\n",
+            "{attributes})]\n    pub {}: {shape},\n",
             identifier(&name.to_snake_case())
         )
         .expect("a text takes all");
@@ -109,7 +109,7 @@ impl Types {
         let required = schema["required"].as_array();
         let mut fields = String::new();
         for (field, property) in schema["properties"].as_object().into_iter().flatten() {
-            let required = required.is_some_and(|all| all.iter().any(|it| it == field));
+            let required = required.is_some_and(|all| all.iter().any(|name| name == field));
             self.field(&mut fields, &name, field, property, required);
         }
         let description = comment(&schema["description"], "", path);
@@ -176,7 +176,7 @@ fn comment(description: &Value, indent: &str, usual: &str) -> String {
 fn identifier(text: &str) -> String {
     let plain: String = text
         .chars()
-        .filter(|it| it.is_ascii_alphanumeric() || *it == '_')
+        .filter(|character| character.is_ascii_alphanumeric() || *character == '_')
         .collect();
     if plain.is_empty() || plain.starts_with(|first: char| first.is_ascii_digit()) {
         format!("_{plain}")

@@ -27,8 +27,8 @@ async fn run(
         let mut stdout = Vec::new();
         let mut stderr = Vec::new();
         let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-        let ended = command(&mut streams);
-        let exit = streams.end(ended);
+        let code = command(&mut streams);
+        let exit = streams.end(code);
         CommandOutput {
             exit,
             out: serde_json::from_slice(&stdout).unwrap_or_default(),
@@ -198,8 +198,8 @@ async fn the_password_for_a_registry_comes_from_the_docker_config() {
         text: site.registry.docker_config(),
         is_named: true,
     });
-    let known = site.push("pond.wasm", ":1").await;
-    assert_eq!(known.exit, Exit::Success, "{known:?}");
+    let output = site.push("pond.wasm", ":1").await;
+    assert_eq!(output.exit, Exit::Success, "{output:?}");
     let shown = format!("{:?}", site.settings);
     assert!(!shown.contains("pass"), "{shown}");
 }

@@ -47,8 +47,8 @@ pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
 }
 
 /// Notes the guest's fault, if there is one.
-pub(crate) fn note_fault(said: &CallOutput, streams: &mut Streams<'_>) {
-    if let Some(fault) = &said.fault {
+pub(crate) fn note_fault(answer: &CallOutput, streams: &mut Streams<'_>) {
+    if let Some(fault) = &answer.fault {
         streams.note(&format!("fault: {}: {}", fault.kind, plain(&fault.message)));
     }
 }

@@ -105,8 +105,8 @@ pub(crate) fn given(
     };
     let (mut parents, mut others): (Vec<Document>, Vec<Document>) =
         files.with_parent.into_iter().partition(is_parent);
-    let found = parents.len();
-    let (Some(mut parent), true) = (parents.pop(), found == 1) else {
+    let count = parents.len();
+    let (Some(mut parent), true) = (parents.pop(), count == 1) else {
         let kinds: Vec<String> = manifest
             .parents
             .iter()
@@ -115,7 +115,7 @@ pub(crate) fn given(
         let from = files.parent;
         let kinds = kinds.join(" or ");
         return Err(unusable(format!(
-            "{from} contains {found} parents of kind {kinds}: the plugin needs exactly one"
+            "{from} contains {count} parents of kind {kinds}: the plugin needs exactly one"
         )));
     };
     others.extend(files.observed);
@@ -215,8 +215,8 @@ impl<'a> Schemas<'a> {
 
 /// Reads a file of grants.
 pub fn grants_in(path: &Path, streams: &mut Streams<'_>) -> Result<Grants, Failure> {
-    let given = one_object(Some(path), streams)?;
-    grants_of_file(&given).or_fail(
+    let object = one_object(Some(path), streams)?;
+    grants_of_file(&object).or_fail(
         Exit::Usage,
         format!("failed to parse the grants in {}", named(path)),
     )
@@ -299,8 +299,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     for entry in fs::read_dir(path).or_fail(Exit::Usage, unreadable(path))? {
         let file = entry.or_fail(Exit::Usage, unreadable(path))?.path();
         let extension = file.extension().and_then(OsStr::to_str);
-        let known = matches!(extension, Some("yaml" | "yml" | "json"));
-        if known && file.is_file() {
+        let is_recognized = matches!(extension, Some("yaml" | "yml" | "json"));
+        if is_recognized && file.is_file() {
             files.push(file);
         }
     }

@@ -24,11 +24,11 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
 
 /// Encodes the outcome as one JSON object.
 pub(super) fn json(
-    said: &CallOutput,
+    answer: &CallOutput,
     reads: &[ReadKey],
     fuel: Option<u64>,
 ) -> Result<Output, Failure> {
-    let mut rendered = said.to_json();
+    let mut rendered = answer.to_json();
     rendered.insert("reads".to_owned(), reads.iter().map(read_to_json).collect());
     rendered.insert("fuel".to_owned(), fuel.into());
     Output::json(&rendered)

@@ -41,7 +41,7 @@ fn add_finalizer(document: &mut Document, finalizer: &str) {
         .object
         .get_mut("metadata")
         .and_then(|metadata| metadata.get_mut("finalizers"))
-        && !finalizers.iter().any(|one| one == finalizer)
+        && !finalizers.iter().any(|existing| existing == finalizer)
     {
         finalizers.push(finalizer.into());
     }

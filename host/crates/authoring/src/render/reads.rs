@@ -94,8 +94,8 @@ impl OfflineReads {
     ) -> Result<Vec<Covering<'_>>, ReadFailure> {
         let scope = self.kinds.resource_of(kind).scope;
         let own = self.own_namespace.as_ref();
-        let asked = asked.or_else(|| own.filter(|_| one).cloned());
-        let nameless = one && scope == Scope::Namespaced && asked.is_none();
+        let target = asked.or_else(|| own.filter(|_| one).cloned());
+        let nameless = one && scope == Scope::Namespaced && target.is_none();
         let mut covering: Vec<Covering<'_>> = self
             .granted
             .iter()
@@ -103,7 +103,7 @@ impl OfflineReads {
             .map(|read| Covering {
                 access: read.access,
                 selector: &read.label_selector,
-                reach: read.scope.reach(scope, own, asked.as_ref()),
+                reach: read.scope.reach(scope, own, target.as_ref()),
             })
             .filter(|covering| covering.reach != Reach::Within(BTreeSet::new()))
             .collect();
@@ -123,7 +123,7 @@ impl OfflineReads {
         chosen: &Selector,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
         let covering = self.covering(kind, asked, name.is_some())?;
-        let mut found: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
+        let mut objects: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
         for document in &self.objects {
             let fits = document.group_kind() == kind.group_kind()
                 && name.is_none_or(|name| document.name == name);
@@ -139,10 +139,10 @@ impl OfflineReads {
                 .find(|grant| grant.covers(document, &labels));
             if let Some(grant) = grant {
                 let shown = self.show(document, kind, grant.access)?;
-                found.insert((document.namespace.as_deref(), &document.name), shown);
+                objects.insert((document.namespace.as_deref(), &document.name), shown);
             }
         }
-        Ok(found.into_values().collect())
+        Ok(objects.into_values().collect())
     }
 
     /// Returns an object that is not given, with labels that match the selector.
@@ -192,11 +192,11 @@ impl Reads for OfflineReads {
             name,
         } = reference;
         let all = Selector::default();
-        let found = self.answer(kind, namespace.clone(), Some(name), &all)?;
-        if found.is_empty() && self.world.exists {
+        let object = self.answer(kind, namespace.clone(), Some(name), &all)?;
+        if object.is_empty() && self.world.exists {
             return Ok(self.imagined(kind, namespace.clone(), name, &all));
         }
-        Ok(found.into_iter().next())
+        Ok(object.into_iter().next())
     }
 
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
@@ -207,14 +207,14 @@ impl Reads for OfflineReads {
         })?;
         let kind = &selector.kind;
         let namespace = selector.namespace.clone();
-        let mut found = self.answer(kind, namespace.clone(), None, &chosen)?;
-        if found.is_empty() && self.world.exists {
-            found.extend(self.imagined(kind, namespace, "example", &chosen));
+        let mut objects = self.answer(kind, namespace.clone(), None, &chosen)?;
+        if objects.is_empty() && self.world.exists {
+            objects.extend(self.imagined(kind, namespace, "example", &chosen));
         }
         if self.world.backwards {
-            found.reverse();
+            objects.reverse();
         }
-        Ok(found)
+        Ok(objects)
     }
 
     fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {

@@ -254,8 +254,8 @@ fn a_parent_gets_the_fields_that_an_api_server_sets() {
 #[test]
 fn a_parent_in_phase_finalize_is_being_deleted() {
     let guest = pond(|request, _, _| echo(json!({"parent": request.parent})));
-    let given = given(PARENT).with(|args| args.phase = RenderPhase::Finalize);
-    let out = unescaped(&given.render(&guest).1);
+    let fixture = given(PARENT).with(|args| args.phase = RenderPhase::Finalize);
+    let out = unescaped(&fixture.render(&guest).1);
     assert!(
         out.contains(r#""deletionTimestamp":"2024-05-06T07:08:09Z""#),
         "{out}"
@@ -517,11 +517,11 @@ fn generated_values_come_from_the_seed_and_are_kept() {
             alphabet: "abcdefgh".to_owned(),
             token: None,
         }];
-        let made = |name: &str| Child {
+        let own = |name: &str| Child {
             generate: generate.clone(),
             ..child(name, secret(name))
         };
-        let held = Child {
+        let inherited = Child {
             apply: ApplyPolicy::Hold,
             ..child("held", secret("held"))
         };
@@ -532,10 +532,10 @@ fn generated_values_come_from_the_seed_and_are_kept() {
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "retained"}}),
             )
         };
-        desired(vec![made("new"), made("owned"), held, once])
+        desired(vec![own("new"), own("owned"), inherited, once])
     });
-    let given = given(PARENT).observing("all.yaml", OBSERVED);
-    let (_, out, _) = given.render(&guest);
+    let fixture = given(PARENT).observing("all.yaml", OBSERVED);
+    let (_, out, _) = fixture.render(&guest);
     expect![[r"
         apiVersion: v1
         data:
@@ -556,7 +556,7 @@ fn generated_values_come_from_the_seed_and_are_kept() {
           namespace: default
     "]]
     .assert_eq(&out);
-    let (_, other, _) = given.with(|args| args.seed = 1).render(&guest);
+    let (_, other, _) = fixture.with(|args| args.seed = 1).render(&guest);
     assert_ne!(out, other);
 }
 
@@ -640,9 +640,9 @@ fn keep_prints_the_reason_that_the_parent_is_not_ready() {
 #[test]
 fn reads_the_parent_from_the_standard_input() {
     let guest = pond(|request, _, _| echo(json!({"parent": request.parent})));
-    let mut given = given("").with(|args| args.parent = Some("-".into()));
-    given.stdin = PARENT.replace("koi", "carp");
-    let (exit, out, _) = given.render(&guest);
+    let mut fixture = given("").with(|args| args.parent = Some("-".into()));
+    fixture.stdin = PARENT.replace("koi", "carp");
+    let (exit, out, _) = fixture.render(&guest);
     assert_eq!(exit, Exit::Success);
     assert!(unescaped(&out).contains(r#""name":"carp""#), "{out}");
 }

@@ -14,11 +14,11 @@ use crate::document::Document;
 ///
 /// Children on hold are omitted, and so are existing children with the policy "once".
 pub(super) fn children(
-    said: &CallOutput,
+    answer: &CallOutput,
     observed: &ObservedObjects,
     seed: u64,
 ) -> Result<Output, Failure> {
-    let manifests: Vec<Value> = said
+    let manifests: Vec<Value> = answer
         .children
         .iter()
         .filter_map(|child| {
@@ -51,12 +51,12 @@ fn manifest(
         .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(data) = data {
         for entry in &child.generate {
-            let known = existing
+            let fields = existing
                 .filter(|secret| !is_rotated(entry, secret))
                 .and_then(|secret| secret.object.get("data")?.get(&entry.key))
                 .cloned();
             let value =
-                known.unwrap_or_else(|| STANDARD.encode(seed::generated(seed, id, entry)).into());
+                fields.unwrap_or_else(|| STANDARD.encode(seed::generated(seed, id, entry)).into());
             data.insert(entry.key.clone(), value);
         }
     }
@@ -67,7 +67,7 @@ fn is_rotated(entry: &Generated, secret: &Document) -> bool {
     let annotations = &secret
         .object
         .get("metadata")
-        .and_then(|it| it.get("annotations"));
+        .and_then(|object| object.get("annotations"));
     let drawn = annotations.and_then(|all| all.get(ANNOTATION_GENERATED)?.as_str());
     plan::is_rotated(entry, drawn)
 }

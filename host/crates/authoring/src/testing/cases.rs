@@ -119,16 +119,16 @@ impl Case {
         let call: &Call<'_> =
             &|request, reads, context| plugin.call(request, reads, context, &limits);
         let offline = Offline::new(manifest, files.grants.as_ref(), from, call)?;
-        let given = render::given(files, 0, manifest, &offline.kinds, streams)?;
+        let inputs = render::given(files, 0, manifest, &offline.kinds, streams)?;
         let circumstances = Circumstances {
-            phase: phase(&given.parent),
+            phase: phase(&inputs.parent),
             now_ms: properties::NOW_MS,
             seed: 0,
             world: World::default(),
         };
-        let passed = offline.pass(given.parent.clone(), given.others, circumstances)?;
-        let problem = self.compare(&Value::Object(passed.said.to_json()), update)?;
-        Ok((problem, is_usual.then_some(given.parent)))
+        let passed = offline.pass(inputs.parent.clone(), inputs.others, circumstances)?;
+        let problem = self.compare(&Value::Object(passed.answer.to_json()), update)?;
+        Ok((problem, is_usual.then_some(inputs.parent)))
     }
 
     fn compare(&self, answer: &Value, update: bool) -> Result<Option<String>, Failure> {
@@ -160,7 +160,9 @@ impl Case {
 }
 
 fn is_recording(path: &Path) -> bool {
-    path.extension().is_some_and(|it| it == "json") && path.is_file()
+    path.extension()
+        .is_some_and(|extension| extension == "json")
+        && path.is_file()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -145,11 +145,11 @@ fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut CallFacts) -> Resu
         },
     ] {
         checker.random(&start, world)?;
-        let (settled, said) = checker.settle(start.clone(), world)?;
+        let (settled, answer) = checker.settle(start.clone(), world)?;
         checker.random(&settled, world)?;
-        checker.order(&settled, &said, world)?;
-        checker.foreign_edits(&settled, &said, world)?;
-        checker.deletion(&settled, &said, world)?;
+        checker.order(&settled, &answer, world)?;
+        checker.foreign_edits(&settled, &answer, world)?;
+        checker.deletion(&settled, &answer, world)?;
         if world.exists {
             checker.missing_reads(&settled)?;
         }
@@ -172,23 +172,23 @@ impl Checker<'_> {
         let cost = &mut self.calls.cost;
         cost.fuel = cost.fuel.max(passed.fuel.unwrap_or_default());
         cost.memory_bytes = cost.memory_bytes.max(passed.memory_peak_bytes);
-        let found = |property, problem| Err(finding(property, problem, cluster));
-        if let Some(fault) = &passed.said.fault {
+        let failure = |property, problem| Err(finding(property, problem, cluster));
+        if let Some(fault) = &passed.answer.fault {
             let property = match fault.kind {
                 "retry" | "invalid" | "fatal" => return Ok(passed),
                 reason::CHILD_FORBIDDEN => Property::InsideGrants,
                 reason::OUTPUT_REJECTED => Property::ValidOutput,
                 _ => Property::Total,
             };
-            return found(property, fault.message.clone());
+            return failure(property, fault.message.clone());
         }
         if let Some(problem) = &passed.status_problem {
-            return found(Property::ValidOutput, problem.clone());
+            return failure(Property::ValidOutput, problem.clone());
         }
-        for child in &passed.said.children {
+        for child in &passed.answer.children {
             if let Err(problem) = typed::check(&stored(child)) {
                 let problem = format!("child \"{}\": {problem}", child.key);
-                return found(Property::ValidOutput, problem);
+                return failure(Property::ValidOutput, problem);
             }
             if plan::time_to_live(&child.kind, &child.object).is_some() {
                 self.calls.expiring_job = Some(child.key.clone());
@@ -205,10 +205,10 @@ impl Checker<'_> {
     ) -> Result<(Cluster, CallOutput), Stop> {
         let mut changes = String::new();
         for _ in 0..=ROUNDS_MAX {
-            let said = self.pass(&cluster, under(world))?.said;
-            let next = apply(&cluster, &said);
+            let answer = self.pass(&cluster, under(world))?.answer;
+            let next = apply(&cluster, &answer);
             if next == cluster {
-                return Ok((cluster, said));
+                return Ok((cluster, answer));
             }
             changes = changed(&cluster, &next);
             cluster = next;
@@ -218,7 +218,7 @@ impl Checker<'_> {
     }
 
     fn random(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
-        let first = self.pass(cluster, under(world))?.said;
+        let first = self.pass(cluster, under(world))?.answer;
         let other = self
             .pass(
                 cluster,
@@ -227,7 +227,7 @@ impl Checker<'_> {
                     ..under(world)
                 },
             )?
-            .said;
+            .answer;
         same(
             Property::Deterministic,
             "with other random numbers",
@@ -237,16 +237,16 @@ impl Checker<'_> {
         )
     }
 
-    fn order(&mut self, cluster: &Cluster, said: &CallOutput, world: World) -> Result<(), Stop> {
+    fn order(&mut self, cluster: &Cluster, answer: &CallOutput, world: World) -> Result<(), Stop> {
         let backwards = World {
             backwards: true,
             ..world
         };
-        let other = self.pass(cluster, under(backwards))?.said;
+        let other = self.pass(cluster, under(backwards))?.answer;
         same(
             Property::OrderIndependent,
             "with children and reads in another order",
-            said,
+            answer,
             &other,
             cluster,
         )
@@ -256,7 +256,7 @@ impl Checker<'_> {
     fn foreign_edits(
         &mut self,
         cluster: &Cluster,
-        said: &CallOutput,
+        answer: &CallOutput,
         world: World,
     ) -> Result<(), Stop> {
         let mut edited = cluster.clone();
@@ -268,27 +268,32 @@ impl Checker<'_> {
                 json!("x"),
             );
         }
-        let other = self.pass(&edited, under(world))?.said;
+        let other = self.pass(&edited, under(world))?.answer;
         same(
             Property::Converges,
             "after another manager annotated the children",
-            said,
+            answer,
             &other,
             &edited,
         )
     }
 
-    fn deletion(&mut self, cluster: &Cluster, said: &CallOutput, world: World) -> Result<(), Stop> {
-        let made = said
+    fn deletion(
+        &mut self,
+        cluster: &Cluster,
+        answer: &CallOutput,
+        world: World,
+    ) -> Result<(), Stop> {
+        let children = answer
             .children
             .iter()
             .filter(|child| child.apply != ApplyPolicy::Hold);
-        for id in made.map(Child::id).collect::<Vec<_>>() {
+        for id in children.map(Child::id).collect::<Vec<_>>() {
             let mut smaller = cluster.clone();
             if smaller.children.remove(&id).is_none() {
                 continue;
             }
-            let other = self.pass(&smaller, under(world))?.said;
+            let other = self.pass(&smaller, under(world))?.answer;
             keeps(&smaller, &other)?;
             let is_again = other.children.iter().any(|child| child.id() == id);
             if other.outcome == Some("desired") && !is_again {
@@ -301,8 +306,8 @@ impl Checker<'_> {
 
     /// The objects that the plugin reads are gone for a while.
     fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
-        let said = self.pass(cluster, under(World::default()))?.said;
-        keeps(cluster, &said)
+        let answer = self.pass(cluster, under(World::default()))?.answer;
+        keeps(cluster, &answer)
     }
 
     fn finalize(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
@@ -318,11 +323,11 @@ impl Checker<'_> {
 }
 
 /// Checks that an answer deletes no child.
-fn keeps(cluster: &Cluster, said: &CallOutput) -> Result<(), Stop> {
-    if said.outcome != Some("desired") {
+fn keeps(cluster: &Cluster, answer: &CallOutput) -> Result<(), Stop> {
+    if answer.outcome != Some("desired") {
         return Ok(());
     }
-    let stated: Vec<ObjectId> = said.children.iter().map(Child::id).collect();
+    let stated: Vec<ObjectId> = answer.children.iter().map(Child::id).collect();
     let mut pruned = cluster
         .children
         .iter()
@@ -364,19 +369,19 @@ fn same(
     other: &CallOutput,
     cluster: &Cluster,
 ) -> Result<(), Stop> {
-    let comparable = |said: &CallOutput| {
-        let children: BTreeMap<_, _> = said
+    let comparable = |answer: &CallOutput| {
+        let children: BTreeMap<_, _> = answer
             .children
             .iter()
             .map(|child| (child.id().to_string(), plan::stated(child)))
             .collect();
-        let fault = said.fault.as_ref().map(|fault| fault.kind);
+        let fault = answer.fault.as_ref().map(|fault| fault.kind);
         json!({
             "children": children,
-            "conditions": said.report.conditions,
+            "conditions": answer.report.conditions,
             "fault": fault,
-            "outcome": said.outcome,
-            "status": said.report.status,
+            "outcome": answer.outcome,
+            "status": answer.report.status,
         })
     };
     match diff::of(&comparable(first), &comparable(other)).first() {
@@ -389,20 +394,20 @@ fn same(
 }
 
 /// Returns the objects after an answer was applied.
-fn apply(cluster: &Cluster, said: &CallOutput) -> Cluster {
+fn apply(cluster: &Cluster, answer: &CallOutput) -> Cluster {
     let mut next = cluster.clone();
-    set_status(&mut next.parent.object, &said.report);
-    if said.outcome != Some("desired") {
+    set_status(&mut next.parent.object, &answer.report);
+    if answer.outcome != Some("desired") {
         return next;
     }
     // The host keeps retained children for the parent, whether the answer has them or not.
     next.children.retain(|_, child| is_retained(child));
-    for child in &said.children {
+    for child in &answer.children {
         let id = child.id();
-        let known = cluster.children.get(&id);
-        let written = match (child.apply, known) {
+        let existing = cluster.children.get(&id);
+        let written = match (child.apply, existing) {
             (ApplyPolicy::Hold, None) => continue,
-            (ApplyPolicy::Hold | ApplyPolicy::Once, Some(known)) => known.clone(),
+            (ApplyPolicy::Hold | ApplyPolicy::Once, Some(existing)) => existing.clone(),
             _ => document(child, &cluster.parent),
         };
         next.children.insert(id, written);

@@ -16,7 +16,7 @@ pub(super) fn finding(finding: &Finding) -> String {
     let observed = finding
         .observed
         .iter()
-        .map(|it| Value::Object(it.object.clone()));
+        .map(|child| Value::Object(child.object.clone()));
     for (name, objects) in [
         ("parent.yaml", vec![parent]),
         ("observed/children.yaml", observed.collect()),
@@ -96,7 +96,7 @@ fn junit(results: &[TestResult]) -> Output {
 /// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.chars()
-        .map(|it| match it {
+        .map(|entry| match entry {
             '&' => "&amp;".to_owned(),
             '<' => "&lt;".to_owned(),
             '>' => "&gt;".to_owned(),

@@ -25,18 +25,22 @@ fn findings_and_calls(answer: Answer) -> (Vec<(Property, String, Value)>, CallFa
     let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
     let offline = Offline::new(&guest.manifest, None, &from, call).unwrap();
     let mut calls = CallFacts::default();
-    let found = properties(&offline, &[], 200, &mut calls).unwrap();
-    let found = found
-        .into_iter()
-        .map(|it| (it.property, it.problem, it.parent.object["spec"].clone()));
-    (found.collect(), calls)
+    let failures = properties(&offline, &[], 200, &mut calls).unwrap();
+    let results = failures.into_iter().map(|finding| {
+        (
+            finding.property,
+            finding.problem,
+            finding.parent.object["spec"].clone(),
+        )
+    });
+    (results.collect(), calls)
 }
 
 #[track_caller]
 fn breaks(property: Property, part: &str, answer: Answer) -> Value {
-    let found = findings(answer);
-    let Some((_, problem, spec)) = found.iter().find(|it| it.0 == property) else {
-        panic!("{property:?} holds; found: {found:?}");
+    let results = findings(answer);
+    let Some((_, problem, spec)) = results.iter().find(|finding| finding.0 == property) else {
+        panic!("{property:?} holds; found: {results:?}");
     };
     assert!(problem.contains(part), "{problem}");
     spec.clone()
@@ -108,7 +112,7 @@ fn a_job_with_a_time_to_live_is_a_warning() {
 
 #[test]
 fn a_good_reconciler_has_all_properties() {
-    let found = findings(|request, reads, _| match request.phase {
+    let results = findings(|request, reads, _| match request.phase {
         Phase::Finalize => finalized(),
         Phase::Reconcile if secret_exists(reads) => desired(vec![
             config("a", &size(request).to_string()),
@@ -119,12 +123,12 @@ fn a_good_reconciler_has_all_properties() {
         }
         Phase::Reconcile => desired(vec![config("a", &size(request).to_string())]),
     });
-    assert_eq!(found, []);
+    assert_eq!(results, []);
 }
 
 #[test]
 fn objects_that_are_not_given_match_the_selector_of_a_list() {
-    let found = findings(|request, reads, _| {
+    let results = findings(|request, reads, _| {
         if request.phase == Phase::Finalize {
             return finalized();
         }
@@ -143,7 +147,7 @@ fn objects_that_are_not_given_match_the_selector_of_a_list() {
         }
         desired(vec![config("a", &size(request).to_string())])
     });
-    assert_eq!(found, []);
+    assert_eq!(results, []);
 }
 
 #[test]
@@ -173,8 +177,12 @@ fn random_names_are_found() {
 fn answers_that_never_settle_are_found() {
     let part = "ConfigMap default/a still changes after 10 rounds";
     breaks(Property::Converges, part, |request, _, _| {
-        let seen: usize = request.children.iter().map(|it| it.object.len()).sum();
-        desired(vec![config("a", &"x".repeat(seen))])
+        let bytes: usize = request
+            .children
+            .iter()
+            .map(|child| child.object.len())
+            .sum();
+        desired(vec![config("a", &"x".repeat(bytes))])
     });
     // Two answers in turns.
     breaks(
@@ -256,10 +264,10 @@ fn an_ignored_deletion_is_found() {
     breaks(Property::SurvivesDeletion, part, |request, _, _| {
         let all = ["a", "b"];
         let is_new = request.children.is_empty();
-        let kept = all
+        let remaining = all
             .iter()
             .filter(|name| is_new || has(request.children, name));
-        desired(kept.map(|name| config(name, "")).collect())
+        desired(remaining.map(|name| config(name, "")).collect())
     });
 }
 

@@ -154,10 +154,11 @@ mod tests {
             ("https://slow/2", true),
             ("https://slow/3", true),
         ];
-        let held = take(&permits, &slow);
-        let has_permit =
-            |held: &[Option<Permit>]| -> Vec<bool> { held.iter().map(Option::is_some).collect() };
-        assert_eq!(has_permit(&held), [true, true, false]);
+        let first = take(&permits, &slow);
+        let has_permit = |results: &[Option<Permit>]| -> Vec<bool> {
+            results.iter().map(Option::is_some).collect()
+        };
+        assert_eq!(has_permit(&first), [true, true, false]);
         let poor = [
             ("https://a/", false),
             ("https://b/", false),
@@ -167,9 +168,9 @@ mod tests {
         assert_eq!(has_permit(&poor), [true, true, false]);
         let other = take(&permits, &[("https://other/", true)]);
         assert_eq!(has_permit(&other), [true]);
-        drop(held);
-        let held = take(&permits, &slow);
-        assert_eq!(has_permit(&held), [true, true, false]);
+        drop(first);
+        let again = take(&permits, &slow);
+        assert_eq!(has_permit(&again), [true, true, false]);
 
         // All together are bounded as well, and those without a server have permits of their own.
         let more = ["d", "e", "f", "g"].map(|host| format!("https://{host}/"));
@@ -179,7 +180,7 @@ mod tests {
         let file = declared(json!({}));
         assert!(permits.of(&file).now_or_never().is_some());
         assert!(permits.local(&file).now_or_never().is_some());
-        drop((held, poor, other, more));
+        drop((again, poor, other, more));
         assert_eq!(permits.remote.available_permits(), REMOTE_MAX);
     }
 
@@ -190,11 +191,11 @@ mod tests {
         let granted = declared(json!({}));
         let poor = declared(json!({"grants": {}}));
         let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(permits.of(&poor))).collect();
-        let held: Vec<Permit> = waiting
+        let admitted: Vec<Permit> = waiting
             .iter_mut()
             .filter_map(FutureExt::now_or_never)
             .collect();
-        assert_eq!(held.len(), SHARE_MAX);
+        assert_eq!(admitted.len(), SHARE_MAX);
         for _ in 0..2 {
             assert!(permits.of(&granted).now_or_never().is_some());
             assert!(permits.local(&granted).now_or_never().is_some());

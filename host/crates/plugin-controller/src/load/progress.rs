@@ -85,14 +85,14 @@ impl Loading {
         declared: &Declared,
         load: LoadId,
     ) -> Option<Result<VerifiedComponent, StageFailure>> {
-        let kept = load.kept.clone();
+        let cached = load.kept.clone();
         slot.take_if(|loading| {
-            !loading.is_for(declared, kept.as_ref()) || loading.has_failed_before()
+            !loading.is_for(declared, cached.as_ref()) || loading.has_failed_before()
         });
         let start = || Self::start(loader, registration, declared, load);
-        let ended = slot.get_or_insert_with(start).ended()?;
+        let outcome = slot.get_or_insert_with(start).ended()?;
         *slot = None;
-        Some(ended)
+        Some(outcome)
     }
 
     /// Returns true if the work loads the component of a declaration, or takes these bytes from the cache directory.
@@ -213,12 +213,12 @@ mod tests {
         let (mut loading, _reporter) = Loading::reported(|| {}, &declared(json!({})), None);
         let work = Arc::new(());
         let running = Arc::new(Semaphore::new(0));
-        let held = Arc::clone(&work);
+        let clone = Arc::clone(&work);
         let runs = Arc::clone(&running);
         loading.task.spawn(async move {
             runs.add_permits(1);
             std::future::pending::<()>().await;
-            drop(held);
+            drop(clone);
         });
         drop(running.acquire().await);
         assert_eq!(Arc::strong_count(&work), 2);

@@ -84,14 +84,14 @@ impl Plugin {
         })?;
         let name = PluginName::new(&self.name_any())
             .map_err(|error| Error::field("metadata.name", error.to_string()))?;
-        let given = spec.grants.clone().unwrap_or_default();
+        let grants = spec.grants.clone().unwrap_or_default();
         let own_manager = || name.field_manager();
         let terms = Terms {
-            grants: given.grants("spec.grants")?,
+            grants: grants.grants("spec.grants")?,
             limits: spec.limits.limits().ok_or_else(|| unread("spec.limits"))?,
             parents: selection(spec.parents.as_ref(), "spec.parents")?,
             field_manager: spec.field_manager.clone().unwrap_or_else(own_manager),
-            service_account: given.service_account_ref,
+            service_account: grants.service_account_ref,
             crds: spec.crds,
             suspend: spec.suspend,
         };
@@ -181,10 +181,10 @@ impl SourceSpec {
     }
 
     fn pull_every(&self) -> Option<Duration> {
-        let given = self.pull_interval.as_deref();
+        let interval = self.pull_interval.as_deref();
         match self.pull_policy {
             PullPolicy::IfNotPresent => None,
-            PullPolicy::Always => time(given.unwrap_or(PULL_INTERVAL_DEFAULT)),
+            PullPolicy::Always => time(interval.unwrap_or(PULL_INTERVAL_DEFAULT)),
         }
     }
 }

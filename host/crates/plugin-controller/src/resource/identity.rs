@@ -125,11 +125,11 @@ mod tests {
             (both.clone(), "1.4.0-rc.1", Some("OldVersion")),
             (both, "new", Some("OldVersion")),
         ] {
-            let found = identity(&required)
+            let key = identity(&required)
                 .check(&manifest(version))
                 .err()
                 .map(|(reason, _)| reason);
-            assert_eq!(found, reason, "{required} {version}");
+            assert_eq!(key, reason, "{required} {version}");
         }
         let error = verify(&json!({"minVersion": "1.4"}))
             .identity("spec.verify")
@@ -143,7 +143,8 @@ mod tests {
         let key = Digest::of(b"key");
         let mark = |required| identity(&required).mark(&key);
         assert_eq!(mark(json!({"name": "web"})), key);
-        let [one, other] = ["a.test/web", "a.test/other"].map(|it| mark(json!({"repository": it})));
+        let [one, other] = ["a.test/web", "a.test/other"]
+            .map(|repository| mark(json!({"repository": repository})));
         assert!(one != other && one != key && other != key);
     }
 }

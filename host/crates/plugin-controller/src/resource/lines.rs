@@ -29,8 +29,8 @@ pub fn lines(assessment: &Assessment) -> Option<String> {
     .collect();
     let text = parts.join("\n");
     if text.chars().count() > CHARS_MAX {
-        let kept: String = text.chars().take(CHARS_MAX).collect();
-        return Some(format!("{kept}\n..."));
+        let visible: String = text.chars().take(CHARS_MAX).collect();
+        return Some(format!("{visible}\n..."));
     }
     (!text.is_empty()).then_some(text)
 }

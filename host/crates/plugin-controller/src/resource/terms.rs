@@ -41,8 +41,8 @@ impl Terms {
     pub fn assess(&self, requests: impl Into<Requests>) -> Assessment {
         let mut assessment = self.grants.assess(requests);
         if self.crds == Crds::Ignore {
-            let wanted = |shortfall: &Shortfall| !matches!(shortfall, Shortfall::Crd(_));
-            assessment.reduced.retain(wanted);
+            let is_reported = |shortfall: &Shortfall| !matches!(shortfall, Shortfall::Crd(_));
+            assessment.reduced.retain(is_reported);
         }
         assessment
     }

@@ -87,8 +87,8 @@ fn check_refused<const N: usize>(rows: [(Value, &str, &str); N]) {
 fn a_spec_with_nothing_but_a_source_has_every_default() {
     let admitted = admit(resource("memcached", &spec_with(json!({})))).unwrap();
     let stored = declare(admitted).unwrap();
-    let given = declare(resource("memcached", &spec_with(json!({})))).unwrap();
-    assert_eq!(stored, given, "the API server's defaults are the host's");
+    let declared = declare(resource("memcached", &spec_with(json!({})))).unwrap();
+    assert_eq!(stored, declared, "the API server's defaults are the host's");
     let Declared {
         name,
         created,
@@ -514,11 +514,11 @@ fn every_field_has_a_description() {
     }
     let crd = Value::Object(crd());
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     for part in ["spec", "status"] {
-        undocumented(&root["properties"][part], part, &mut found);
+        undocumented(&root["properties"][part], part, &mut problems);
     }
-    assert_eq!(found, Vec::<String>::new());
+    assert_eq!(problems, Vec::<String>::new());
 }
 
 #[test]

@@ -75,13 +75,13 @@ impl History {
     /// The entries name components of the cache directory, with configurations. Without the seal, a user who may write the
     /// status could have the host serve any component of any Plugin, with any configuration and the grants of this one.
     pub(crate) fn unsealed(status: &Map<String, Value>, plugin: &Uid, key: &HashKey) -> Self {
-        let found = status.get("history").and_then(|entries| {
+        let sealed = status.get("history").and_then(|entries| {
             let seal = status.get("historySeal").and_then(Value::as_str)?;
             // The stored JSON, because another version of the host may have written fields that this one does not know.
             let is_sealed = seal == seal_of(entries, plugin, key);
             is_sealed.then(|| serde_json::from_value(entries.clone()).ok())?
         });
-        Self(found.unwrap_or_default())
+        Self(sealed.unwrap_or_default())
     }
 
     /// Returns the seal for the status; none without entries.
@@ -129,8 +129,8 @@ impl History {
         }
         let name = revision_name(&past.revision);
         let position = self.0.iter().position(|entry| entry.revision == name);
-        let known = position.map(|position| (position, self.0.remove(position)));
-        let entry = match known {
+        let earlier = position.map(|position| (position, self.0.remove(position)));
+        let entry = match earlier {
             Some((0, entry)) if entry.served_until.is_none() => HistoryEntry {
                 verdict: resumed(entry.verdict),
                 ..entry

@@ -27,9 +27,9 @@ impl CandidatePlans {
     /// Shows a plan for as long as the returned value lives.
     pub(crate) fn keep(&self, plan: FleetPlan) -> Arc<FleetPlan> {
         let plan = Arc::new(plan);
-        let mut kept = self.0.lock();
-        kept.retain(|_, plan| plan.strong_count() > 0);
-        kept.insert(plan.plugin.clone(), Arc::downgrade(&plan));
+        let mut plans = self.0.lock();
+        plans.retain(|_, plan| plan.strong_count() > 0);
+        plans.insert(plan.plugin.clone(), Arc::downgrade(&plan));
         plan
     }
 

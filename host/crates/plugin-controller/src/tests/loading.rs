@@ -116,8 +116,8 @@ fn a_changed_declaration_cancels_outdated_work() {
     // Grants decide if the component is compiled.
     assert!(is_cancelled(&mut state, json!({"grants": {}})));
     // The component stays the same.
-    let kept = json!({"config": {"size": 1}, "limits": {"children": 1}, "suspend": true});
-    assert!(!is_cancelled(&mut state, kept));
+    let current = json!({"config": {"size": 1}, "limits": {"children": 1}, "suspend": true});
+    assert!(!is_cancelled(&mut state, current));
 }
 
 #[test]
@@ -209,9 +209,11 @@ fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() 
     }
     let status = |stage: Stage| {
         let conditions = facts(&state, &before, None).conditions();
-        let mut found = conditions.iter();
-        let found = found.find(|one| one.kind == stage.to_string()).unwrap();
-        (found.status, found.message.clone())
+        let condition = conditions
+            .iter()
+            .find(|condition| condition.kind == stage.to_string())
+            .unwrap();
+        (condition.status, condition.message.clone())
     };
     let compiled = (ConditionStatus::Unknown, "waits for Granted".to_owned());
     assert_eq!(status(Stage::Compiled), compiled);

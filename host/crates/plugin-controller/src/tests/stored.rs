@@ -97,14 +97,14 @@ fn the_seal_holds_for_entries_with_further_fields() {
     entries[0]["later"] = json!({"z": 1, "a": 2});
     let uid = object("one", 1).uid;
     let hash = |usage: &str| key.hash(usage, &[&uid.0, &entries.to_string()]);
-    let found = |seal: String| {
+    let unsealed = |seal: String| {
         let status = json!({"history": entries, "historySeal": seal});
         PluginState::of(&with_status("one", 1, &status), Some(&key)).history
     };
-    assert_eq!(found(format!("v1:{}", hash("history"))), history);
+    assert_eq!(unsealed(format!("v1:{}", hash("history"))), history);
     let none = History::default();
     for wrong in [format!("v2:{}", hash("history")), hash("history"), hash("")] {
-        assert_eq!(found(wrong.clone()), none, "{wrong}");
+        assert_eq!(unsealed(wrong.clone()), none, "{wrong}");
     }
 }
 
@@ -120,13 +120,15 @@ fn a_loaded_component_serves_only_a_declaration_that_verifies_it_alike() {
         described: described.clone(),
         verified_by: String::new(),
     });
-    let found = |now: &Declared| state.component(now, described.digest()).is_some();
-    assert!(found(&before));
+    let has_component = |now: &Declared| state.component(now, described.digest()).is_some();
+    assert!(has_component(&before));
     let mut other = before.clone();
     other.config.insert("size".to_owned(), 1.into());
-    assert!(found(&other));
+    assert!(has_component(&other));
     other.keys.clear();
-    assert!(!found(&other));
-    assert!(!found(&declare(json!({"keys": [key], "name": "web"}))));
+    assert!(!has_component(&other));
+    assert!(!has_component(&declare(
+        json!({"keys": [key], "name": "web"})
+    )));
     assert!(state.component(&before, &Digest::of(b"x")).is_none());
 }

@@ -72,7 +72,7 @@ impl OciManifest {
             descriptors.iter().map(part).collect::<Vec<_>>().join(", ")
         };
         if !self.manifests.is_empty() {
-            let digests = joined(&self.manifests, |it| &it.digest);
+            let digests = joined(&self.manifests, |entry| &entry.digest);
             return Err(Failure::not_a_plugin(&format!(
                 "it is a list of other artifacts, name one of them by its digest: {digests}"
             )));
@@ -84,10 +84,10 @@ impl OciManifest {
                 "it has several layers of WebAssembly: push one alone",
             )),
             (None, _) => {
-                let types = joined(&self.layers, |it| &it.media_type);
-                let found = if types.is_empty() { "no layer" } else { &types };
+                let types = joined(&self.layers, |layer| &layer.media_type);
+                let media_types = if types.is_empty() { "no layer" } else { &types };
                 Err(Failure::not_a_plugin(&format!(
-                    "it has no layer application/wasm, it has {found}"
+                    "it has no layer application/wasm, it has {media_types}"
                 )))
             }
         }
@@ -146,7 +146,7 @@ mod tests {
             prop_assert!(OciManifest::parse(&text).is_err());
             let layer = json!({"mediaType": kind, "digest": digest, "size": size});
             let text = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
-            if let Ok(found) = OciManifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
+            if let Ok(found) = OciManifest::parse(text.as_bytes()).and_then(|manifest| manifest.plugin()) {
                 prop_assert!(kind.ends_with("wasm"));
                 prop_assert_eq!(found.digest.to_string(), digest);
                 prop_assert_eq!(found.size, size);

@@ -122,10 +122,10 @@ pub(crate) async fn sign(
         },
     }
     let tag = signatures::tag(signed);
-    let found = registry
+    let existing = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await;
-    let mut layers = match optional(found)? {
+    let mut layers = match optional(existing)? {
         Some((text, _)) => OciManifest::parse(&text)?.layers,
         None => Vec::new(),
     };

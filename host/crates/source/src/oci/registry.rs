@@ -99,8 +99,8 @@ impl<'a> Registry<'a> {
         }
         // Registries without this API keep the list under a tag, where clients put it.
         let tag = format!("sha256-{}", digest.to_hex());
-        let found = optional(self.manifest(&tag, INDEX_TYPE, WHAT).await)?;
-        Ok(found.map(|(text, _)| text))
+        let index = optional(self.manifest(&tag, INDEX_TYPE, WHAT).await)?;
+        Ok(index.map(|(text, _)| text))
     }
 
     /// Returns a blob of a known digest and size.

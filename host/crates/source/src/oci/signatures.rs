@@ -69,7 +69,7 @@ pub(super) async fn check(
         let mut bundles: Vec<BlobDescriptor> =
             referrers.into_iter().filter(may_be_signature).collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
-        bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
+        bundles.sort_by_key(|bundle| !is_bundle(bundle.artifact_type.as_deref()));
         consider(bundles.into_iter().map(Signature::Bundle).collect());
     }
     for candidate in signatures {
@@ -117,12 +117,12 @@ impl Signature {
                 let (text, _) = registry
                     .manifest(&version, MANIFEST_TYPE, "the bundle")
                     .await?;
-                let found = OciManifest::parse(&text)?;
-                if !is_about_signing(&found.annotations) {
+                let referrer = OciManifest::parse(&text)?;
+                if !is_about_signing(&referrer.annotations) {
                     return Ok(None);
                 }
-                let mut layers = found.layers.iter();
-                let Some(bundle) = layers.find(|it| is_bundle(Some(&it.media_type))) else {
+                let mut layers = referrer.layers.iter();
+                let Some(bundle) = layers.find(|layer| is_bundle(Some(&layer.media_type))) else {
                     return if is_bundle(descriptor.artifact_type.as_deref()) {
                         let problem = "a bundle has no layer that holds it";
                         Err(FailureKind::BadSignature.failure(problem))

@@ -51,9 +51,9 @@ pub(super) async fn authorize(
         Some(SignIn::Token(call)) => call,
     };
     let answer = transport.send(*call).await?;
-    let asked = answer.url().clone();
+    let url = answer.url().clone();
     let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
-    header(&text, &asked).map(Some)
+    header(&text, &url).map(Some)
 }
 
 /// Chooses the way to sign in that the first answerable challenge requires.
@@ -135,7 +135,7 @@ fn ask(
     login: Option<&Login>,
 ) -> Result<Call, Failure> {
     let service = service.iter().map(|service| ("service", service.as_str()));
-    let wanted = service.chain([("scope", realm.scope.as_str())]);
+    let scoped = service.chain([("scope", realm.scope.as_str())]);
     if let Some(Login::Identity(token)) = login {
         // A form has the same encoding as a query.
         let form = [
@@ -145,11 +145,11 @@ fn ask(
         ];
         let target = url.clone();
         url.set_query(None);
-        url.query_pairs_mut().extend_pairs(wanted.chain(form));
+        url.query_pairs_mut().extend_pairs(scoped.chain(form));
         let form = url.query().unwrap_or_default().to_owned();
         return Ok(Call::new(Method::POST, target).body("application/x-www-form-urlencoded", form));
     }
-    url.query_pairs_mut().extend_pairs(wanted);
+    url.query_pairs_mut().extend_pairs(scoped);
     let mut call = Call::get(url, "application/json");
     if let Some(Login::Password(credentials)) = login {
         call.credentials = Some(authorization(credentials)?);

@@ -31,8 +31,8 @@ pub fn token_address(challenge: &str, insecure: bool) -> Result<Option<String>, 
 
 /// Reads the answer of a token server.
 pub fn token(text: &[u8]) -> Result<(), Failure> {
-    let asked = parse_url("https://registry.example/token")?;
-    token::header(text, &asked).map(drop)
+    let url = parse_url("https://registry.example/token")?;
+    token::header(text, &url).map(drop)
 }
 
 /// Checks a bundle, and a document with a signature of other bytes; both refer to the manifest with that digest.

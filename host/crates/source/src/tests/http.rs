@@ -39,9 +39,9 @@ async fn anything(settings: Settings, source: &Source) -> Result<Fetched, Error>
 
 #[tokio::test]
 async fn a_file_is_fetched_with_its_credentials() {
-    let server = Server::start(|asked| {
+    let server = Server::start(|request| {
         let allowed = ["Basic dXNlcjpwYXNz", "Bearer token"];
-        match asked.headers.get("authorization") {
+        match request.headers.get("authorization") {
             Some(header) if allowed.contains(&header.as_str()) => Reply::new(200, PLUGIN),
             _ => Reply::new(401, "who are\u{7} you?\nreally"),
         }
@@ -69,20 +69,20 @@ async fn a_file_is_fetched_with_its_credentials() {
     for hidden in ["hunter2", "who are", "really"] {
         assert!(!shown.contains(hidden), "{shown}");
     }
-    let asked = &server.asked()[0];
-    assert_eq!(asked.headers["accept-encoding"], "identity");
-    assert_eq!(asked.query["key"], "hunter2");
+    let request = &server.requests()[0];
+    assert_eq!(request.headers["accept-encoding"], "identity");
+    assert_eq!(request.query["key"], "hunter2");
 }
 
 #[tokio::test]
 async fn credentials_are_never_sent_to_another_server() {
-    let other = Server::start(|asked| match asked.path.as_str() {
+    let other = Server::start(|request| match request.path.as_str() {
         "/pond.wasm" => Reply::new(200, PLUGIN),
         _ => Reply::new(500, ""),
     })
     .await;
     let target = other.origin.clone();
-    let server = Server::start(move |asked| match asked.path.as_str() {
+    let server = Server::start(move |request| match request.path.as_str() {
         "/here" => Reply::redirect("/there"),
         "/there" => Reply::redirect(format!("{target}/pond.wasm")),
         _ => Reply::new(500, ""),
@@ -92,10 +92,10 @@ async fn credentials_are_never_sent_to_another_server() {
     let fetched = anything(local(), &source).await.unwrap();
     assert_eq!(fetched.bytes, PLUGIN);
     let signed_in = |server: &Server| -> Vec<bool> {
-        let asked = server.asked();
-        asked
+        let requests = server.requests();
+        requests
             .iter()
-            .map(|it| it.headers.contains_key("authorization"))
+            .map(|request| request.headers.contains_key("authorization"))
             .collect()
     };
     assert_eq!(signed_in(&server), [true, true]);
@@ -105,9 +105,9 @@ async fn credentials_are_never_sent_to_another_server() {
 #[tokio::test]
 async fn credentials_are_never_sent_over_plain_http() {
     // The proxy gets every request that leaves this process.
-    let proxy = Server::start(|asked| {
+    let proxy = Server::start(|request| {
         let challenge = "Basic realm=\"test\"";
-        if asked.headers.contains_key("authorization") {
+        if request.headers.contains_key("authorization") {
             Reply::new(200, PLUGIN)
         } else {
             Reply::new(401, "").header("www-authenticate", challenge)
@@ -132,10 +132,10 @@ async fn credentials_are_never_sent_over_plain_http() {
             &["credentials are sent only over https"],
         );
     }
-    let asked = proxy.asked();
-    // A registry is asked without credentials first.
-    assert_eq!(asked.len(), 1);
-    assert!(!asked[0].headers.contains_key("authorization"));
+    let requests = proxy.requests();
+    // A registry is requests without credentials first.
+    assert_eq!(requests.len(), 1);
+    assert!(!requests[0].headers.contains_key("authorization"));
     for (address, is_private) in [
         ("https://plugins.test/", true),
         ("http://127.0.0.1:8080/", true),
@@ -156,7 +156,7 @@ async fn credentials_do_not_come_back_with_a_redirect() {
     let back = parking_lot::Mutex::new(receiver);
     let other = Server::start(move |_| Reply::redirect(back.lock().recv().unwrap())).await;
     let target = other.origin.clone();
-    let server = Server::start(move |asked| match asked.path.as_str() {
+    let server = Server::start(move |request| match request.path.as_str() {
         "/pond.wasm" => Reply::redirect(target.clone()),
         _ => Reply::new(200, PLUGIN),
     })
@@ -166,19 +166,19 @@ async fn credentials_do_not_come_back_with_a_redirect() {
         .unwrap();
     let source = with_password(format!("{}/pond.wasm", server.origin));
     anything(local(), &source).await.unwrap();
-    assert!(!server.asked()[1].headers.contains_key("authorization"));
+    assert!(!server.requests()[1].headers.contains_key("authorization"));
 }
 
 #[tokio::test]
 async fn redirects_are_bounded() {
-    let server = Server::start(|asked| Reply::redirect(format!("{}x", asked.path))).await;
+    let server = Server::start(|request| Reply::redirect(format!("{}x", request.path))).await;
     check_refused(
         anything(local(), &at(format!("{}/x", server.origin))).await,
         "address-refused",
         Retry::Backoff,
         &["too many"],
     );
-    assert_eq!(server.asked().len(), 6);
+    assert_eq!(server.requests().len(), 6);
     for (target, category, text) in [
         ("file:///etc/passwd", "source-invalid", "write it as https"),
         ("http://[", "address-refused", "not an address"),
@@ -257,7 +257,7 @@ async fn local_addresses_are_refused_however_they_are_written() {
             &["not a public address"],
         );
     }
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
 
     // The proxy setting lets the first server through as if it were public; its redirect is checked as well.
     let mut settings = Settings::default();
@@ -269,12 +269,12 @@ async fn local_addresses_are_refused_however_they_are_written() {
         Retry::Backoff,
         &["not a public address"],
     );
-    assert_eq!((server.asked().len(), redirect.asked().len()), (0, 1));
+    assert_eq!((server.requests().len(), redirect.requests().len()), (0, 1));
 }
 
 #[tokio::test]
 async fn a_proxy_is_used_and_is_no_source() {
-    let proxy = Server::start(|asked| match asked.path.as_str() {
+    let proxy = Server::start(|request| match request.path.as_str() {
         "http://plugins.test/pond.wasm" => Reply::new(200, PLUGIN),
         _ => Reply::new(500, ""),
     })
@@ -441,9 +441,9 @@ async fn answers_that_say_no_are_told_apart() {
 
 #[tokio::test]
 async fn the_signature_of_a_file_is_at_its_address() {
-    let server = Server::start(|asked| match asked.path.as_str() {
+    let server = Server::start(|request| match request.path.as_str() {
         "/pond.wasm" | "/unsigned.wasm" => Reply::new(200, PLUGIN),
-        "/pond.wasm.sig" if asked.query["v"] == "1" => Reply::new(200, SIGNATURE),
+        "/pond.wasm.sig" if request.query["v"] == "1" => Reply::new(200, SIGNATURE),
         _ => Reply::new(404, ""),
     })
     .await;

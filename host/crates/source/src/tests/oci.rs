@@ -70,12 +70,12 @@ async fn an_artifact_has_the_common_layout() {
         .push(&registry.artifact(":1"), &package())
         .await
         .unwrap();
-    let kept = registry.kept.lock();
-    let text = str::from_utf8(&kept.manifests["1"]).unwrap();
+    let stored = registry.kept.lock();
+    let text = str::from_utf8(&stored.manifests["1"]).unwrap();
     assert_eq!(Digest::of(text.as_bytes()), pushed.manifest_digest);
     expect_test::expect![[r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"sha256:2bc1c91127ba8d69c6cc02ac695c667b734db0d78fb1fa5a36728a371ad8cdbd","size":279},"layers":[{"mediaType":"application/wasm","digest":"sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec","size":22}],"annotations":{"org.opencontainers.image.version":"1.0.0"}}"#]].assert_eq(text);
     let manifest: serde_json::Value = serde_json::from_str(text).unwrap();
-    let config = &kept.blobs[manifest["config"]["digest"].as_str().unwrap()];
+    let config = &stored.blobs[manifest["config"]["digest"].as_str().unwrap()];
     expect_test::expect![[r#"{"architecture":"wasm","component":{"exports":["innkeeper:plugin/reconciler@0.1.0"],"imports":["innkeeper:plugin/host@0.1.0"],"target":null},"created":"1970-01-01T00:00:00Z","layerDigests":["sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec"],"os":"wasip2"}"#]].assert_eq(str::from_utf8(config).unwrap());
 }
 
@@ -103,13 +103,13 @@ async fn pushing_again_sends_nothing_but_the_manifest() {
     let registry = Registry::start(SignIn::Not).await;
     let target = registry.artifact(":1");
     let first = fetcher(local()).push(&target, &package()).await.unwrap();
-    let before = registry.asked().len();
+    let before = registry.requests().len();
     let second = fetcher(local()).push(&target, &package()).await.unwrap();
     assert_eq!(first, second);
-    let methods: Vec<String> = registry.asked().split_off(before);
+    let methods: Vec<String> = registry.requests().split_off(before);
     let writes: Vec<&String> = methods
         .iter()
-        .filter(|it| !it.starts_with("HEAD"))
+        .filter(|request| !request.starts_with("HEAD"))
         .collect();
     assert_eq!(writes, ["PUT /v2/plugins/pond/manifests/1"]);
 
@@ -145,11 +145,14 @@ async fn tokens_are_bought_with_the_login_of_the_pull_secret() {
         &["/token answered 401", "name a Secret"],
     );
     // A token is bought once for a whole fetch.
-    let before = registry.asked().len();
+    let before = registry.requests().len();
     anything(registry.private(":1")).await.unwrap();
-    let asked = registry.asked().split_off(before);
-    let tokens = asked.iter().filter(|it| it.ends_with("/token")).count();
-    assert_eq!((tokens, asked.len()), (1, 4), "{asked:?}");
+    let requests = registry.requests().split_off(before);
+    let tokens = requests
+        .iter()
+        .filter(|request| request.ends_with("/token"))
+        .count();
+    assert_eq!((tokens, requests.len()), (1, 4), "{requests:?}");
 }
 
 #[tokio::test]
@@ -242,11 +245,11 @@ async fn tokens_are_not_requested_over_plain_http() {
         Retry::OnChange,
         &["/token is refused", "without encryption"],
     );
-    let asked = registry.server.asked();
+    let requests = registry.server.requests();
     assert!(
-        asked
+        requests
             .iter()
-            .all(|it| !it.headers.contains_key("authorization"))
+            .all(|request| !request.headers.contains_key("authorization"))
     );
 }
 
@@ -261,9 +264,9 @@ async fn blobs_may_be_elsewhere_and_get_no_token_there() {
     );
     let fetched = anything(registry.private(":1")).await.unwrap();
     assert_eq!(fetched.bytes, PLUGIN);
-    let asked = elsewhere.asked();
-    assert_eq!(asked.len(), 1);
-    assert!(!asked[0].headers.contains_key("authorization"));
+    let requests = elsewhere.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(!requests[0].headers.contains_key("authorization"));
 }
 
 #[tokio::test]
@@ -349,7 +352,12 @@ async fn other_bytes_than_promised_are_refused() {
             &Digest::of(b"{}").to_string(),
         ],
     );
-    assert!(registry.asked().iter().all(|it| !it.contains("/blobs/")));
+    assert!(
+        registry
+            .requests()
+            .iter()
+            .all(|request| !request.contains("/blobs/"))
+    );
 
     // After: the layer.
     let same_length = vec![0_u8; PLUGIN.len()];
@@ -375,7 +383,7 @@ async fn a_layer_that_is_too_large_is_not_pulled() {
         Retry::OnChange,
         &["the plugin is larger than the 33554432 bytes"],
     );
-    assert_eq!(registry.asked().len(), 1);
+    assert_eq!(registry.requests().len(), 1);
 
     let registry = Registry::start(SignIn::Not).await;
     put_layers(&registry, &[("application/wasm", PLUGIN)]);
@@ -488,7 +496,7 @@ async fn a_local_registry_is_refused_unless_allowed() {
         Retry::Backoff,
         &["not a public address"],
     );
-    assert!(registry.asked().is_empty());
+    assert!(registry.requests().is_empty());
 }
 
 #[tokio::test]
@@ -502,7 +510,10 @@ async fn mirrors_are_asked_first_and_the_registry_last() {
     let with_mirrors = |mirrors: &[&Registry]| Settings {
         mirrors: BTreeMap::from([(
             registry.server.host().to_owned(),
-            mirrors.iter().map(|it| it.server.origin.clone()).collect(),
+            mirrors
+                .iter()
+                .map(|mirror| mirror.server.origin.clone())
+                .collect(),
         )]),
         ..local()
     };
@@ -511,7 +522,7 @@ async fn mirrors_are_asked_first_and_the_registry_last() {
         .await
         .unwrap();
     assert_eq!(fetched.bytes, PLUGIN);
-    assert_eq!((empty.asked().len(), registry.asked().len()), (1, 0));
+    assert_eq!((empty.requests().len(), registry.requests().len()), (1, 0));
 
     let fetched = fetch(with_mirrors(&[&empty]), &source, &none)
         .await

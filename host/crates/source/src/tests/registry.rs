@@ -7,7 +7,7 @@ use innkeeper_model::Digest;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::server::{Asked, Reply, Server, pairs};
+use super::server::{Reply, Request, Server, pairs};
 use crate::{DockerConfig, Oci};
 
 pub(super) const USER: &str = "user";
@@ -42,18 +42,25 @@ pub(super) struct Registry {
 
 impl Registry {
     pub(super) async fn start(sign_in: SignIn) -> Self {
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let state = Arc::clone(&kept);
-        let server = Server::start(move |asked| answer(asked, &mut state.lock(), sign_in)).await;
-        Self { server, kept }
+        let stored = Arc::new(Mutex::new(Kept::default()));
+        let state = Arc::clone(&stored);
+        let server =
+            Server::start(move |request| answer(request, &mut state.lock(), sign_in)).await;
+        Self {
+            server,
+            kept: stored,
+        }
     }
 
     pub(super) async fn start_tls(sign_in: SignIn) -> Self {
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let state = Arc::clone(&kept);
+        let stored = Arc::new(Mutex::new(Kept::default()));
+        let state = Arc::clone(&stored);
         let server =
-            Server::start_tls(move |asked| answer(asked, &mut state.lock(), sign_in)).await;
-        Self { server, kept }
+            Server::start_tls(move |request| answer(request, &mut state.lock(), sign_in)).await;
+        Self {
+            server,
+            kept: stored,
+        }
     }
 
     /// An artifact here, asked for without credentials.
@@ -100,11 +107,11 @@ impl Registry {
     }
 
     /// The received requests, as methods and paths.
-    pub(super) fn asked(&self) -> Vec<String> {
-        let asked = self.server.asked();
-        asked
+    pub(super) fn requests(&self) -> Vec<String> {
+        let requests = self.server.requests();
+        requests
             .into_iter()
-            .map(|it| format!("{} {}", it.method, it.path))
+            .map(|request| format!("{} {}", request.method, request.path))
             .collect()
     }
 }
@@ -116,19 +123,19 @@ fn put_manifest(kept: &mut Kept, tag: &str, text: Vec<u8>) -> Digest {
     digest
 }
 
-fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
+fn answer(request: &Request, kept: &mut Kept, sign_in: SignIn) -> Reply {
     let instead = kept
         .instead
         .iter()
-        .find(|(path, _)| asked.path.contains(path));
+        .find(|(path, _)| request.path.contains(path));
     if let Some((_, reply)) = instead {
         return reply.clone();
     }
-    if asked.path == "/token" {
-        return token(asked);
+    if request.path == "/token" {
+        return token(request);
     }
-    let host = &asked.headers["host"];
-    let wanted = match sign_in {
+    let host = &request.headers["host"];
+    let authorization = match sign_in {
         SignIn::Not => None,
         SignIn::Basic => Some((
             format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}"))),
@@ -139,16 +146,16 @@ fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
             format!("Bearer realm=\"http://{host}/token\",service=\"test\",scope=\"ignored\""),
         )),
     };
-    if let Some((header, challenge)) = wanted
-        && asked.headers.get("authorization") != Some(&header)
+    if let Some((header, challenge)) = authorization
+        && request.headers.get("authorization") != Some(&header)
     {
-        let said = json!({"errors": [{"code": "UNAUTHORIZED", "message": "sign in"}]});
-        return Reply::new(401, said.to_string()).header("www-authenticate", challenge);
+        let body = json!({"errors": [{"code": "UNAUTHORIZED", "message": "sign in"}]});
+        return Reply::new(401, body.to_string()).header("www-authenticate", challenge);
     }
-    let Some(path) = asked.path.strip_prefix("/v2/plugins/pond/") else {
+    let Some(path) = request.path.strip_prefix("/v2/plugins/pond/") else {
         return missing();
     };
-    match (asked.method.as_str(), path.split_once('/')) {
+    match (request.method.as_str(), path.split_once('/')) {
         ("GET", Some(("manifests", version))) => found(kept.manifests.get(version)),
         ("GET" | "HEAD", Some(("blobs", digest))) => found(kept.blobs.get(digest)),
         ("GET", Some(("referrers", digest))) if kept.referrers => referrers(kept, digest),
@@ -156,26 +163,26 @@ fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
             Reply::new(202, "").header("location", "/v2/plugins/pond/blobs/uploads/1?state=x")
         }
         ("PUT", Some(("blobs", "uploads/1"))) => {
-            let digest = Digest::of(&asked.body).to_string();
-            if asked.query["digest"] != digest || asked.query["state"] != "x" {
+            let digest = Digest::of(&request.body).to_string();
+            if request.query["digest"] != digest || request.query["state"] != "x" {
                 return Reply::new(400, "");
             }
-            kept.blobs.insert(digest, asked.body.clone());
+            kept.blobs.insert(digest, request.body.clone());
             Reply::new(201, "")
         }
         ("PUT", Some(("manifests", tag))) => {
             // A registry refuses a manifest with a missing blob.
-            let manifest: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+            let manifest: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
             let mut parts = manifest["layers"].as_array().unwrap().clone();
             parts.push(manifest["config"].clone());
             let complete = parts.iter().all(|part| {
                 let blob = kept.blobs.get(part["digest"].as_str().unwrap());
                 blob.is_some_and(|blob| u64::try_from(blob.len()).ok() == part["size"].as_u64())
             });
-            if !complete || asked.headers["content-type"] != manifest["mediaType"] {
+            if !complete || request.headers["content-type"] != manifest["mediaType"] {
                 return Reply::new(400, "");
             }
-            put_manifest(kept, tag, asked.body.clone());
+            put_manifest(kept, tag, request.body.clone());
             Reply::new(201, "")
         }
         _ => missing(),
@@ -201,13 +208,13 @@ fn referrers(kept: &Kept, digest: &str) -> Reply {
     Reply::new(200, index.to_string())
 }
 
-fn token(asked: &Asked) -> Reply {
+fn token(request: &Request) -> Reply {
     let basic = format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")));
-    let form = pairs(str::from_utf8(&asked.body).unwrap());
-    let (wanted, granted) = match asked.method.as_str() {
+    let form = pairs(str::from_utf8(&request.body).unwrap());
+    let (wanted, granted) = match request.method.as_str() {
         "GET" => (
-            &asked.query,
-            asked.headers.get("authorization") == Some(&basic),
+            &request.query,
+            request.headers.get("authorization") == Some(&basic),
         ),
         _ => (
             &form,
@@ -228,6 +235,6 @@ fn found(bytes: Option<&Vec<u8>>) -> Reply {
 }
 
 fn missing() -> Reply {
-    let said = json!({"errors": [{"code": "UNKNOWN", "message": "not here"}]});
-    Reply::new(404, said.to_string())
+    let body = json!({"errors": [{"code": "UNKNOWN", "message": "not here"}]});
+    Reply::new(404, body.to_string())
 }

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// A received request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Request {
     pub(super) method: String,
     /// Without the query.
     pub(super) path: String,
@@ -81,17 +81,17 @@ impl Reply {
 pub(super) struct Server {
     /// Scheme, host and port.
     pub(super) origin: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     _tasks: JoinSet<()>,
 }
 
 impl Server {
-    pub(super) async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::listen("http", None, Arc::new(answer)).await
     }
 
     pub(super) async fn start_tls(
-        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let certificate = CertificateDer::from_pem_slice(include_bytes!("fixtures/server.pem"));
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("fixtures/server.key"));
@@ -109,12 +109,12 @@ impl Server {
     async fn listen(
         scheme: &str,
         tls: Option<TlsAcceptor>,
-        answer: Arc<dyn Fn(&Asked) -> Reply + Send + Sync>,
+        answer: Arc<dyn Fn(&Request) -> Reply + Send + Sync>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("{scheme}://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&requests);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -138,7 +138,7 @@ impl Server {
         });
         Self {
             origin,
-            asked,
+            requests,
             _tasks: tasks,
         }
     }
@@ -148,25 +148,25 @@ impl Server {
         self.origin.split_once("://").unwrap().1
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().clone()
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().clone()
     }
 }
 
 /// One request and its answer; the client comes back with another connection.
 async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    answer: &(dyn Fn(&Asked) -> Reply + Send + Sync),
-    log: &Mutex<Vec<Asked>>,
+    answer: &(dyn Fn(&Request) -> Reply + Send + Sync),
+    log: &Mutex<Vec<Request>>,
 ) -> io::Result<()> {
-    let asked = receive(&mut stream).await?;
-    log.lock().push(asked.clone());
+    let request = receive(&mut stream).await?;
+    log.lock().push(request.clone());
     let Reply {
         status,
         headers,
         body,
         manner,
-    } = answer(&asked);
+    } = answer(&request);
     let length = match manner {
         Manner::Silent => return stream.read(&mut [0]).await.map(|_| ()),
         Manner::Raw => {
@@ -190,7 +190,7 @@ async fn converse(
     head.extend(length.map(|length| format!("content-length: {length}")));
     let head = head.join("\r\n") + "\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
-    if asked.method != "HEAD" {
+    if request.method != "HEAD" {
         match manner {
             Manner::Drops(pause) => {
                 for byte in body {
@@ -206,7 +206,7 @@ async fn converse(
     stream.shutdown().await
 }
 
-async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
+async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
@@ -226,7 +226,7 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
         .map_or(0, |text| text.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok(Asked {
+    Ok(Request {
         method: method.to_owned(),
         path: path.to_owned(),
         query: pairs(query),

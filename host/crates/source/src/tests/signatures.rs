@@ -320,9 +320,9 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     );
     assert!(
         registry
-            .asked()
+            .requests()
             .iter()
-            .all(|it| !it.starts_with("GET /v2/plugins/pond/blobs"))
+            .all(|request| !request.starts_with("GET /v2/plugins/pond/blobs"))
     );
 
     fetcher(local())
@@ -462,7 +462,7 @@ async fn of_many_signatures_sixteen_are_checked_and_the_refusal_tells_it() {
         let mut layers: Vec<_> = wrong.iter().cycle().take(before).cloned().collect();
         layers.extend([right.clone(), right.clone()]);
         put_signatures(&registry, &manifest, &layers);
-        let asked = registry.asked().len();
+        let request_count = registry.requests().len();
         let pulled = pull(&registry, &[P256_PUB]).await;
         if is_found {
             assert_eq!(
@@ -474,7 +474,7 @@ async fn of_many_signatures_sixteen_are_checked_and_the_refusal_tells_it() {
             let left_out = format!("{} more signatures are not checked", before - 14);
             check_refused(pulled, "bad-signature", Retry::OnChange, &[&left_out]);
         }
-        let requests = registry.asked().len() - asked;
+        let requests = registry.requests().len() - request_count;
         assert!(requests < 30, "{requests} requests");
     }
 }

@@ -310,7 +310,7 @@ fn grants_of_a_file_are_those_of_a_spec() {
 
 #[test]
 fn grants_are_written_as_they_are_read() {
-    let given = object(json!({
+    let stored = object(json!({
         "parents": [
             {"group": "apps", "kind": "Deployment", "builtin": true},
             {"group": "example.com", "kind": "Pond"},
@@ -330,8 +330,8 @@ fn grants_are_written_as_they_are_read() {
         "serviceAccounts": ["builder", "web.app"],
         "systemNamespaces": ["kube-system"],
     }));
-    let grants = grants_of_file(&given).unwrap();
-    assert_eq!(file_of_grants(&grants), given);
+    let grants = grants_of_file(&stored).unwrap();
+    assert_eq!(file_of_grants(&grants), stored);
     assert_eq!(file_of_grants(&no_grants()), Map::new());
     // Without a kind that makes Pods, the level says nothing.
     let config_map = object(json!({"children": [{"group": "", "kind": "ConfigMap"}]}));
