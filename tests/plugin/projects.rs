@@ -64,6 +64,7 @@ fn a_new_project_builds_tests_and_runs_outside_of_the_repository() {
     let around = tempfile::tempdir().unwrap();
     let project = around.path().join("ponds");
     check(&innkeeper(around.path(), &["new", "ponds"]), SUCCESS, "");
+    assert!(project.join(".innkeeper/kit/Cargo.toml").is_file());
     assert!(project.join(".innkeeper/sdk/Cargo.toml").is_file());
     // Cargo can read it and finds all versions in the lock file, without the network.
     let metadata = ["metadata", "--offline", "--format-version", "1"];
@@ -126,12 +127,12 @@ fn refuses_what_would_not_build() {
 }
 
 #[test]
-fn the_sdk_is_a_package_with_the_contract_inside() {
+fn the_sdk_and_the_kit_are_packages_with_the_contract_inside() {
     let target = tempfile::tempdir().unwrap();
     let package = [
         "package",
-        "--package",
-        "innkeeper-sdk",
+        "--package=innkeeper-sdk",
+        "--package=innkeeper-kit",
         "--allow-dirty",
         "--offline",
     ];
@@ -148,7 +149,8 @@ fn the_sdk_is_a_package_with_the_contract_inside() {
     );
     if is_full() {
         let target = ["--target-dir", target.path().to_str().unwrap()];
-        let verified = [&package[..], &["--features", "v1_33"], &target].concat();
+        let features = ["--features", "innkeeper-sdk/v1_33,innkeeper-kit/v1_33"];
+        let verified = [&package[..], &features, &target].concat();
         check(&run(Path::new("cargo"), &root(), &verified), SUCCESS, "");
     }
 }

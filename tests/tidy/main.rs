@@ -139,7 +139,7 @@ fn features_for_tests_are_in_no_build_for_users() {
     // That of the tests and that of the SDK make no host.
     let harmless = [
         concat!("--fea", "tures innkeeper-tests/failpoints"),
-        concat!("--fea", "tures v1_33"),
+        concat!("--fea", "tures innkeeper-sdk/v1_33,innkeeper-kit/v1_33"),
     ];
     let weakens = |path: &String| {
         let text = files::read(path);

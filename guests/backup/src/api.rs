@@ -4,12 +4,14 @@
 //! second inside. The schema accepts both, and [`Parent`] merges them. The types of the status are in
 //! `status`; checks that CEL cannot express are in `validate`.
 
-use innkeeper_sdk::{
-    crd::Crd,
+use innkeeper_kit::{
     image,
-    manifest::{ParentKind, Scope},
     placement::{PodTemplate, own_namespace},
     pod::ImagePullPolicy,
+};
+use innkeeper_sdk::{
+    crd::Crd,
+    manifest::{ParentKind, Scope},
     prelude::*,
 };
 use k8s_openapi::api::core::v1::{

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     claim::{DeclaredClaim, ObservedClaim},
     job,
-    prelude::*,
     quantity::Amount,
     rollout::TemplateHash,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     ByteString,
     api::{

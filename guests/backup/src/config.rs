@@ -1,6 +1,6 @@
 //! The configuration of the plugin.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     image, placement::PodTemplateLists, pod::PodMetadataLists, tenants::ReferenceScope,
 };
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};

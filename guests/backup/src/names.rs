@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_kit::labels;
+use innkeeper_sdk::prelude::*;
 
 use crate::api::Kind;
 

@@ -2,7 +2,8 @@
 //!
 //! The Job and the CronJob use the same template.
 
-use innkeeper_sdk::{json, placement::place, pod as block};
+use innkeeper_kit::{placement::place, pod as block};
+use innkeeper_sdk::json;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec,
     SecurityContext,

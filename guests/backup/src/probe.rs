@@ -4,12 +4,14 @@
 //! the credentials and the limits for tenants are those of a run. A probe begins when the `Storage` or a key of a Secret
 //! has changed since the last one, and after a period. Its last Job stays until the next one.
 
-use innkeeper_sdk::{
-    hash::{Hashed, hash_lines},
+use innkeeper_kit::{
     job::{self, JobPod, JobRun, ObservedJob},
     labels,
-    prelude::*,
     references::Found,
+};
+use innkeeper_sdk::{
+    hash::{Hashed, hash_lines},
+    prelude::*,
 };
 use k8s_openapi::{
     api::batch::v1::Job,

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
+use innkeeper_kit::rollout::TemplateHash;
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{

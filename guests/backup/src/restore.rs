@@ -4,7 +4,8 @@
 //! objects are read, checked and rendered as for a run of the parent, with the targets of the restoration in the
 //! place of its databases; only the programs of the Pod differ.
 
-use innkeeper_sdk::{host::ReadError, prelude::*, tenants::check_image};
+use innkeeper_kit::tenants::check_image;
+use innkeeper_sdk::{host::ReadError, prelude::*};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPod, ObservedJob},
     labels,
     partial::Partial,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::batch::v1::{CronJob, CronJobStatus},
     apimachinery::pkg::apis::meta::v1::Time,

@@ -1,6 +1,6 @@
 //! The status of a parent.
 
-use innkeeper_sdk::job::JobPhase;
+use innkeeper_kit::job::JobPhase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -13,15 +13,15 @@ use crate::{
     status::Warning,
     stop::Stop,
 };
-use innkeeper_sdk::{
+use innkeeper_kit::{
     claim,
-    prelude::*,
     references::{Found, References},
     tenants::{
         Claimant, check_environment, check_image, check_listed, check_mount, check_reference,
         check_secrets, is_listed,
     },
 };
+use innkeeper_sdk::prelude::*;
 use serde_json::Value;
 
 /// Checks the fields of the parent that the configuration limits. An error lies in the parent.

@@ -1,6 +1,6 @@
 //! The init container of members, which lets only admitted Pods start without data.
 
-use innkeeper_sdk::pod;
+use innkeeper_kit::pod;
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 
 use crate::{cluster::Cluster, container};

@@ -6,7 +6,7 @@ mod tls;
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{budget, image, placement::PodTemplate, pod::ImagePullPolicy};
+use innkeeper_kit::{budget, image, placement::PodTemplate, pod::ImagePullPolicy};
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::util::intstr::IntOrString,

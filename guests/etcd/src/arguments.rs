@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::quantity::Amount;
+use innkeeper_kit::quantity::Amount;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::{api::CompactionMode, cluster::Cluster, observe::Observation, tls};

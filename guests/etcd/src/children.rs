@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     claim::DeclaredClaim,
-    json::copied,
     labels,
     pod::{ServiceType, service_port},
-    prelude::*,
     quantity::Amount,
 };
+use innkeeper_sdk::{json::copied, prelude::*};
 use k8s_openapi::{
     api::{
         core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceSpec},

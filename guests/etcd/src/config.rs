@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     image,
     placement::PodTemplateLists,
     pod::{PodMetadataLists, ServiceType},

@@ -1,6 +1,6 @@
 //! Parts of the containers of members and Jobs: the user, the security context, and the busybox for images without a shell.
 
-use innkeeper_sdk::pod;
+use innkeeper_kit::pod;
 use k8s_openapi::api::core::v1::{Container, SecurityContext};
 
 use crate::cluster::Cluster;

@@ -8,7 +8,7 @@ pub(crate) mod together;
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::tenants::{Form, check_listed};
+use innkeeper_kit::tenants::{Form, check_listed};
 
 use self::life::{EXPERIMENTAL, Life};
 use crate::version::Version;

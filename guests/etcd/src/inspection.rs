@@ -4,11 +4,11 @@
 
 use std::slice;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPod},
     labels,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::batch::v1::{CronJob, CronJobSpec, JobSpec, JobTemplateSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,

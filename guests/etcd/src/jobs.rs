@@ -5,13 +5,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPhase, JobPod, JobRun, ObservedJob},
     labels,
     placement::{Placement, PodTemplate, place},
     pod,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},

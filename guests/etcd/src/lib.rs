@@ -31,7 +31,8 @@ mod version;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::{placement::own_namespace, prelude::*};
+use innkeeper_kit::placement::own_namespace;
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::{CronJob, Job},

@@ -4,10 +4,11 @@
 
 use std::cell::OnceCell;
 
-use innkeeper_sdk::{
-    claim::DeclaredClaim, labels, placement::place, pod, prelude::*, quantity::Amount,
-    rollout::TemplateHash, workload::Workload,
+use innkeeper_kit::{
+    claim::DeclaredClaim, labels, placement::place, pod, quantity::Amount, rollout::TemplateHash,
+    workload::Workload,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::{
         apps::v1::{

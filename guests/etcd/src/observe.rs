@@ -8,14 +8,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use innkeeper_sdk::{
-    hash::Hashed,
+use innkeeper_kit::{
     partial::Partial,
-    prelude::*,
     quantity::Amount,
     references::{Found, References},
     workload::Workload,
 };
+use innkeeper_sdk::{hash::Hashed, prelude::*};
 use k8s_openapi::api::{
     apps::v1::{
         StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetUpdateStrategy,

@@ -6,7 +6,8 @@ mod warnings;
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::{condition::ConditionStatus, labels, prelude::*};
+use innkeeper_kit::labels;
+use innkeeper_sdk::{condition::ConditionStatus, prelude::*};
 
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member},

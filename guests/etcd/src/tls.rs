@@ -4,12 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_sdk::{
-    hash::{Hashed, hash_lines},
-    pod,
-    references::References,
-    workload::Workload,
-};
+use innkeeper_kit::{pod, references::References, workload::Workload};
+use innkeeper_sdk::hash::{Hashed, hash_lines};
 use k8s_openapi::api::core::v1::{EnvVar, Volume, VolumeMount};
 
 use crate::{

@@ -1,13 +1,13 @@
 //! Checks of the spec that CEL rules cannot express.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     cron::Cron,
     labels::check_annotations,
     pod::ServiceType,
-    prelude::*,
     quantity::{Amount, check_resources},
     tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
 };
+use innkeeper_sdk::prelude::*;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     budget::{self, DisruptionBudget},
     image,
     pod::ImagePullPolicy,

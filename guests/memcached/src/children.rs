@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{json, labels, pod, prelude::*, rollout::TemplateHash};
+use innkeeper_kit::{labels, pod, rollout::TemplateHash};
+use innkeeper_sdk::{json, prelude::*};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},

@@ -1,6 +1,6 @@
 //! The plugin's configuration.
 
-use innkeeper_sdk::image;
+use innkeeper_kit::image;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,8 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::{prelude::*, rollout::TemplateHash};
+use innkeeper_kit::rollout::TemplateHash;
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::tenants::{Form, check_listed};
+use innkeeper_kit::tenants::{Form, check_listed};
 
 const PATH: &str = "spec.memcached.extraArgs";
 

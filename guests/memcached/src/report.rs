@@ -2,12 +2,12 @@
 //!
 //! Conditions follow the pods that are ready now, not the writes that the host has sent.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     labels,
-    prelude::*,
     rollout::TemplateHash,
     workload::{Workload, WorkloadStatus},
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 
 use crate::{

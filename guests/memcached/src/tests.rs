@@ -290,7 +290,7 @@ fn a_pool_is_ready_when_all_pods_have_the_new_template() {
 #[test]
 fn nodes_are_the_pods_that_stay_sorted() {
     let pod = |name: &str, phase: &str, deleting: bool| {
-        let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
+        let labels = innkeeper_kit::labels::base_labels("memcached", "example", "cache");
         let mut metadata = json!({ "name": name, "namespace": "default", "labels": labels });
         if deleting {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -316,7 +316,7 @@ fn nodes_are_the_pods_that_stay_sorted() {
 
 /// A Pod of the pool that is not ready.
 fn broken(name: &str, status: &Value) -> Value {
-    let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
+    let labels = innkeeper_kit::labels::base_labels("memcached", "example", "cache");
     let metadata = json!({ "name": name, "namespace": "default", "labels": labels });
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status })
 }

@@ -1,6 +1,6 @@
 //! Checks that CEL cannot express, and those without which memcached would not start: the definition may be an older one.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     labels::check_annotations,
     quantity::{Amount, check_resources},
     tenants::{check_image, check_listed},

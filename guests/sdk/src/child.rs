@@ -389,3 +389,15 @@ pub fn metadata(
         ..ObjectMeta::default()
     }
 }
+
+/// Returns whether the text is a DNS subdomain (RFC 1123), which the names of most objects must be.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(is_allowed)
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}

@@ -5,37 +5,23 @@
 #[cfg(any(test, target_arch = "wasm32"))]
 mod allocator;
 
-pub mod budget;
 pub mod child;
 pub mod children;
-pub mod claim;
 pub mod condition;
 mod config;
 pub mod crd;
-pub mod cron;
 pub mod fault;
 pub mod hash;
 pub mod host;
-pub mod image;
-pub mod job;
 pub mod json;
-pub mod labels;
 pub mod manifest;
 pub mod outcome;
-pub mod partial;
-pub mod placement;
-pub mod pod;
 pub mod prelude;
-pub mod quantity;
 pub mod reconciler;
-pub mod references;
 pub mod request;
-pub mod rollout;
 pub mod schema;
 pub mod stated;
-pub mod tenants;
 pub mod testing;
-pub mod workload;
 
 /// The pages for authors, whose blocks are tests.
 #[cfg(doctest)]

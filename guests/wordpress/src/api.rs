@@ -7,7 +7,7 @@ mod database;
 mod serving;
 mod storage;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     budget::{self, DisruptionBudget},
     image,
     pod::{ImagePullPolicy, PodMetadata},

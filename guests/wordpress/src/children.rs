@@ -14,11 +14,8 @@ mod web;
 
 use std::{collections::BTreeSet, mem};
 
-use innkeeper_sdk::{
-    child::ApplyPolicy,
-    prelude::*,
-    rollout::{TEMPLATE_HASH, TemplateHash},
-};
+use innkeeper_kit::rollout::{TEMPLATE_HASH, TemplateHash};
+use innkeeper_sdk::{child::ApplyPolicy, prelude::*};
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::Serialize;
 

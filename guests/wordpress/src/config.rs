@@ -1,6 +1,6 @@
 //! The plugin's configuration.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     image,
     pod::{PodMetadataLists, ServiceType},
     tenants::ReferenceScope,

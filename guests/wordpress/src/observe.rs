@@ -4,14 +4,14 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     claim::{self, ObservedClaim},
-    prelude::*,
     quantity::Amount,
     references::{Found, References, secret},
     tenants::ReferenceScope,
     workload::{Workload, WorkloadStatus},
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, StatefulSet},

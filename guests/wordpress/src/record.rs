@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{claim::ObservedClaim, labels, workload::Workload};
+use innkeeper_kit::{claim::ObservedClaim, labels, workload::Workload};
 
 use crate::{
     api::Managed,

@@ -8,7 +8,8 @@ mod unapplied;
 
 use std::time::Duration;
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_kit::labels;
+use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::{DatabaseStatus, WordpressStatus},

@@ -3,7 +3,7 @@
 //! Settings of PHP and MySQL, and variables, load files, libraries and statements in more ways than a list could
 //! name, so the checks know those that run no code, and refuse the others.
 
-use innkeeper_sdk::tenants::check_environment;
+use innkeeper_kit::tenants::check_environment;
 
 use crate::site::Site;
 

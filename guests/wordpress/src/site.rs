@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{labels, pod::ServiceType, prelude::*};
+use innkeeper_kit::{labels, pod::ServiceType};
+use innkeeper_sdk::prelude::*;
 use serde_json::Value;
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Collects the SDK that `innkeeper new` unpacks into a project.
+//! Collects the SDK and the kit that `innkeeper new` unpacks into a project.
 
 use std::{
     env,
@@ -19,45 +19,59 @@ fn main() {
     fs::write(out.join("sdk.rs"), carried(&out)).expect("OUT_DIR is writable");
 }
 
-/// Returns the files of the SDK and the lock file as Rust code.
+/// The carried crates below `guests`, with the parts of each.
+const CRATES: [(&str, &[&str]); 2] = [
+    ("sdk", &["README.md", "src", "wit"]),
+    ("kit", &["README.md", "src"]),
+];
+
+/// Returns the files of the carried crates and the lock file as Rust code.
 ///
-/// A crate that is built from its package has neither above it. It was published, and so was its SDK.
+/// A crate built from its package has neither above it. It was published, and so were the SDK and the kit.
 fn carried(out: &Path) -> String {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = &own.join("../../..");
-    let sdk = root.join("guests/sdk");
-    let mut files = String::new();
-    let mut lock = "\"\"".to_owned();
+    let guests = root.join("guests");
+    let (mut files, mut lock) = (String::new(), "\"\"".to_owned());
     // Cargo checks a package in the target directory, from which the same path leads elsewhere.
-    if own.ends_with("host/crates/authoring") && sdk.join("Cargo.toml").exists() {
-        for path in ["Cargo.toml", "Cargo.lock", "wit", "guests/sdk"] {
+    if own.ends_with("host/crates/authoring") && guests.join("sdk/Cargo.toml").exists() {
+        for path in [
+            "Cargo.toml",
+            "Cargo.lock",
+            "wit",
+            "guests/sdk",
+            "guests/kit",
+        ] {
             println!("cargo::rerun-if-changed={}", root.join(path).display());
         }
-        let manifest = out.join("sdk.toml");
-        fs::write(&manifest, stand_alone(root, &sdk)).expect("OUT_DIR is writable");
-        include(&mut files, Path::new("Cargo.toml"), &manifest);
-        for name in ["README.md", "src", "wit"] {
-            collect(&mut files, &sdk, Path::new(name));
+        for (name, parts) in CRATES {
+            let manifest = out.join(format!("{name}.toml"));
+            fs::write(&manifest, stand_alone(root, &guests.join(name)))
+                .expect("OUT_DIR is writable");
+            include(&mut files, &Path::new(name).join("Cargo.toml"), &manifest);
+            for part in parts {
+                collect(&mut files, &guests, &Path::new(name).join(part));
+            }
         }
         lock = format!("include_str!({:?})", text(&root.join("Cargo.lock")));
     }
     format!("const FILES: &[(&str, &str)] = &[{files}];\nconst LOCK: &str = {lock};\n")
 }
 
-fn collect(files: &mut String, sdk: &Path, name: &Path) {
-    let path = sdk.join(name);
+fn collect(files: &mut String, guests: &Path, name: &Path) {
+    let path = guests.join(name);
     if !path.is_dir() {
         include(files, name, &path);
         return;
     }
-    let entries = fs::read_dir(&path).expect("the SDK is readable");
+    let entries = fs::read_dir(&path).expect("the checkout is readable");
     let mut names: Vec<_> = entries
-        .map(|entry| entry.expect("the SDK is readable").file_name())
+        .map(|entry| entry.expect("the checkout is readable").file_name())
         .collect();
     // The order of a directory is that of the file system.
     names.sort();
     for entry in names {
-        collect(files, sdk, &name.join(entry));
+        collect(files, guests, &name.join(entry));
     }
 }
 
@@ -71,16 +85,15 @@ fn include(files: &mut String, name: &Path, path: &Path) {
     writeln!(files, "({name:?}, include_str!({path:?})),").expect("a text takes all");
 }
 
-/// Returns the manifest of the SDK as `cargo package` makes it: without inheritance and without what only its tests need.
-fn stand_alone(root: &Path, sdk: &Path) -> String {
+/// Returns a carried crate's manifest as `cargo package` makes it: without inheritance and test dependencies.
+fn stand_alone(root: &Path, member: &Path) -> String {
     let read = |directory: &Path| -> DocumentMut {
         fs::read_to_string(directory.join("Cargo.toml"))
             .expect("there is a manifest")
             .parse()
             .expect("a manifest is TOML")
     };
-    let mut manifest = read(sdk);
-    let workspace = read(root);
+    let (mut manifest, workspace) = (read(member), read(root));
     manifest.remove("lints");
     manifest.remove("dev-dependencies");
     for section in ["package", "dependencies"] {
@@ -88,9 +101,14 @@ fn stand_alone(root: &Path, sdk: &Path) -> String {
             .as_table_like()
             .expect("the workspace has the section");
         let section = manifest[section].as_table_like_mut();
-        for (key, item) in section.expect("the SDK has the section").iter_mut() {
-            if let Some(inherited) = inherited(item, shared.get(key.get())) {
+        for (key, item) in section.expect("the crate has the section").iter_mut() {
+            if let Some(inherited) = inherited(item, given.get(key.get())) {
                 *item = inherited;
+            }
+            // The carried crates stay side by side.
+            let path = item.get("path").and_then(Item::as_str);
+            if let Some(name) = path.and_then(|path| path.strip_prefix("guests/")) {
+                item["path"] = toml_edit::value(format!("../{name}"));
             }
         }
     }

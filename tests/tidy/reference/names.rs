@@ -13,7 +13,7 @@ const PREFIX: &str = "innkeeper.dev/";
 /// The files whose documented constants are the labels and annotations.
 const NAMES: [&str; 2] = [
     "host/crates/model/src/names.rs",
-    "guests/sdk/src/tenants.rs",
+    "guests/kit/src/tenants.rs",
 ];
 
 /// An annotation that the chart alone sets.
@@ -80,8 +80,8 @@ fn names_of_plugins() -> Vec<(String, String, String)> {
 /// Returns the rows of the labels and annotations of plugins.
 fn rows_of_plugins() -> Vec<[String; 4]> {
     let rows = names_of_plugins().into_iter().map(|(plugin, name, docs)| {
-        // The SDK has the labels that all plugins set.
-        let plugin = if plugin == "sdk" { "all" } else { &plugin };
+        // The kit has the labels that all plugins set.
+        let plugin = if plugin == "kit" { "all" } else { &plugin };
         let (kind, rest) = docs
             .strip_prefix("The ")
             .and_then(|name| name.split_once(' '))

@@ -1,6 +1,6 @@
 //! Blocks of the API: placement of the run's Pods beside others.
 
-use innkeeper_sdk::labels::check_labels;
+use innkeeper_kit::labels::check_labels;
 use k8s_openapi::{
     api::core::v1::{Affinity, PodAffinity, PodAffinityTerm},
     apimachinery::pkg::apis::meta::v1::LabelSelector,

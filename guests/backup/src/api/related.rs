@@ -5,10 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
-    crd::{Crd, schema_of},
-    placement::PodTemplate,
-};
+use innkeeper_kit::placement::PodTemplate;
+use innkeeper_sdk::crd::{Crd, schema_of};
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};

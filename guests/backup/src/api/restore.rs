@@ -1,6 +1,6 @@
 //! The API of `Restore`.
 
-use innkeeper_sdk::{image, placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
+use innkeeper_kit::{image, placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,9 +1,7 @@
 //! The volumes of a run and their mounts.
 
-use innkeeper_sdk::{
-    json,
-    pod::{empty_dir, from_claim, mount},
-};
+use innkeeper_kit::pod::{empty_dir, from_claim, mount};
+use innkeeper_sdk::json;
 use k8s_openapi::api::core::v1::{
     EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, NFSVolumeSource,
     PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{job, prelude::*};
+use innkeeper_kit::job;
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},

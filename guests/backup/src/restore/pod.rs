@@ -1,6 +1,6 @@
 //! The Pod of a restoration: an init container that fetches the archive, and one that restores it.
 
-use innkeeper_sdk::{placement::place, pod as block};
+use innkeeper_kit::{placement::place, pod as block};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
     SecurityContext, Volume, VolumeMount,

@@ -1,10 +1,10 @@
 //! Status, conditions and events of a restoration.
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPod, JobRun, ObservedJob},
     labels,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{

@@ -3,10 +3,8 @@
 //! It is a restoration with the parent's own settings. The times of the archives alone decide when one is due, so no
 //! pass depends on the clock. The last Job stays until the next one, and a Job that a user deletes is not made again.
 
-use innkeeper_sdk::{
-    job::{JobRun, ObservedJob},
-    prelude::*,
-};
+use innkeeper_kit::job::{JobRun, ObservedJob};
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Secret},
     jiff::{SignedDuration, Timestamp},

@@ -2,7 +2,7 @@
 //!
 //! Logs can contain passwords, because they contain command lines of tools. The run redacts them.
 
-use innkeeper_sdk::job::{self, JobPhase, JobPod, JobRun, ObservedJob};
+use innkeeper_kit::job::{self, JobPhase, JobPod, JobRun, ObservedJob};
 use serde::Deserialize;
 
 use super::text;

@@ -1,6 +1,7 @@
 //! Every form of a schedule.
 
-use innkeeper_sdk::{cron::Cron, testing::TestRequest};
+use innkeeper_kit::cron::Cron;
+use innkeeper_sdk::testing::TestRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::pod::ServiceType;
+use innkeeper_kit::pod::ServiceType;
 use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use kube::KubeSchema;
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! Storage of the members' data.
 
-use innkeeper_sdk::claim;
+use innkeeper_kit::claim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;

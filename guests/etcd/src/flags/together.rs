@@ -1,6 +1,6 @@
 //! Flags that contradict each other: etcd would end at its start.
 
-use innkeeper_sdk::tenants::Form;
+use innkeeper_kit::tenants::Form;
 
 use super::{EXPERIMENTAL, FLAGS, Life};
 use crate::api::{CompactionMode, EtcdClusterSpec};

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_sdk::{job, partial::Partial, prelude::*};
+use innkeeper_kit::{job, partial::Partial};
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -163,7 +164,7 @@ impl ContainerStatus {
 
 /// Reads the Pods by ordinal.
 pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods, Fault> {
-    let selector = innkeeper_sdk::labels::selector_text(&cluster.selector());
+    let selector = innkeeper_kit::labels::selector_text(&cluster.selector());
     let prefix = format!("{}-", cluster.name);
     let mut found = MemberPods::default();
     let mut member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {

@@ -1,6 +1,6 @@
 //! The warnings in the status.
 
-use innkeeper_sdk::quantity::Amount;
+use innkeeper_kit::quantity::Amount;
 
 use super::{
     View,

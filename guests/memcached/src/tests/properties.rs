@@ -1,8 +1,8 @@
 //! Properties of every parent that the definition admits.
 
 use innkeeper_guest_testing::{self as testing, Values};
+use innkeeper_kit::labels::base_labels;
 use innkeeper_sdk::{
-    labels::base_labels,
     prelude::*,
     testing::{Backwards, FakeHost, TestRequest, backwards, complete},
 };

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{identity, statuses};
-use crate::child::Child;
-use crate::labels::is_dns_subdomain;
+use crate::child::{Child, is_dns_subdomain};
 use crate::manifest::Manifest;
 use crate::outcome::Outcome;
 use crate::request::{Phase, Request};

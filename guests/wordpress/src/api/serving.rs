@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::pod::ServiceType;
+use innkeeper_kit::pod::ServiceType;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

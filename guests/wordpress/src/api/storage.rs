@@ -1,6 +1,6 @@
 //! Claims, and the storage of the site's own files.
 
-use innkeeper_sdk::claim::{self, AccessMode, DeclaredClaim};
+use innkeeper_kit::claim::{self, AccessMode, DeclaredClaim};
 use k8s_openapi::{
     api::core::v1::TypedLocalObjectReference, apimachinery::pkg::api::resource::Quantity,
 };

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{claim, hash, json, prelude::*};
+use innkeeper_kit::claim;
+use innkeeper_sdk::{hash, json, prelude::*};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
-    hash, labels, pod as block, prelude::*, rollout::TemplateHash, workload::Workload,
-};
+use innkeeper_kit::{labels, pod as block, rollout::TemplateHash, workload::Workload};
+use innkeeper_sdk::{hash, prelude::*};
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetSpec},
     core::v1::{

@@ -3,10 +3,8 @@
 //! The names are those that the official images read, and with `WP_` and `STACK_` those of Bitpoke's runtime
 //! images, which take the database from variables of the user.
 
-use innkeeper_sdk::{
-    json,
-    pod::{secret_variable, variable},
-};
+use innkeeper_kit::pod::{secret_variable, variable};
+use innkeeper_sdk::json;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
 use crate::{api::Scheme, site::Site};

@@ -1,7 +1,8 @@
 //! The common parts of the pods of site and database: security, and the annotations that restart
 //! them.
 
-use innkeeper_sdk::{hash, pod};
+use innkeeper_kit::pod;
+use innkeeper_sdk::hash;
 use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, Sysctl, VolumeMount};
 
 use crate::{

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{json, pod, prelude::*};
+use innkeeper_kit::pod;
+use innkeeper_sdk::{json, prelude::*};
 use k8s_openapi::{
     api::{
         core::v1::{Service, ServicePort, ServiceSpec},

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{claim, hash, labels, pod as block, prelude::*, rollout::TemplateHash};
+use innkeeper_kit::{claim, labels, pod as block, rollout::TemplateHash};
+use innkeeper_sdk::{hash, prelude::*};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},

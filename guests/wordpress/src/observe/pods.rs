@@ -1,6 +1,7 @@
 //! The Pods of a workload that is not ready, and why.
 
-use innkeeper_sdk::{host::ReadError, labels, prelude::*, workload::Waiting};
+use innkeeper_kit::{labels, workload::Waiting};
+use innkeeper_sdk::{host::ReadError, prelude::*};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 

@@ -156,7 +156,7 @@ fn database_pod(state: &serde_json::Value) -> serde_json::Value {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": "shop-mysql-0", "namespace": "default",
-            "labels": innkeeper_sdk::labels::base_labels("wordpress", "shop", "database"),
+            "labels": innkeeper_kit::labels::base_labels("wordpress", "shop", "database"),
         },
         "status": { "containerStatuses": [state] },
     })

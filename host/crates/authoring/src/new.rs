@@ -1,7 +1,7 @@
 //! A new plugin project: `innkeeper new`.
 //!
 //! The project appears as a whole or not at all: its files are written beside it first, and moved.
-//! It knows nothing of cargo: the manifest, the lock file and the SDK are texts of this program.
+//! It never runs cargo: the manifest, the lock file, the SDK and the kit are embedded texts.
 
 mod definition;
 mod types;
@@ -19,17 +19,18 @@ use serde_json::{Value, json};
 use crate::args::{NewArgs, Sdk};
 use definition::Definition;
 
-// The files of the SDK with their paths, and the lock file of the build that made this program.
+// The files of the SDK and the kit with their paths, and the lock file of the build that made this program.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The directory of the carried SDK in a project.
-const SDK_DIRECTORY: &str = ".innkeeper/sdk";
+/// The directory of the SDK and the kit in a project.
+const CARRIED: &str = ".innkeeper";
 
 /// Names with which cargo or the compiler has another crate in mind.
-const TAKEN: [&str; 12] = [
+const TAKEN: [&str; 13] = [
     "alloc",
     "core",
     "innkeeper",
+    "innkeeper-kit",
     "innkeeper-sdk",
     "k8s-openapi",
     "kube",
@@ -68,8 +69,7 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
             "failed to name a type {kind} after the kind: the generated code needs Rust's own {kind}; choose another kind"
         ));
     }
-    let sdk = sdk(args.sdk.as_ref())?;
-    let mut files = files(name, &parents, &sdk)?;
+    let mut files = files(name, &parents, &Dependencies::new(args.sdk.as_ref())?)?;
     if args.sdk.is_none() {
         files.extend(carried());
     }
@@ -164,25 +164,55 @@ impl ParentTypes {
     }
 }
 
-/// Returns the dependency on the SDK as TOML.
-fn sdk(given: Option<&Sdk>) -> Result<String, Failure> {
-    let origin = match given {
-        Some(Sdk::Version(version)) => format!("version = \"{version}\""),
-        Some(Sdk::Git { url, rev }) => format!("git = {url:?}, rev = {rev:?}"),
-        Some(Sdk::Path(path)) => {
-            let message = format!("failed to open the directory {}", path.display());
-            let path = path.canonicalize().or_fail(Exit::Usage, message)?;
-            // A debug string of Rust is also a basic string of TOML.
-            format!("path = {:?}", path.to_string_lossy())
-        }
-        None if FILES.is_empty() => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
-        None => format!("path = \"{SDK_DIRECTORY}\""),
-    };
-    Ok(format!("{{ {origin}, features = [\"v1_33\"] }}"))
+/// The dependencies on the SDK and the kit as TOML.
+#[derive(Debug)]
+struct Dependencies {
+    sdk: String,
+    kit: String,
 }
 
-/// The files of a project, without the SDK.
-fn files(name: &str, parents: &ParentTypes, sdk: &str) -> Result<Vec<(PathBuf, String)>, Failure> {
+impl Dependencies {
+    fn new(origin: Option<&Sdk>) -> Result<Self, Failure> {
+        let (sdk, kit) = match origin {
+            Some(Sdk::Version(version)) => Self::same(format!("version = \"{version}\"")),
+            Some(Sdk::Git { url, rev }) => Self::same(format!("git = {url:?}, rev = {rev:?}")),
+            Some(Sdk::Path(path)) => {
+                // In a checkout the kit is beside the SDK.
+                (local(path)?, local(&path.join("../kit"))?)
+            }
+            None if FILES.is_empty() => {
+                Self::same(format!("version = \"{}\"", env!("CARGO_PKG_VERSION")))
+            }
+            None => (
+                format!("path = \"{CARRIED}/sdk\""),
+                format!("path = \"{CARRIED}/kit\""),
+            ),
+        };
+        Ok(Self {
+            sdk: format!("{{ {sdk}, features = [\"v1_33\"] }}"),
+            kit: format!("{{ {kit} }}"),
+        })
+    }
+
+    /// The origin of two crates that are published together.
+    fn same(origin: String) -> (String, String) {
+        (origin.clone(), origin)
+    }
+}
+
+fn local(path: &Path) -> Result<String, Failure> {
+    let message = format!("failed to open the directory {}", path.display());
+    let path = path.canonicalize().or_fail(Exit::Usage, message)?;
+    // A debug string of Rust is also a basic string of TOML.
+    Ok(format!("path = {:?}", path.to_string_lossy()))
+}
+
+/// Returns the files of a project, without the SDK and the kit.
+fn files(
+    name: &str,
+    parents: &ParentTypes,
+    dependencies: &Dependencies,
+) -> Result<Vec<(PathBuf, String)>, Failure> {
     let Gvk {
         group,
         version,
@@ -204,7 +234,8 @@ fn files(name: &str, parents: &ParentTypes, sdk: &str) -> Result<Vec<(PathBuf, S
             .replace("{{group}}", group)
             .replace("{{version}}", version)
             .replace("{{kind}}", kind)
-            .replace("{{sdk}}", sdk)
+            .replace("{{sdk}}", &dependencies.sdk)
+            .replace("{{kit}}", &dependencies.kit)
             .replace("{{metadata}}", &metadata)
             .replace("{{example}}", &format!("{:#}", parents.example))
     };
@@ -271,9 +302,9 @@ fn expected(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// The files of the SDK that this program carries.
+/// Returns the files of the SDK and the kit that this program carries.
 fn carried() -> impl Iterator<Item = (PathBuf, String)> {
-    let path = |path: &str| Path::new(SDK_DIRECTORY).join(path);
+    let path = |path: &str| Path::new(CARRIED).join(path);
     FILES
         .iter()
         .map(move |(name, text)| (path(name), (*text).to_owned()))

@@ -34,6 +34,7 @@ fn a_project_is_complete_and_never_overwritten() {
     for file in [
         "Cargo.lock",
         "README.md",
+        ".innkeeper/kit/src/lib.rs",
         ".innkeeper/sdk/src/lib.rs",
         ".innkeeper/sdk/wit/plugin.wit",
         "tests/example/parent.yaml",
@@ -41,7 +42,11 @@ fn a_project_is_complete_and_never_overwritten() {
         assert!(directory.join(file).is_file(), "{file}");
     }
     let sdk = fs::read_to_string(directory.join(".innkeeper/sdk/Cargo.toml")).unwrap();
-    assert!(!sdk.contains("workspace = true"), "{sdk}");
+    let kit = fs::read_to_string(directory.join(".innkeeper/kit/Cargo.toml")).unwrap();
+    assert!(kit.contains("path = \"../sdk\""), "{kit}");
+    for manifest in [&sdk, &kit] {
+        assert!(!manifest.contains("workspace = true"), "{manifest}");
+    }
     assert!(sdk.contains("features = [\"derive\"]"), "{sdk}");
     let library = fs::read_to_string(directory.join("src/lib.rs")).unwrap();
     assert!(
@@ -82,7 +87,12 @@ fn the_readme_of_the_sdk_has_the_whole_manifest() {
     let (block, _) = block.split_once("```").unwrap();
     let version = Sdk::Version("0.1".parse().unwrap());
     let parents = ParentTypes::own(usual_kind("ponds"));
-    let files = files("ponds", &parents, &sdk(Some(&version)).unwrap()).unwrap();
+    let files = files(
+        "ponds",
+        &parents,
+        &Dependencies::new(Some(&version)).unwrap(),
+    )
+    .unwrap();
     assert_eq!(files[0].1.replace("^0.1", "0.1"), block);
     let workspace = include_str!("../../../../../Cargo.toml");
     for line in block.lines().filter(|line| line.starts_with(['k', 's'])) {
@@ -98,10 +108,15 @@ fn the_readme_of_the_sdk_has_the_whole_manifest() {
 
 #[test]
 fn an_sdk_may_be_a_version_a_directory_or_a_commit() {
-    let check = |given: Sdk, expected: Expect| expected.assert_eq(&sdk(Some(&given)).unwrap());
+    let check = |origin: Sdk, expected: Expect| {
+        let Dependencies { sdk, kit } = Dependencies::new(Some(&origin)).unwrap();
+        expected.assert_eq(&format!("{sdk}\n{kit}"));
+    };
     check(
         Sdk::Version("1.2.3".parse().unwrap()),
-        expect![[r#"{ version = "^1.2.3", features = ["v1_33"] }"#]],
+        expect![[r#"
+            { version = "^1.2.3", features = ["v1_33"] }
+            { version = "^1.2.3" }"#]],
     );
     let git = Sdk::Git {
         url: "https://git.example/sdk".to_owned(),
@@ -109,9 +124,11 @@ fn an_sdk_may_be_a_version_a_directory_or_a_commit() {
     };
     check(
         git,
-        expect![[r#"{ git = "https://git.example/sdk", rev = "abc", features = ["v1_33"] }"#]],
+        expect![[r#"
+            { git = "https://git.example/sdk", rev = "abc", features = ["v1_33"] }
+            { git = "https://git.example/sdk", rev = "abc" }"#]],
     );
-    assert!(sdk(Some(&Sdk::Path("/nowhere".into()))).is_err());
+    assert!(Dependencies::new(Some(&Sdk::Path("/nowhere".into()))).is_err());
 }
 
 fn lake() -> Value {

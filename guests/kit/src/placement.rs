@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{Affinity, PodSpec, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::crd::Crd;
 use crate::labels::check_labels;
 use crate::pod::{PodMetadata, PodMetadataLists};
 use crate::tenants::check_listed;
+use innkeeper_sdk::crd::Crd;
 
 /// The name of a toleration without a key in a list of tolerations. It tolerates each taint.
 const EACH_TAINT: &str = "*";
@@ -93,7 +93,7 @@ impl PodTemplate {
 /// A Pod with the placement of the user. The affinity of the plugin's Pod is added to that of the user.
 ///
 /// ```
-/// use innkeeper_sdk::placement::{Placement, PodTemplate, place};
+/// use innkeeper_kit::placement::{Placement, PodTemplate, place};
 /// use k8s_openapi::api::core::v1::PodSpec;
 ///
 /// let priority_class_name = Some("batch".to_owned());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::child::is_dns_subdomain;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// The label on a child: the name of the application.
@@ -20,7 +21,7 @@ pub const INNKEEPER: &str = "innkeeper";
 /// The four labels of each child and Pod; selectors consist of exactly these.
 ///
 /// ```
-/// use innkeeper_sdk::labels::{base_labels, selector_text};
+/// use innkeeper_kit::labels::{base_labels, selector_text};
 ///
 /// let labels = base_labels("memcached", "example", "cache");
 /// assert_eq!(
@@ -53,7 +54,7 @@ pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<
 /// The version in an image reference: its tag; none without a tag that is a valid label value.
 ///
 /// ```
-/// use innkeeper_sdk::labels::version_of;
+/// use innkeeper_kit::labels::version_of;
 ///
 /// assert_eq!(version_of("memcached:1.6"), Some("1.6"));
 /// assert_eq!(version_of("registry:5000/memcached"), None);
@@ -150,17 +151,6 @@ fn is_name_part(text: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
-/// True for a DNS subdomain of Kubernetes (RFC 1123), as which most objects are named.
-pub(crate) fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= 253
-        && text.split('.').all(|part| {
-            is_name_part(part)
-                && part
-                    .bytes()
-                    .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
-        })
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use kube::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::child::{Child, metadata};
-use crate::fault::Fault;
-use crate::host::Host;
 use crate::quantity::Amount;
-use crate::request::Request;
+use innkeeper_sdk::child::{Child, metadata};
+use innkeeper_sdk::fault::Fault;
+use innkeeper_sdk::host::Host;
+use innkeeper_sdk::request::Request;
 
 /// Access mode of a volume.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl AccessMode {
 /// gets one message.
 ///
 /// ```
-/// use innkeeper_sdk::claim;
+/// use innkeeper_kit::claim;
 /// use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 /// use kube::KubeSchema;
 /// use serde::{Deserialize, Serialize};
@@ -84,7 +84,8 @@ pub const ACCESS_MODES_ARE_IMMUTABLE: &str = "self.accessModes == oldSelf.access
 /// A claim as a parent declares it.
 ///
 /// ```
-/// use innkeeper_sdk::{child::metadata, claim::{DeclaredClaim, ObservedClaim}};
+/// use innkeeper_kit::claim::{DeclaredClaim, ObservedClaim};
+/// use innkeeper_sdk::child::metadata;
 /// use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 /// use serde_json::json;
 ///
@@ -210,7 +211,7 @@ pub fn is_shared(access_mode: &str) -> bool {
 
 /// Reads a claim in the parent's namespace: the child of that name, or else the object in the cluster.
 ///
-/// With [`Access::Metadata`](crate::manifest::Access::Metadata) the claim has its metadata alone.
+/// With [`Access::Metadata`](innkeeper_sdk::manifest::Access::Metadata) the claim has its metadata alone.
 ///
 /// # Errors
 ///
@@ -281,7 +282,7 @@ mod tests {
     use serde_json::json;
 
     use super::{DeclaredClaim, ObservedClaim, held};
-    use crate::child::{ApplyPolicy, metadata};
+    use innkeeper_sdk::child::{ApplyPolicy, metadata};
 
     fn declared(size: &str, class: Option<&str>) -> DeclaredClaim {
         DeclaredClaim {

@@ -17,7 +17,8 @@ use serde::de::IgnoredAny;
 /// have are skipped. An absent spec or status has its default.
 ///
 /// ```
-/// use innkeeper_sdk::{partial::Partial, testing::TestRequest};
+/// use innkeeper_kit::partial::Partial;
+/// use innkeeper_sdk::testing::TestRequest;
 /// use k8s_openapi::api::core::v1::Service;
 /// use serde_json::json;
 ///

@@ -65,7 +65,8 @@ impl DisruptionBudget {
     /// drain.
     ///
     /// ```
-    /// use innkeeper_sdk::{budget::DisruptionBudget, child::metadata, labels::base_labels};
+    /// use innkeeper_kit::{budget::DisruptionBudget, labels::base_labels};
+    /// use innkeeper_sdk::child::metadata;
     ///
     /// let given: DisruptionBudget =
     ///     serde_json::from_str(r#"{"enabled": true, "maxUnavailable": 1}"#).unwrap();
@@ -100,7 +101,7 @@ impl DisruptionBudget {
 /// A parent that asks for zero replicas passes, so that it can be paused with its budget.
 ///
 /// ```
-/// use innkeeper_sdk::budget::{self, DisruptionBudget};
+/// use innkeeper_kit::budget::{self, DisruptionBudget};
 /// use kube::KubeSchema;
 /// use serde::{Deserialize, Serialize};
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 /// form of its value, and refuses the others unless the configuration lists them.
 ///
 /// ```
-/// use innkeeper_sdk::tenants::Form;
+/// use innkeeper_kit::tenants::Form;
 ///
 /// assert!(Form::Duration.accepts("1h30m"));
 /// assert!(!Form::Number.accepts("1 --data-dir=/x"));

@@ -21,7 +21,7 @@ impl Amount {
     /// The value of a quantity; none if the text is not a quantity or has more than 18 digits.
     ///
     /// ```
-    /// use innkeeper_sdk::quantity::Amount;
+    /// use innkeeper_kit::quantity::Amount;
     ///
     /// assert_eq!(Amount::parse("1"), Amount::parse("1000m"));
     /// assert!(Amount::parse("1Gi") > Amount::parse("1G"));
@@ -54,7 +54,7 @@ impl Amount {
     /// The value as a whole number, rounded down; none if it does not fit 128 bits.
     ///
     /// ```
-    /// use innkeeper_sdk::quantity::Amount;
+    /// use innkeeper_kit::quantity::Amount;
     ///
     /// assert_eq!(Amount::parse("2Gi").and_then(Amount::floor), Some(2_147_483_648));
     /// assert_eq!(Amount::parse("1500m").and_then(Amount::floor), Some(1));

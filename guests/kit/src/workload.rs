@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use kube::Resource;
 use serde::Deserialize;
 
-use crate::children::{Children, Observed};
-use crate::fault::Fault;
 use crate::rollout::{TEMPLATE_HASH, TemplateHash};
+use innkeeper_sdk::children::{Children, Observed};
+use innkeeper_sdk::fault::Fault;
 
 /// An observed Deployment or StatefulSet.
 ///
 /// ```
-/// use innkeeper_sdk::{testing::TestRequest, workload::Workload};
+/// use innkeeper_kit::workload::Workload;
+/// use innkeeper_sdk::testing::TestRequest;
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use serde_json::json;
 ///
@@ -77,7 +78,7 @@ impl WorkloadCondition {
 /// A container that does not run: `state.waiting` in the status of a Pod.
 ///
 /// ```
-/// use innkeeper_sdk::workload::Waiting;
+/// use innkeeper_kit::workload::Waiting;
 ///
 /// let waiting: Waiting = serde_json::from_str(r#"{"reason": "ErrImagePull"}"#).unwrap();
 /// assert_eq!(waiting.cause(), Some("ImagePullBackOff"));
@@ -288,9 +289,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Waiting, Workload};
-    use crate::child::metadata;
     use crate::rollout::TemplateHash;
-    use crate::testing::TestRequest;
+    use innkeeper_sdk::child::metadata;
+    use innkeeper_sdk::testing::TestRequest;
 
     fn find(object: &Value) -> Option<Workload> {
         let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});

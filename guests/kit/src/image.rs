@@ -16,7 +16,7 @@ macro_rules! repository {
 /// of the distribution project.
 ///
 /// ```
-/// use innkeeper_sdk::image;
+/// use innkeeper_kit::image;
 /// use schemars::JsonSchema;
 ///
 /// #[derive(JsonSchema)]
@@ -52,7 +52,7 @@ pub const REPOSITORIES: &str = concat!(
 /// The API server would accept any other text in a Pod, which then waits with `InvalidImageName` for ever.
 ///
 /// ```
-/// use innkeeper_sdk::image;
+/// use innkeeper_kit::image;
 /// use kube::KubeSchema;
 /// use serde::{Deserialize, Serialize};
 ///

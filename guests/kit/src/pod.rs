@@ -6,7 +6,7 @@
 //! update syntax.
 //!
 //! ```
-//! use innkeeper_sdk::pod;
+//! use innkeeper_kit::pod;
 //! use k8s_openapi::api::core::v1::{Container, KeyToPath, PodSpec, SecretVolumeSource, SecurityContext, VolumeMount};
 //!
 //! let container = Container {
@@ -43,9 +43,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json;
 use crate::labels;
 use crate::tenants::check_listed;
+use innkeeper_sdk::json;
 
 /// Conditions under which the kubelet pulls an image; the field of a parent.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct PodMetadataLists {
 /// `innkeeper.dev/` are never copied.
 ///
 /// ```
-/// use innkeeper_sdk::{labels::base_labels, pod};
+/// use innkeeper_kit::{labels::base_labels, pod};
 ///
 /// let labels = base_labels("memcached", "example", "cache");
 /// let restart = Some("2026-01-01".to_owned());

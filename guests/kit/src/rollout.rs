@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use crate::hash::sha256_hex;
+use innkeeper_sdk::hash::sha256_hex;
 
 /// The annotation of a child with the hash of the template that its plugin stated last.
 ///
@@ -19,7 +19,8 @@ pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 /// Then `kubectl apply` and `kubectl wait --for=condition=Ready` together wait for the roll-out.
 ///
 /// ```
-/// use innkeeper_sdk::{prelude::*, rollout::TemplateHash, testing::TestRequest, workload::Workload};
+/// use innkeeper_kit::{rollout::TemplateHash, workload::Workload};
+/// use innkeeper_sdk::{prelude::*, testing::TestRequest};
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use serde_json::json;
 ///

@@ -3,7 +3,8 @@
 //! The host shows hashes instead of values, so no value ever reaches the guest.
 //!
 //! ```
-//! use innkeeper_sdk::{references::References, testing::{FakeHost, TestRequest}};
+//! use innkeeper_kit::references::References;
+//! use innkeeper_sdk::testing::{FakeHost, TestRequest};
 //! use k8s_openapi::api::core::v1::EnvVar;
 //! use serde_json::json;
 //!
@@ -28,10 +29,10 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
-use crate::hash::{Hashed, content_hash};
-use crate::host::Host;
-use crate::request::Request;
+use innkeeper_sdk::fault::Fault;
+use innkeeper_sdk::hash::{Hashed, content_hash};
+use innkeeper_sdk::host::Host;
+use innkeeper_sdk::request::Request;
 
 /// The Secrets and claims that a parent may name.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
@@ -254,7 +255,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Found, ReferenceScope, References};
-    use crate::testing::{FakeHost, TestRequest};
+    use innkeeper_sdk::testing::{FakeHost, TestRequest};
 
     fn object(kind: &str, name: &str, data: Value) -> Value {
         let metadata = json!({"name": name, "namespace": "default"});

@@ -53,7 +53,7 @@ const CODE_DIRECTORIES: &[&str] = &[
 /// The path of the field, and the variable or the prefix.
 ///
 /// ```
-/// use innkeeper_sdk::{pod::variable, tenants::check_environment};
+/// use innkeeper_kit::{pod::variable, tenants::check_environment};
 ///
 /// let plain = ["LOG_LEVEL"];
 /// assert!(check_environment("spec", &[variable("LOG_LEVEL", "debug")], &[], &plain).is_ok());
@@ -112,7 +112,7 @@ fn begins_plain(text: &str, plain: &[&str]) -> bool {
 /// The path of the field, the mount and the directory.
 ///
 /// ```
-/// use innkeeper_sdk::tenants::check_mount;
+/// use innkeeper_kit::tenants::check_mount;
 ///
 /// assert!(check_mount("spec.volumes", "/data", &["/work"]).is_ok());
 /// assert!(check_mount("spec.volumes", "/usr/local/bin", &["/work"]).is_err());

@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::child::Child;
-use crate::children::Children;
 use crate::partial::Partial;
+use innkeeper_sdk::child::Child;
+use innkeeper_sdk::children::Children;
 
 /// A Job as a guest observes it: without its Pod template.
 pub type ObservedJob = Partial<Job, IgnoredAny, JobStatus>;
@@ -72,7 +72,7 @@ impl JobPhase {
 /// One run of a program, as the status of its Job shows it.
 ///
 /// ```
-/// use innkeeper_sdk::job::{JobPhase, JobRun, termination_message};
+/// use innkeeper_kit::job::{JobPhase, JobRun, termination_message};
 /// use serde_json::json;
 ///
 /// let job = serde_json::from_value(json!({
@@ -181,7 +181,7 @@ pub fn once(key: impl Into<String>, job: &Job, children: &Children) -> Child {
 /// The last characters of a text, at most so many: the end of a log tells why a program failed.
 ///
 /// ```
-/// assert_eq!(innkeeper_sdk::job::tail("started\nfailed", 6), "failed");
+/// assert_eq!(innkeeper_kit::job::tail("started\nfailed", 6), "failed");
 /// ```
 pub fn tail(text: &str, chars_max: usize) -> &str {
     let excess = text.chars().count().saturating_sub(chars_max);
@@ -200,8 +200,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{JobPhase, JobPod, JobRun, ObservedJob, once, tail, termination_message};
-    use crate::child::{ApplyPolicy, metadata};
-    use crate::testing::TestRequest;
+    use innkeeper_sdk::child::{ApplyPolicy, metadata};
+    use innkeeper_sdk::testing::TestRequest;
 
     fn job(status: Value) -> ObservedJob {
         let metadata = json!({"name": "a", "creationTimestamp": "2030-01-01T00:00:00Z"});

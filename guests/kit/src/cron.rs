@@ -8,7 +8,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 
-use crate::hash::sha256_hex;
+use innkeeper_sdk::hash::sha256_hex;
 
 /// The number of years in which a due time is searched: February 29 returns after at most eight years, because
 /// 2096 and 2104 are leap years and 2100 is none.
@@ -17,7 +17,7 @@ const YEARS_MAX: i16 = 9;
 /// A parsed expression.
 ///
 /// ```
-/// use innkeeper_sdk::cron::Cron;
+/// use innkeeper_kit::cron::Cron;
 ///
 /// let nightly = Cron::parse("30 2 * * *").unwrap();
 /// let next = nightly.next_after("2026-08-20T03:00:00Z".parse().unwrap());
@@ -109,11 +109,11 @@ impl Cron {
     /// offset.
     ///
     /// `offset` has the seconds east of UTC at an instant, as
-    /// [`Host::zone_offset`](crate::host::Host::zone_offset) tells them; it is called at most nine times. A time
+    /// [`Host::zone_offset`](innkeeper_sdk::host::Host::zone_offset) tells them; it is called at most nine times. A time
     /// that summer time skips is not due, and one that comes twice is due twice.
     ///
     /// ```
-    /// use innkeeper_sdk::cron::Cron;
+    /// use innkeeper_kit::cron::Cron;
     ///
     /// let nightly = Cron::parse("30 2 * * *").unwrap();
     /// let next = nightly.next_after_in("2026-08-20T03:00:00Z".parse().unwrap(), |_| Some(7200));
@@ -170,7 +170,7 @@ impl Cron {
 /// parent, and the parents of a cluster do not all start at midnight.
 ///
 /// ```
-/// use innkeeper_sdk::cron::{Cron, spread};
+/// use innkeeper_kit::cron::{Cron, spread};
 ///
 /// let drawn = spread("default/nightly", "@daily-random");
 /// assert_eq!(spread("default/nightly", "@daily-random"), drawn);

@@ -5,7 +5,7 @@
 //! therefore limits the names in a parent, and the functions here check them.
 //!
 //! ```
-//! use innkeeper_sdk::tenants::check_image;
+//! use innkeeper_kit::tenants::check_image;
 //!
 //! let allowed = ["registry.example.com/team/".to_owned(), "memcached".to_owned()];
 //! assert!(check_image("spec.image", "registry.example.com/team/cache:1", &allowed).is_ok());
@@ -15,10 +15,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::hash::Hashed;
 use crate::references::Found;
-use crate::request::Request;
 use crate::workload::Workload;
+use innkeeper_sdk::hash::Hashed;
+use innkeeper_sdk::request::Request;
 
 mod code;
 mod form;
@@ -253,7 +253,7 @@ mod tests {
 
     use super::{ReferenceScope, check_image, check_listed, check_pull_secrets, check_reference};
     use crate::references::References;
-    use crate::testing::{FakeHost, TestRequest};
+    use innkeeper_sdk::testing::{FakeHost, TestRequest};
 
     #[test]
     fn compares_repositories_and_not_tags() {
