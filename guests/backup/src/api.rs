@@ -360,7 +360,7 @@ fn both_generations(crd: Crd) -> Crd {
         .remove("spec.verify.databases[].databaseRef", "path");
     own_namespace(crd)
         // The deepest fields are those of `spec.podTemplate.spec.affinity`.
-        .short_descriptions(12)
+        .truncate_descriptions_below(12)
 }
 
 /// Rejects the names of variables that the run depends on.
@@ -375,7 +375,7 @@ fn reserved_variables() -> serde_json::Value {
 
 /// Adds the kinds of parents to the manifest.
 pub(crate) fn parents(manifest: Manifest) -> Manifest {
-    let cron_backup = both_generations(Crd::of::<Backup>())
+    let cron_backup = both_generations(Crd::for_kind::<Backup>())
         .edit(|crd| {
             crd["metadata"]["name"] = json!("cronbackups.gobackup.io");
             crd["spec"]["names"] = json!({
@@ -399,7 +399,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         );
     manifest
         .parent_with::<Backup>(both_generations)
-        .foreign_parent(ParentKind {
+        .parent_without_crd(ParentKind {
             group: "gobackup.io".to_owned(),
             version: "v1".to_owned(),
             kind: "CronBackup".to_owned(),
@@ -409,7 +409,8 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .crd(cron_backup)
         .parent_with::<Restore>(|crd| {
             let crd = crd.remove("spec.resources", "claims");
-            own_namespace(crd.remove("spec.overrides[].databaseRef", "path")).short_descriptions(12)
+            own_namespace(crd.remove("spec.overrides[].databaseRef", "path"))
+                .truncate_descriptions_below(12)
         })
         .parent_with::<Storage>(related::storage)
 }

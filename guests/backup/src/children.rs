@@ -95,7 +95,7 @@ pub(crate) fn secret(plan: &Plan<'_>) -> Secret {
 
 /// The mark of the Secret. It shows no credential, because the configuration contains none.
 pub(crate) fn config_hash(plan: &Plan<'_>) -> TemplateHash {
-    TemplateHash::of(&plan.rendered.text)
+    TemplateHash::new(&plan.rendered.text)
 }
 
 /// The Job of a `Backup` that runs once.
@@ -143,7 +143,7 @@ fn cron_job(plan: &Plan<'_>) -> Option<CronJob> {
     let spec = cron_job_spec(plan)?;
     let metadata = metadata(plan.request.name(), &plan.labels("schedule"));
     Some(CronJob {
-        metadata: TemplateHash::of(&spec).mark(metadata),
+        metadata: TemplateHash::new(&spec).mark(metadata),
         spec: Some(spec),
         ..Default::default()
     })
@@ -226,7 +226,9 @@ impl Claim {
     /// Returns true if the cluster has a claim of the size that the parent wants.
     fn is_enough(&self) -> bool {
         let requested = self.observed.as_ref().and_then(ObservedClaim::request);
-        requested.is_some_and(|it| Amount::of(it) >= Amount::of(&self.declared.size))
+        requested.is_some_and(|it| {
+            Amount::from_quantity(it) >= Amount::from_quantity(&self.declared.size)
+        })
     }
 }
 

@@ -144,7 +144,7 @@ impl Reconciler for Plugin {
             }
             Err(Stop::Fault(fault)) => Err(fault),
         };
-        request.uphold(answer, |observed, held| {
+        request.apply_despite_invalid(answer, |observed, held| {
             children::suspended(request, &parent, observed, held)
         })
     }

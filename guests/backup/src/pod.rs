@@ -121,7 +121,7 @@ pub(crate) fn changed_claims<'a>(plan: &'a Plan<'_>) -> impl Iterator<Item = &'a
 fn container(plan: &Plan<'_>) -> Container {
     let spec = &plan.parent.spec;
     let config = plan.config;
-    let env_from: Vec<_> = spec.env_from.iter().map(json::copied).collect();
+    let env_from: Vec<_> = spec.env_from.iter().map(json::sanitized).collect();
     let image = spec.image.as_ref().unwrap_or(&config.images.gobackup);
     let resources = spec.resources.as_ref();
     Container {
@@ -159,7 +159,7 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
     ]
     .map(|(name, value)| block::variable(name, value));
     let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file());
-    let given = plan.parent.spec.env.iter().map(json::copied);
+    let given = plan.parent.spec.env.iter().map(json::sanitized);
     fixed
         .into_iter()
         .chain([block::field_variable("POD_UID", "metadata.uid")])

@@ -170,7 +170,7 @@ fn credentials(rendered: &Rendered, found: &Found) -> Vec<String> {
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
             let named = found.objects().filter(|it| it.name() == secret.name);
-            lines.extend(named.flat_map(|it: &Hashed| it.lines_of(&[&secret.key])));
+            lines.extend(named.flat_map(|it: &Hashed| it.hash_lines_for(&[&secret.key])));
         }
     }
     lines
@@ -372,7 +372,7 @@ fn observed(
     job: &ObservedJob,
     stored: Option<&Probed>,
 ) -> Result<Probed, Fault> {
-    let shown = JobRun::of(job);
+    let shown = JobRun::new(job);
     let uid = job.metadata.uid.clone().unwrap_or_default();
     if let Some(stored) = stored.filter(|it| it.job_uid == uid && it.phase.is_terminal()) {
         // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.

@@ -337,7 +337,7 @@ impl Reporter<'_> {
     /// one.
     fn outdated(&self, plan: &Plan<'_>) -> Option<String> {
         let cron_job = self.history.cron_job.as_ref()?;
-        let stated = TemplateHash::of(&children::cron_job_spec(plan)?);
+        let stated = TemplateHash::new(&children::cron_job_spec(plan)?);
         if !stated.is_on(&cron_job.metadata) {
             return Some("the CronJob".to_owned());
         }

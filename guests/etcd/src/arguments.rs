@@ -101,7 +101,7 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
 /// A class that does not expand volumes leaves them smaller than the spec. Ones that are larger change nothing, so that the
 /// members do not start again when their volumes are bound.
 fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128> {
-    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
+    let bytes = |size: &Quantity| Amount::from_quantity(size).and_then(Amount::floor);
     let real = observation
         .smallest_volume(cluster)
         .as_ref()

@@ -8,7 +8,7 @@ use innkeeper_kit::{
     pod::{ServiceType, service_port},
     quantity::Amount,
 };
-use innkeeper_sdk::{json::copied, prelude::*};
+use innkeeper_sdk::{json::sanitized, prelude::*};
 use k8s_openapi::{
     api::{
         core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceSpec},
@@ -146,7 +146,7 @@ fn client_service(cluster: &Cluster<'_>) -> Service {
 
 fn annotated(metadata: ObjectMeta, annotations: &BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {
-        annotations: (!annotations.is_empty()).then(|| copied(annotations)),
+        annotations: (!annotations.is_empty()).then(|| sanitized(annotations)),
         ..metadata
     }
 }
@@ -167,7 +167,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
         ..Default::default()
     };
     let own = BTreeMap::from([(CLUSTER_LABEL.to_owned(), cluster.name.to_owned())]);
-    let sources = given.allowed_sources.iter().map(copied);
+    let sources = given.allowed_sources.iter().map(sanitized);
     let clients: Vec<NetworkPolicyPeer> = [pods(own)].into_iter().chain(sources).collect();
     let is_limited = !given.allowed_sources.is_empty();
     let ingress = vec![
@@ -295,7 +295,12 @@ fn request(
 ) -> Quantity {
     let wanted = &cluster.spec.storage.size;
     match child.and_then(requested) {
-        Some(has) if Amount::of(wanted) <= Amount::of(has) || !observation.can_grow => has.clone(),
+        Some(has)
+            if Amount::from_quantity(wanted) <= Amount::from_quantity(has)
+                || !observation.can_grow =>
+        {
+            has.clone()
+        }
         _ => wanted.clone(),
     }
 }

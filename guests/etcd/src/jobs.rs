@@ -168,7 +168,7 @@ fn operation(labels: &BTreeMap<String, String>) -> Option<Operation> {
 }
 
 fn parse(job: &ObservedJob, pods: &[JobPod], operation: Operation) -> Option<ClusterJob> {
-    let run = JobRun::of(job);
+    let run = JobRun::new(job);
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let is_over = run.phase.is_final() && job.metadata.deletion_timestamp.is_none();
     let end = is_over.then(|| Ended {

@@ -62,7 +62,7 @@ impl Reconciler for Plugin {
                 // The Pods have no resourceClaims that the field could name.
                 own_namespace(crd.remove("spec.resources", "claims"))
                     // The deepest fields are those of `spec.podTemplate.spec.affinity`.
-                    .short_descriptions(12)
+                    .truncate_descriptions_below(12)
             })
             .child::<Service>()
             .child::<ConfigMap>()

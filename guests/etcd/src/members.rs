@@ -74,7 +74,7 @@ impl<'a> Template<'a> {
     fn made(&self) -> &(PodTemplateSpec, TemplateHash) {
         self.made.get_or_init(|| {
             let template = template(self.cluster, self.observation);
-            let hash = TemplateHash::of(&template);
+            let hash = TemplateHash::new(&template);
             (template, hash)
         })
     }
@@ -290,7 +290,7 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
 
 /// The memory that a member requests by default. With the medium Memory, its data are part of it.
 fn memory_request(cluster: &Cluster<'_>) -> String {
-    let size = Amount::of(&cluster.spec.storage.size).and_then(Amount::floor);
+    let size = Amount::from_quantity(&cluster.spec.storage.size).and_then(Amount::floor);
     let bytes = size.filter(|_| cluster.spec.storage.medium == Medium::Memory);
     let bytes = bytes.map_or(0, |bytes| bytes.saturating_add(MEMORY_BYTES_BESIDE_DATA));
     let bytes = bytes.max(MEMORY_BYTES_MIN);

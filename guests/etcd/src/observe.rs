@@ -261,8 +261,8 @@ impl Observation {
             .filter_map(|(_, claim)| claim.capacity.as_ref());
         sizes
             .min_by(|a, b| {
-                Amount::of(a)
-                    .partial_cmp(&Amount::of(b))
+                Amount::from_quantity(a)
+                    .partial_cmp(&Amount::from_quantity(b))
                     .unwrap_or(Ordering::Equal)
             })
             .cloned()

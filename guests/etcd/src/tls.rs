@@ -124,7 +124,7 @@ pub(crate) fn authority_hash<'a>(
     }
     let names = authorities(cluster);
     let found = secrets.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
-    let lines: Vec<String> = found.flat_map(|it| it.lines_of(&AUTHORITY)).collect();
+    let lines: Vec<String> = found.flat_map(|it| it.hash_lines_for(&AUTHORITY)).collect();
     if lines.len() < names.len() {
         return running.and_then(|it| it.annotation(AUTHORITY_HASH).map(str::to_owned));
     }

@@ -175,7 +175,7 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
             spec.size
         ));
     }
-    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
+    let bytes = |size: &Quantity| Amount::from_quantity(size).and_then(Amount::floor);
     let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
     let limit = limits.and_then(|it| it.get("memory")).and_then(bytes);
     if medium == Medium::Memory

@@ -188,7 +188,9 @@ fn sorted(modes: &[String]) -> Vec<&str> {
 /// The larger one of two quantities; the declared one where nothing is observed.
 pub fn larger<'a>(declared: &'a Quantity, observed: Option<&'a Quantity>) -> &'a Quantity {
     match observed {
-        Some(observed) if Amount::of(observed) > Amount::of(declared) => observed,
+        Some(observed) if Amount::from_quantity(observed) > Amount::from_quantity(declared) => {
+            observed
+        }
         _ => declared,
     }
 }

@@ -90,7 +90,7 @@ impl JobPhase {
 ///     }]},
 /// }))
 /// .unwrap();
-/// assert_eq!(JobRun::of(&job).phase, JobPhase::Succeeded);
+/// assert_eq!(JobRun::new(&job).phase, JobPhase::Succeeded);
 /// assert_eq!(termination_message("u", &[pod], "dump"), Some("12 tables"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub struct JobRun {
 
 impl JobRun {
     /// The run of a Job.
-    pub fn of(job: &ObservedJob) -> Self {
+    pub fn new(job: &ObservedJob) -> Self {
         let status = &job.status;
         let end = status
             .conditions
@@ -231,7 +231,7 @@ mod tests {
                 "lastTransitionTime": "2030-01-01T00:05:00Z",
             }]})
         };
-        let phase = |status: Value| JobRun::of(&job(status)).phase;
+        let phase = |status: Value| JobRun::new(&job(status)).phase;
         assert_eq!(phase(json!({})), JobPhase::Pending);
         assert_eq!(phase(json!({"active": 1})), JobPhase::Running);
         assert_eq!(phase(end("Complete", "True")), JobPhase::Succeeded);
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(phase(end("Suspended", "True")), JobPhase::Pending);
         assert!(phase(end("Failed", "True")).is_final());
 
-        let run = JobRun::of(&job(end("Failed", "True")));
+        let run = JobRun::new(&job(end("Failed", "True")));
         assert_eq!(run.message.as_deref(), Some("m"));
         assert_eq!(run.started.unwrap().0.to_string(), "2030-01-01T00:00:00Z");
         assert_eq!(run.ended.unwrap().0.to_string(), "2030-01-01T00:05:00Z");

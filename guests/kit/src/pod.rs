@@ -140,7 +140,7 @@ pub fn metadata<const N: usize>(
     labels: BTreeMap<String, String>,
     annotations: [(&str, Option<String>); N],
 ) -> ObjectMeta {
-    let mut merged = given.map(json::copied).unwrap_or_default();
+    let mut merged = given.map(json::sanitized).unwrap_or_default();
     merged.labels.extend(labels);
     for (key, value) in annotations {
         let stated = value.map(|value| (key.to_owned(), value));
@@ -166,7 +166,7 @@ pub fn restricted(user: Option<i64>, pull_secrets: &[LocalObjectReference]) -> P
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         image_pull_secrets: (!pull_secrets.is_empty())
-            .then(|| pull_secrets.iter().map(json::copied).collect()),
+            .then(|| pull_secrets.iter().map(json::sanitized).collect()),
         security_context: Some(security(user)),
         ..PodSpec::default()
     }
@@ -218,7 +218,7 @@ pub fn resources(
             requests: Some(requests().into()),
             ..ResourceRequirements::default()
         },
-        json::copied,
+        json::sanitized,
     )
 }
 

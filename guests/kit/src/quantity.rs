@@ -69,7 +69,7 @@ impl Amount {
     }
 
     /// The value of a typed quantity.
-    pub fn of(quantity: &Quantity) -> Option<Self> {
+    pub fn from_quantity(quantity: &Quantity) -> Option<Self> {
         Self::parse(&quantity.0)
     }
 }
@@ -99,7 +99,7 @@ pub fn check_resources(path: &str, resources: &ResourceRequirements) -> Result<(
         let Some(limit) = limits.get(resource) else {
             continue;
         };
-        if Amount::of(request) > Amount::of(limit) {
+        if Amount::from_quantity(request) > Amount::from_quantity(limit) {
             return Err(format!(
                 "{path}.{resource}: request {} exceeds limit {}",
                 request.0, limit.0

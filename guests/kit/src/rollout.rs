@@ -25,7 +25,7 @@ pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 /// use serde_json::json;
 ///
 /// let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]}});
-/// let stated = TemplateHash::of(&template);
+/// let stated = TemplateHash::new(&template);
 /// let mut deployment = json!({
 ///     "apiVersion": "apps/v1", "kind": "Deployment",
 ///     "metadata": stated.mark(metadata("a", &[].into())),
@@ -36,7 +36,7 @@ pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 /// let request = TestRequest::new(&parent).child("web", &deployment).build();
 /// let workload = Workload::find::<Deployment>(&request.children, "a").unwrap().unwrap();
 /// assert!(workload.is_rolled_out(&stated));
-/// assert!(!workload.is_rolled_out(&TemplateHash::of(&json!({}))));
+/// assert!(!workload.is_rolled_out(&TemplateHash::new(&json!({}))));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateHash(String);
@@ -47,7 +47,7 @@ impl TemplateHash {
     /// # Panics
     ///
     /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
-    pub fn of(template: &impl Serialize) -> Self {
+    pub fn new(template: &impl Serialize) -> Self {
         let text =
             serde_json::to_string(template).expect("should be a type that can be written as JSON");
         Self(sha256_hex(text))

@@ -420,8 +420,8 @@ mod tests {
 
     #[test]
     fn is_rolled_out_when_all_pods_have_the_stated_template() {
-        let stated = TemplateHash::of(&json!({"image": "new"}));
-        let older = TemplateHash::of(&json!({"image": "old"}));
+        let stated = TemplateHash::new(&json!({"image": "new"}));
+        let older = TemplateHash::new(&json!({"image": "old"}));
         // The mark, generation and observed generation, and spec.replicas, updated and all replicas.
         let table = [
             (Some(&stated), (2, 2), (3, 3, 3), true),

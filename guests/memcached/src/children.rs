@@ -193,7 +193,7 @@ impl<'a> Pool<'a> {
         Service {
             metadata: ObjectMeta {
                 annotations: options
-                    .map(|options| json::copied(&options.annotations))
+                    .map(|options| json::sanitized(&options.annotations))
                     .filter(|annotations| !annotations.is_empty()),
                 ..self.metadata()
             },

@@ -35,7 +35,8 @@ impl Reconciler for Plugin {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
             .parent_with::<Memcached>(|crd| {
                 // The Pods have no resourceClaims that the field could name.
-                crd.remove("spec.resources", "claims").short_descriptions(5)
+                crd.remove("spec.resources", "claims")
+                    .truncate_descriptions_below(5)
             })
             .child::<Deployment>()
             .child::<Service>()
@@ -54,7 +55,7 @@ impl Reconciler for Plugin {
         let observation = Observation::read(request, host, &pool)?;
         let valid = validate::spec(&parent.spec, &config.tenants);
         let template = pool.template();
-        let hash = TemplateHash::of(&template);
+        let hash = TemplateHash::new(&template);
         let port = observation.port(request, &pool, &hash);
         let report = observation.report(request, &pool, &hash, port);
         match valid {

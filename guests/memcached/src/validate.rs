@@ -54,9 +54,9 @@ fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
     let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
     let limit = limits
         .and_then(|limits| limits.get("memory"))
-        .and_then(Amount::of);
+        .and_then(Amount::from_quantity);
     let least = (memory * 11_534_336 + 9) / 10 + (32 << 20);
-    let least = Amount::of(&Quantity(least.to_string()));
+    let least = Amount::from_quantity(&Quantity(least.to_string()));
     if limit.is_some() && limit < least {
         return Err(format!("spec: {MEMORY_LIMIT}"));
     }

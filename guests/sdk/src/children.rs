@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::child::Child;
 use crate::fault::Fault;
-use crate::hash::{Hashed, h8};
+use crate::hash::{Hashed, short_hash};
 
 /// A child as the host observed it; its JSON is parsed on first use.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl Children {
     ///
     /// `edit` gets each child with the held one that stands for it. A child that is being deleted cannot be
     /// changed any more.
-    pub fn held_but(
+    pub fn hold_except(
         &self,
         edit: impl Fn(&Observed, &Child) -> Option<Child>,
     ) -> Option<Vec<Child>> {
@@ -181,7 +181,7 @@ impl Children {
             let own = it.key.clone().filter(|key| taken.insert(key.clone()));
             let place = (it.api_version(), it.kind(), it.namespace(), it.name());
             let identity = format!("{}/{}/{}/{}", place.0, place.1, place.2, place.3);
-            let key = own.unwrap_or_else(|| format!("held-{}", h8(&identity)));
+            let key = own.unwrap_or_else(|| format!("held-{}", short_hash(&identity)));
             let child = Child::new(key, &object).hold();
             let child = if it.retained { child.retain() } else { child };
             let changed = (!it.is_deleting()).then(|| edit(it, &child)).flatten();

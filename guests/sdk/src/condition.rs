@@ -117,7 +117,7 @@ pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
 
 /// A field for status structs that reads the stored conditions and never writes them.
 ///
-/// A reconciler states conditions beside the status, and [`Crd::of`](crate::crd::Crd::of) adds their
+/// A reconciler states conditions beside the status, and [`Crd::for_kind`](crate::crd::Crd::for_kind) adds their
 /// schema. A status struct needs the field only if the reconciler reads it:
 /// `#[serde(default, skip_serializing)] conditions: Conditions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

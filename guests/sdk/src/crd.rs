@@ -31,7 +31,7 @@ pub(crate) use simplify::WHOLE;
 ///     ducks: Option<i32>,
 /// }
 ///
-/// let crd = Crd::of::<Pond>().rule("spec", "self.ducks < 100", "a pond is not a lake");
+/// let crd = Crd::for_kind::<Pond>().rule("spec", "self.ducks < 100", "a pond is not a lake");
 /// let spec = crd.schema_at("spec").unwrap();
 /// assert_eq!(spec["x-kubernetes-validations"][0]["message"], "a pond is not a lake");
 /// let conditions = crd.schema_at("status.conditions").unwrap();
@@ -56,7 +56,7 @@ impl Crd {
     /// # Panics
     ///
     /// Panics if the derive cannot make a structural schema of the type.
-    pub fn of<T: CustomResourceExt + JsonSchema>() -> Self {
+    pub fn for_kind<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self::without_status::<T>();
         let version = crd.version_mut();
         version["subresources"]["status"] = json!({});
@@ -74,12 +74,12 @@ impl Crd {
         crd
     }
 
-    /// The definition of a kind that plugins only read: as [`of`](Self::of), but with a status only
+    /// The definition of a kind that plugins only read: as [`for_kind`](Self::for_kind), but with a status only
     /// if the type has one.
     ///
     /// # Panics
     ///
-    /// As [`of`](Self::of).
+    /// As [`for_kind`](Self::for_kind).
     pub fn without_status<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self {
             value: json::to_value(&T::crd()),
@@ -205,7 +205,7 @@ impl Crd {
     ///
     /// Kubernetes' own types bring long descriptions, and a client that keeps the last applied
     /// configuration in an annotation cannot apply a definition over 256 KiB.
-    pub fn short_descriptions(mut self, depth_max: usize) -> Self {
+    pub fn truncate_descriptions_below(mut self, depth_max: usize) -> Self {
         simplify::shorten(self.root_mut(), depth_max);
         self
     }

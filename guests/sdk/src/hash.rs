@@ -66,7 +66,7 @@ impl Hashed {
     }
 
     /// The lines of the named keys only, sorted; keys that are missing give none.
-    pub fn lines_of(&self, keys: &[&str]) -> Vec<String> {
+    pub fn hash_lines_for(&self, keys: &[&str]) -> Vec<String> {
         let chosen = self
             .merged()
             .into_iter()
@@ -114,9 +114,9 @@ pub fn sha256_hex(bytes: impl AsRef<[u8]>) -> String {
 /// The first 8 hex digits of a SHA-256, for names.
 ///
 /// ```
-/// assert_eq!(innkeeper_sdk::hash::h8("example.com"), "a379a6f6");
+/// assert_eq!(innkeeper_sdk::hash::short_hash("example.com"), "a379a6f6");
 /// ```
-pub fn h8(bytes: impl AsRef<[u8]>) -> String {
+pub fn short_hash(bytes: impl AsRef<[u8]>) -> String {
     let mut hex = sha256_hex(bytes);
     hex.truncate(8);
     hex
@@ -142,7 +142,7 @@ mod tests {
         let text = "Secret/a/x=hmac-sha256:1\nSecret/a/y=hmac-sha256:2\nSecret/b/x=hmac-sha256:3";
         assert_eq!(content_hash([&b, &a]), sha256_hex(text));
         assert_eq!(content_hash([&a, &b, &a]), sha256_hex(text));
-        assert_eq!(a.lines_of(&["x", "z"]), ["Secret/a/x=hmac-sha256:1"]);
+        assert_eq!(a.hash_lines_for(&["x", "z"]), ["Secret/a/x=hmac-sha256:1"]);
     }
 
     #[test]

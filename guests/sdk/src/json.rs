@@ -40,39 +40,39 @@ pub fn remove_nulls(value: &mut Value) {
 /// The host refuses a child with such keys, because they carry its own records.
 ///
 /// ```
-/// use innkeeper_sdk::json::copied_value;
+/// use innkeeper_sdk::json::sanitized_value;
 /// use serde_json::json;
 ///
 /// let block = json!({"annotations": {"innkeeper.dev/key": "x", "team": "a"}, "name": null});
-/// assert_eq!(copied_value(&block), json!({"annotations": {"team": "a"}}));
+/// assert_eq!(sanitized_value(&block), json!({"annotations": {"team": "a"}}));
 /// ```
-pub fn copied_value(block: &Value) -> Value {
+pub fn sanitized_value(block: &Value) -> Value {
     match block {
         Value::Object(members) => Value::Object(
             members
                 .iter()
                 .filter(|(key, member)| !member.is_null() && !key.starts_with(HOST_PREFIX))
-                .map(|(key, member)| (key.clone(), copied_value(member)))
+                .map(|(key, member)| (key.clone(), sanitized_value(member)))
                 .collect(),
         ),
         Value::Array(items) => Value::Array(
             items
                 .iter()
                 .filter(|item| !item.is_null())
-                .map(copied_value)
+                .map(sanitized_value)
                 .collect(),
         ),
         other => other.clone(),
     }
 }
 
-/// A typed block, such as a map of annotations or a `PodSpec`, as [`copied_value`] makes it.
+/// A typed block, such as a map of annotations or a `PodSpec`, as [`sanitized_value`] makes it.
 ///
 /// # Panics
 ///
 /// Panics if the type cannot be written as JSON, or cannot read its own JSON without nulls.
-pub fn copied<T: Serialize + DeserializeOwned>(block: &T) -> T {
-    serde_json::from_value(copied_value(&to_value(block)))
+pub fn sanitized<T: Serialize + DeserializeOwned>(block: &T) -> T {
+    serde_json::from_value(sanitized_value(&to_value(block)))
         .expect("should be a type that reads what it wrote")
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
     use serde_json::json;
 
-    use super::{canonical, copied, remove_nulls};
+    use super::{canonical, remove_nulls, sanitized};
     use crate::child::Child;
 
     #[test]
@@ -107,9 +107,9 @@ mod tests {
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        assert_eq!(copied(&map).into_keys().collect::<Vec<_>>(), ["team"]);
+        assert_eq!(sanitized(&map).into_keys().collect::<Vec<_>>(), ["team"]);
         assert_eq!(
-            copied(&PodTemplateSpec::default()),
+            sanitized(&PodTemplateSpec::default()),
             PodTemplateSpec::default()
         );
     }

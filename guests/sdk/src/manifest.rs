@@ -147,11 +147,11 @@ impl Manifest {
         }
     }
 
-    /// Adds a kind of parent with the definition of [`Crd::of`].
+    /// Adds a kind of parent with the definition of [`Crd::for_kind`].
     ///
     /// # Panics
     ///
-    /// Panics as [`Crd::of`] does.
+    /// Panics as [`Crd::for_kind`] does.
     pub fn parent<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(self) -> Self {
         self.parent_with::<T>(|crd| crd)
     }
@@ -161,12 +161,12 @@ impl Manifest {
     ///
     /// # Panics
     ///
-    /// Panics as [`Crd::of`] and `edit` do.
+    /// Panics as [`Crd::for_kind`] and `edit` do.
     pub fn parent_with<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(
         mut self,
         edit: impl FnOnce(Crd) -> Crd,
     ) -> Self {
-        let crd = edit(Crd::of::<T>());
+        let crd = edit(Crd::for_kind::<T>());
         self.parents.push(ParentKind {
             group: T::group(&()).into_owned(),
             version: T::version(&()).into_owned(),
@@ -182,7 +182,7 @@ impl Manifest {
     }
 
     /// Adds a kind of parent whose definition the cluster has already, or [`crd`](Self::crd) brings.
-    pub fn foreign_parent(mut self, parent: ParentKind) -> Self {
+    pub fn parent_without_crd(mut self, parent: ParentKind) -> Self {
         self.parents.push(parent);
         self
     }

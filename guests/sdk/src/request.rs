@@ -105,7 +105,7 @@ impl Request {
     /// # Errors
     ///
     /// The fault of the answer.
-    pub fn uphold(
+    pub fn apply_despite_invalid(
         &self,
         answer: Result<Outcome, Fault>,
         edit: impl Fn(&Observed, &Child) -> Option<Child>,
@@ -118,7 +118,7 @@ impl Request {
             },
             _ => return answer,
         };
-        match self.children.held_but(edit) {
+        match self.children.hold_except(edit) {
             Some(children) => Ok(Outcome::desired(children, report.clone())),
             None => answer,
         }

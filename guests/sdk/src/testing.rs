@@ -24,7 +24,7 @@ mod variants;
 
 pub use definitions::definition_problems;
 pub use outcomes::outcome_problems;
-pub use variants::{Backwards, backwards, complete};
+pub use variants::{ReverseOrder, reverse_order, with_defaults};
 
 /// One read that a reconciler made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -50,8 +50,8 @@ impl Templates {
 
     pub(crate) fn hashes(&self) -> Hashes {
         Hashes {
-            web: TemplateHash::of(&self.web),
-            database: self.database.as_ref().map(TemplateHash::of),
+            web: TemplateHash::new(&self.web),
+            database: self.database.as_ref().map(TemplateHash::new),
         }
     }
 }
@@ -89,7 +89,7 @@ const MARKED: [&str; 4] = ["db-service", "web-service", "ingress", "pdb"];
 
 /// Marks an object with the hash of all that it states.
 fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
-    let hash = TemplateHash::of(&object);
+    let hash = TemplateHash::new(&object);
     let metadata: ObjectMeta = mem::take(object.meta_mut());
     *object.meta_mut() = hash.mark(metadata);
     object

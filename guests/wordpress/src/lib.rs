@@ -83,7 +83,7 @@ impl Reconciler for Plugin {
             (Ok(()), None) => Ok(Outcome::keep(report)),
         };
         // Else a user who keeps the data, then deletes the parent, would lose it by another wrong field.
-        request.uphold(answer, |_, child| children::with_policy(&site, child))
+        request.apply_despite_invalid(answer, |_, child| children::with_policy(&site, child))
     }
 }
 
@@ -105,7 +105,7 @@ fn definition(crd: Crd) -> Crd {
             "minLength",
             1,
         )
-        .short_descriptions(7)
+        .truncate_descriptions_below(7)
 }
 
 innkeeper_sdk::export!(Plugin);

@@ -160,7 +160,7 @@ impl Observation {
             (site.code.existing_claim.is_none()).then(|| (site.own_code_claim(), &site.code));
         database.chain(code).find_map(|(name, declared)| {
             let observed = self.claims.get(&name)?.request()?;
-            let is_small = Amount::of(observed) < Amount::of(&declared.size);
+            let is_small = Amount::from_quantity(observed) < Amount::from_quantity(&declared.size);
             is_small.then_some((name, observed, &declared.size))
         })
     }

@@ -187,10 +187,12 @@ fn cannot_shrink(
     observation: &Observation,
 ) -> Result<(), String> {
     match observation.declared_before(name) {
-        Some(before) if Amount::of(&claim.size) < Amount::of(before) => Err(format!(
-            "{path}.size: a claim cannot shrink: claim {name} has been grown to {}, so state at least that",
-            before.0
-        )),
+        Some(before) if Amount::from_quantity(&claim.size) < Amount::from_quantity(before) => {
+            Err(format!(
+                "{path}.size: a claim cannot shrink: claim {name} has been grown to {}, so state at least that",
+                before.0
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -358,5 +358,5 @@ pub(crate) fn storage(crd: Crd) -> Crd {
     // A probe uses no volume of an application, so no Pods matter for its node.
     with_exclusive_keys(crd, exclusive_storage_keys())
         .remove("spec.probe.podTemplate.spec", "affinity")
-        .short_descriptions(12)
+        .truncate_descriptions_below(12)
 }

@@ -60,16 +60,16 @@ pub(crate) fn given(given: &crate::api::Volume) -> Volume {
         persistent_volume_claim: given.persistent_volume_claim.as_ref().map(|it| {
             PersistentVolumeClaimVolumeSource {
                 read_only: given.read_only.then_some(true).or(it.read_only),
-                ..json::copied(it)
+                ..json::sanitized(it)
             }
         }),
-        config_map: given.config_map.as_ref().map(json::copied),
-        secret: given.secret.as_ref().map(json::copied),
+        config_map: given.config_map.as_ref().map(json::sanitized),
+        secret: given.secret.as_ref().map(json::sanitized),
         nfs: given.nfs.as_ref().map(|it| NFSVolumeSource {
             read_only: given.read_only.then_some(true).or(it.read_only),
-            ..json::copied(it)
+            ..json::sanitized(it)
         }),
-        host_path: given.host_path.as_ref().map(json::copied),
+        host_path: given.host_path.as_ref().map(json::sanitized),
         ..Default::default()
     }
 }

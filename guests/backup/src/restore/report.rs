@@ -139,7 +139,7 @@ fn observed(
     job: &ObservedJob,
     status: &mut RestoreStatus,
 ) -> Result<(), Fault> {
-    let shown = JobRun::of(job);
+    let shown = JobRun::new(job);
     // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
     let is_poor = status.phase == Phase::Failed && status.message == shown.message;
     if status.phase.is_terminal() && !is_poor {
@@ -193,7 +193,7 @@ pub(super) fn failure(
     let said = [RESTORE, FETCH]
         .into_iter()
         .find_map(|container| job::termination_message(uid, &pods, container));
-    let shown = JobRun::of(job).message;
+    let shown = JobRun::new(job).message;
     let message = said.or(shown.as_deref()).unwrap_or("the Job failed");
     Ok(job::tail(message.trim(), MESSAGE_MAX).to_owned())
 }

@@ -409,7 +409,7 @@ fn observed(
         let names = annotation(key).split(',').filter(|it| !it.is_empty());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    let shown = JobRun::of(job);
+    let shown = JobRun::new(job);
     if let Some(stored) = stored.filter(|it| it.file == annotation(FILE) && it.phase.is_terminal())
     {
         // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.

@@ -66,7 +66,7 @@ struct Stored {
 
 pub(super) fn run(job: &ObservedJob, pods: &[JobPod]) -> Observed {
     let name = job.metadata.name.clone().unwrap_or_default();
-    let shown = JobRun::of(job);
+    let shown = JobRun::new(job);
     let job_message = match shown.phase {
         JobPhase::Succeeded => Some(format!("{name} succeeded")),
         JobPhase::Failed => {

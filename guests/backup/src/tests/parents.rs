@@ -1,7 +1,7 @@
 //! Properties of every parent that the definition admits.
 
 use innkeeper_guest_testing::{self as testing, Values};
-use innkeeper_sdk::testing::{Backwards, FakeHost, TestRequest, backwards, complete};
+use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use super::*;
@@ -185,9 +185,9 @@ fn stored(child: &Child) -> Value {
         "creationTimestamp": "2026-08-20T00:00:00Z",
         "annotations": { "innkeeper.dev/key": child.key },
     });
-    complete(&mut object, &json!({ "metadata": metadata }));
+    with_defaults(&mut object, &json!({ "metadata": metadata }));
     if !spec.is_null() {
-        complete(&mut object, &json!({ "spec": spec, "status": status }));
+        with_defaults(&mut object, &json!({ "spec": spec, "status": status }));
     }
     object
 }
@@ -272,7 +272,7 @@ proptest! {
         for request in [Ok(first), second].into_iter().flatten() {
             let request = request.build();
             let forwards = Plugin::reconcile(&request, &cluster());
-            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster()));
+            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster()));
             prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
         }
     }

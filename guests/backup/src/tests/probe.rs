@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use innkeeper_guest_testing as testing;
-use innkeeper_sdk::testing::{Backwards, TestRequest, backwards, complete};
+use innkeeper_sdk::testing::{ReverseOrder, TestRequest, reverse_order, with_defaults};
 use proptest::prelude::*;
 
 use super::{
@@ -406,10 +406,10 @@ fn applied(child: &Child) -> Value {
         "namespace": "default", "uid": child.key, "generation": 1, "resourceVersion": "7",
         "creationTimestamp": "2026-08-20T00:00:00Z",
     });
-    complete(&mut object, &json!({ "metadata": metadata }));
+    with_defaults(&mut object, &json!({ "metadata": metadata }));
     if child.kind() == "Job" {
         let spec = json!({ "completions": 1, "parallelism": 1, "suspend": false });
-        complete(&mut object, &json!({ "spec": spec, "status": succeeded() }));
+        with_defaults(&mut object, &json!({ "spec": spec, "status": succeeded() }));
     }
     object
 }
@@ -443,7 +443,7 @@ proptest! {
         let second = Plugin::reconcile(&next(&first, first.children()).build(), &host()).unwrap();
         let request = next(&second, first.children()).build();
         let third = Plugin::reconcile(&request, &host());
-        let turned = Plugin::reconcile(&backwards(&request), &Backwards(host()));
+        let turned = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(host()));
         prop_assert_eq!(format!("{turned:?}"), format!("{third:?}"));
         let third = third.unwrap();
         prop_assert_eq!(second.children(), third.children());

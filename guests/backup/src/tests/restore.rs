@@ -3,7 +3,7 @@
 use std::{fmt::Write, slice};
 
 use expect_test::expect;
-use innkeeper_sdk::testing::{Backwards, TestRequest, backwards};
+use innkeeper_sdk::testing::{ReverseOrder, TestRequest, reverse_order};
 use proptest::prelude::*;
 
 use super::{
@@ -595,7 +595,7 @@ proptest! {
         let second = Plugin::reconcile(&next(&first), &host(&objects)).unwrap();
         let request = next(&second);
         let third = Plugin::reconcile(&request, &host(&objects));
-        let turned = Plugin::reconcile(&backwards(&request), &Backwards(host(&objects)));
+        let turned = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(host(&objects)));
         prop_assert_eq!(format!("{turned:?}"), format!("{third:?}"));
         let third = third.unwrap();
         prop_assert_eq!(second.children(), third.children());

@@ -3,7 +3,7 @@
 use innkeeper_guest_testing::{self as testing, TEXTS, Values};
 use innkeeper_sdk::{
     prelude::*,
-    testing::{Backwards, FakeHost, TestRequest, backwards, complete},
+    testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn stored(child: &Child) -> Value {
         "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "7",
         "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": { "innkeeper.dev/key": child.key },
     });
-    complete(&mut object, &json!({ "metadata": metadata, "spec": spec }));
+    with_defaults(&mut object, &json!({ "metadata": metadata, "spec": spec }));
     if child.kind() == "StatefulSet" {
         let replicas = object["spec"]["replicas"].clone();
         object["status"] = json!({
@@ -140,7 +140,7 @@ proptest! {
         for request in [Some(first), second].into_iter().flatten() {
             let request = request.build();
             let forwards = Plugin::reconcile(&request, &cluster(&parent));
-            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster(&parent)));
+            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster(&parent)));
             prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
         }
     }

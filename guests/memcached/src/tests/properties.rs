@@ -4,7 +4,7 @@ use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_kit::labels::base_labels;
 use innkeeper_sdk::{
     prelude::*,
-    testing::{Backwards, FakeHost, TestRequest, backwards, complete},
+    testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn stored(child: &Child) -> Value {
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "annotations": { "innkeeper.dev/key": child.key, "deployment.kubernetes.io/revision": "1" },
     });
-    complete(&mut object, &json!({ "metadata": metadata, "spec": spec }));
+    with_defaults(&mut object, &json!({ "metadata": metadata, "spec": spec }));
     if child.kind() == "Deployment" {
         let replicas = object["spec"]["replicas"].clone();
         object["status"] = json!({
@@ -127,7 +127,7 @@ proptest! {
         for request in [Ok(first), second].into_iter().flatten() {
             let request = request.build();
             let forwards = Plugin::reconcile(&request, &cluster());
-            let backwards = Plugin::reconcile(&backwards(&request), &Backwards(cluster()));
+            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster()));
             prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
         }
     }

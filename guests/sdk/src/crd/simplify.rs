@@ -147,7 +147,7 @@ pub(crate) const WHOLE: [&str; 6] = [
     "not",
 ];
 
-/// See [`Crd::short_descriptions`](super::Crd::short_descriptions).
+/// See [`Crd::truncate_descriptions_below`](super::Crd::truncate_descriptions_below).
 pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
     let Some(members) = schema.as_object_mut() else {
         return;

@@ -138,11 +138,10 @@ fn check(schema: Option<&Value>, expected: expect_test::Expect) {
 
 #[test]
 fn describes_a_spec_as_its_types_do() {
-    let mut crd = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
-    crd = crd.edit_schema("spec.resources", serde_json::Map::clear);
-    check(
-        crd.schema_at("spec"),
-        expect![[r#"
+    let crd = Crd::for_kind::<Pond>()
+        .set("spec.extra", "x-kubernetes-preserve-unknown-fields", true)
+        .edit_schema("spec.resources", serde_json::Map::clear);
+    let expected = expect![[r#"
             {
               "description": "A pond.",
               "properties": {
@@ -206,13 +205,13 @@ fn describes_a_spec_as_its_types_do() {
                   "rule": "!has(self.ducks) || self.ducks > 0"
                 }
               ]
-            }"#]],
-    );
+            }"#]];
+    check(crd.schema_at("spec"), expected);
 }
 
 #[test]
 fn takes_quantities_as_numbers_too() {
-    let crd = Crd::of::<Pond>();
+    let crd = Crd::for_kind::<Pond>();
     let limits = crd.schema_at("spec.resources.limits{}").unwrap();
     assert_eq!(limits["x-kubernetes-int-or-string"], true);
     let parsed: ResourceRequirements =
@@ -222,7 +221,7 @@ fn takes_quantities_as_numbers_too() {
 
 #[test]
 fn keeps_a_rule_of_the_root() {
-    let crd = Crd::of::<Pond>().rule("", "self.metadata.name != 'sea'", "a sea is no pond");
+    let crd = Crd::for_kind::<Pond>().rule("", "self.metadata.name != 'sea'", "a sea is no pond");
     let messages: Vec<&str> = crd.schema_at("").unwrap()["x-kubernetes-validations"]
         .as_array()
         .unwrap()
@@ -234,7 +233,7 @@ fn keeps_a_rule_of_the_root() {
 
 #[test]
 fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
-    let crd = Crd::of::<Pond>();
+    let crd = Crd::for_kind::<Pond>();
     assert_eq!(
         crd.value()["spec"]["versions"][0]["subresources"],
         json!({"status": {}})
@@ -252,7 +251,7 @@ fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
 
 #[test]
 fn keeps_the_description_of_an_optional_field() {
-    let crd = Crd::of::<Brook>();
+    let crd = Crd::for_kind::<Brook>();
     let described = [
         (
             "spec.cleaning",
@@ -274,20 +273,20 @@ fn keeps_the_description_of_an_optional_field() {
 #[test]
 fn describes_the_root_by_its_spec_unless_the_author_does() {
     let text = |crd: Crd| crd.schema_at("").unwrap()["description"].clone();
-    assert_eq!(text(Crd::of::<Brook>()), "A stream of water.");
+    assert_eq!(text(Crd::for_kind::<Brook>()), "A stream of water.");
     assert_eq!(text(Crd::without_status::<Lake>()), "A large pond.");
 }
 
 #[test]
 fn has_no_defaults_in_a_status() {
-    let crd = Crd::of::<Brook>();
+    let crd = Crd::for_kind::<Brook>();
     for path in ["fish", "shores[].birds", "left", "left.birds"] {
         let schema = crd.schema_at(&format!("status.{path}")).unwrap();
         assert_eq!(schema.get("default"), None, "{path}");
     }
     assert_eq!(crd.schema_at("status").unwrap().get("required"), None);
     assert_eq!(
-        Crd::of::<Pond>().schema_at("spec.mode").unwrap()["default"],
+        Crd::for_kind::<Pond>().schema_at("spec.mode").unwrap()["default"],
         "Hand"
     );
 }
@@ -337,8 +336,9 @@ fn assert_structural(path: &str, schema: &Value) {
 
 #[test]
 fn makes_structural_schemas_of_typed_blocks() {
-    assert_structural("", Crd::of::<Lake>().schema_at("").unwrap());
-    let pond = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
+    assert_structural("", Crd::for_kind::<Lake>().schema_at("").unwrap());
+    let pond =
+        Crd::for_kind::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
     assert_structural("", pond.schema_at("").unwrap());
 }
 
@@ -346,12 +346,16 @@ fn makes_structural_schemas_of_typed_blocks() {
 fn leaves_a_kind_without_a_status_as_it_is() {
     let crd = Crd::without_status::<Lake>();
     assert_eq!(crd.schema_at("status"), None);
-    assert!(Crd::of::<Lake>().schema_at("status.conditions").is_some());
+    assert!(
+        Crd::for_kind::<Lake>()
+            .schema_at("status.conditions")
+            .is_some()
+    );
 }
 
 #[test]
 fn takes_properties_beside_the_spec() {
-    let crd = Crd::of::<Pond>()
+    let crd = Crd::for_kind::<Pond>()
         .property::<Vec<Reeds>>("", "reedRefs")
         .optional("", "spec")
         .set("reedRefs", "maxItems", 8);
@@ -366,14 +370,14 @@ fn takes_properties_beside_the_spec() {
 #[test]
 #[should_panic(expected = "there is no schema at \"spec.frogs\"")]
 fn names_a_path_that_does_not_exist() {
-    drop(Crd::of::<Pond>().rule("spec.frogs", "true", ""));
+    drop(Crd::for_kind::<Pond>().rule("spec.frogs", "true", ""));
 }
 
 #[test]
 fn shortens_the_descriptions_of_kubernetes_types() {
     let size = |crd: &Crd| crd.value().to_string().len();
     let long = Crd::without_status::<Lake>();
-    let short = long.clone().short_descriptions(4);
+    let short = long.clone().truncate_descriptions_below(4);
     assert!(size(&long) > 256 * 1024, "{}", size(&long));
     assert!(size(&short) < 128 * 1024, "{}", size(&short));
     let spec = short.schema_at("spec.pod.containers").unwrap();
@@ -425,7 +429,7 @@ struct CanalStatus {
 
 #[test]
 fn each_text_list_and_map_has_a_bound() {
-    let crd = Crd::of::<Canal>()
+    let crd = Crd::for_kind::<Canal>()
         .property::<Vec<Shore>>("", "banks")
         .bounded();
     let cases = [
@@ -488,7 +492,7 @@ fn the_types_of_kubernetes_have_bounds_too() {
 
 #[test]
 fn a_type_without_columns_shows_the_conditions_and_the_age() {
-    let crd = Crd::of::<Pond>();
+    let crd = Crd::for_kind::<Pond>();
     let columns = |crd: &Crd| {
         let columns = &crd.value()["spec"]["versions"][0]["additionalPrinterColumns"];
         let columns = columns.as_array().unwrap().iter();
@@ -504,7 +508,7 @@ fn a_type_without_columns_shows_the_conditions_and_the_age() {
             "\"Age\" \".metadata.creationTimestamp\"",
         ]
     );
-    let own = columns(&Crd::of::<Moat>());
+    let own = columns(&Crd::for_kind::<Moat>());
     assert_eq!(own, ["\"Depth\" \".spec.depth\""]);
 }
 

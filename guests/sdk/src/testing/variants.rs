@@ -10,26 +10,26 @@ use crate::request::Request;
 /// their index.
 ///
 /// ```
-/// use innkeeper_sdk::testing::complete;
+/// use innkeeper_sdk::testing::with_defaults;
 /// use serde_json::json;
 ///
 /// let mut service = json!({"spec": {"ports": [{"port": 80}]}});
-/// complete(&mut service, &json!({"spec": {"ports": [{"protocol": "TCP"}], "type": "ClusterIP"}}));
+/// with_defaults(&mut service, &json!({"spec": {"ports": [{"protocol": "TCP"}], "type": "ClusterIP"}}));
 /// let ports = json!([{"port": 80, "protocol": "TCP"}]);
 /// assert_eq!(service, json!({"spec": {"ports": ports, "type": "ClusterIP"}}));
 /// ```
-pub fn complete(object: &mut Value, defaults: &Value) {
+pub fn with_defaults(object: &mut Value, defaults: &Value) {
     match (object, defaults) {
         (Value::Object(members), Value::Object(defaults)) => {
             for (key, default) in defaults {
-                complete(members.entry(key).or_insert(Value::Null), default);
+                with_defaults(members.entry(key).or_insert(Value::Null), default);
             }
         }
         (Value::Array(items), Value::Array(defaults)) => {
             items
                 .iter_mut()
                 .zip(defaults)
-                .for_each(|(item, default)| complete(item, default));
+                .for_each(|(item, default)| with_defaults(item, default));
         }
         (absent @ Value::Null, default) => *absent = default.clone(),
         _ => {}
@@ -43,19 +43,19 @@ pub fn complete(object: &mut Value, defaults: &Value) {
 /// # Panics
 ///
 /// Panics if the configuration of the request is not JSON.
-pub fn backwards(request: &Request) -> Request {
+pub fn reverse_order(request: &Request) -> Request {
     let children = request.children.iter().rev();
     let children =
         children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
     let config: Value = request.config().expect("a configuration should be JSON");
-    let mut backwards = Request::new(
+    let mut reversed_request = Request::new(
         reversed(request.parent_value()),
         Children::new(children.collect()),
         reversed(&config),
         request.phase,
     );
-    backwards.namespace_terminating = request.namespace_terminating;
-    backwards
+    reversed_request.namespace_terminating = request.namespace_terminating;
+    reversed_request
 }
 
 /// The same value as text, with the members of each object in reverse order.
@@ -76,12 +76,12 @@ fn reversed(value: &Value) -> String {
 
 /// A host whose lists are in the reverse order of another one.
 #[derive(Debug)]
-pub struct Backwards<H>(
+pub struct ReverseOrder<H>(
     /// The other host.
     pub H,
 );
 
-impl<H: Host> Host for Backwards<H> {
+impl<H: Host> Host for ReverseOrder<H> {
     fn log(&self, level: LogLevel, message: &str) {
         self.0.log(level, message);
     }

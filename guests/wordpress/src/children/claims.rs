@@ -49,7 +49,7 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
             } else if *name == site.own_code_claim() {
                 "code-claim".to_owned()
             } else {
-                format!("claim-{}", hash::h8(name))
+                format!("claim-{}", hash::short_hash(name))
             };
             claim::held(key, name).removal(site.policy())
         })
@@ -68,7 +68,7 @@ fn object(
     let observed = observation.claims.get(name);
     let mut object = serde_json::json!(wanted.declared().object(metadata, observed));
     if let Some(source) = &wanted.data_source {
-        object["spec"]["dataSource"] = json::copied_value(source);
+        object["spec"]["dataSource"] = json::sanitized_value(source);
     }
     object
 }

@@ -61,7 +61,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     let extra = config_extra(site).replace("$(", "$$(");
     variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
     for given in &spec.env {
-        let given = json::copied(given);
+        let given = json::sanitized(given);
         match variables.iter_mut().find(|it| it.name == given.name) {
             Some(replaced) => *replaced = given,
             None => variables.push(given),
@@ -80,7 +80,7 @@ pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
         }),
         ..Default::default()
     };
-    let given = site.spec.env_from.iter().map(json::copied);
+    let given = site.spec.env_from.iter().map(json::sanitized);
     [salts(Some(SALT_PREFIX)), salts(None)]
         .into_iter()
         .chain(given)

@@ -116,7 +116,7 @@ fn backend(site: &Site<'_>, path: &str) -> HTTPIngressPath {
 }
 
 fn annotated(site: &Site<'_>, annotations: Option<&BTreeMap<String, String>>) -> ObjectMeta {
-    let annotations = annotations.map(json::copied);
+    let annotations = annotations.map(json::sanitized);
     ObjectMeta {
         annotations: annotations.filter(|it| !it.is_empty()),
         ..metadata(site.name, &site.labels("web"))

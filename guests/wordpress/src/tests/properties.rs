@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use innkeeper_sdk::{
     host::{Denied, ListSelector, LogLevel, ObjectRef},
     prelude::*,
-    testing::{TestRequest, backwards, complete, reduced},
+    testing::{TestRequest, reduced, reverse_order, with_defaults as complete},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -276,7 +276,7 @@ proptest! {
         for _ in 0..2 {
             let request = cluster.request(&parent).build();
             let forwards = Plugin::reconcile(&request, &Everything);
-            let backwards = Plugin::reconcile(&backwards(&request), &Everything);
+            let backwards = Plugin::reconcile(&reverse_order(&request), &Everything);
             prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
             cluster.settle(&parent).ok();
         }
