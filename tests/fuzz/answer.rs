@@ -6,6 +6,7 @@ use std::{
     sync::LazyLock,
 };
 
+use innkeeper_crd::Kinds;
 use innkeeper_model::{
     Child, Desired, Gvk, HashKey, LABEL_PLUGIN, Limits, Manifest, ObjectId, Operation, Outcome,
     Phase, Scope,
@@ -17,7 +18,6 @@ use innkeeper_plan::{
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::{Checked, Grants, Rules, check, check_fault};
 use innkeeper_sandbox::{manifest, testing};
-use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
 use super::{corpus, oracle, run::run};

@@ -1,8 +1,7 @@
 //! A CustomResourceDefinition of a plugin: checked, compared with the installed one, and compiled to admit objects.
 
+use innkeeper_crd::{self as crd, Installed, Schema};
 use innkeeper_model::{Access, Gvk, HashKey, PluginName};
-use innkeeper_plan::crd;
-use innkeeper_schema::Schema;
 use serde_json::{Map, Value, json};
 
 use super::{run::run_with, shapes};
@@ -39,7 +38,10 @@ fn compare(definition: &Map<String, Value>) -> Option<()> {
     let key = HashKey::new([7; 32]);
     let installed = innkeeper_cluster::present(&installed, &kind, Access::Full, &key).ok()?;
     let plugin = PluginName::new("pond").unwrap();
-    let write = crd::plan(&plugin, &key, Some(&installed), definition, false).ok()?;
+    let verdict = crd::check_installed(&plugin, &installed, definition, false).ok()?;
+    assert!(matches!(verdict, Installed::Replaceable { .. }));
+    let name = crd::name_of(definition)?;
+    let write = innkeeper_plan::plan_definition(&plugin, &key, name, Some(&installed), definition);
     assert!(write.is_some());
     Some(())
 }

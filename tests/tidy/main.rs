@@ -12,7 +12,7 @@ mod reference;
 use files::{Source, tracked};
 
 /// The crates of the host without I/O, waiting, a clock or the environment.
-const PURE: [&str; 5] = ["metrics", "model", "plan", "policy", "schema"];
+const PURE: [&str; 5] = ["crd", "metrics", "model", "plan", "policy"];
 
 /// The entries of the top level. Dotfiles and dot-folders such as `.github` are allowed beside them.
 const TOP_LEVEL: [&str; 10] = [

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use innkeeper_schema::Schema;
+use innkeeper_crd::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest},

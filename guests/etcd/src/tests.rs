@@ -19,7 +19,7 @@ mod versions;
 
 use std::sync::LazyLock;
 
-use innkeeper_schema::Schema;
+use innkeeper_crd::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},

@@ -7,7 +7,7 @@ mod properties;
 
 use std::sync::LazyLock;
 
-use innkeeper_schema::Schema;
+use innkeeper_crd::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest, definition_problems},

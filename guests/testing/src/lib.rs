@@ -2,7 +2,7 @@
 //!
 //! A crate of its own, because no plugin and no author needs proptest.
 
-use innkeeper_schema::{Admitted, RejectionCause, Schema, config};
+use innkeeper_crd::{Admitted, RejectionCause, Schema, config};
 use innkeeper_sdk::fault::Fault;
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Map, Value, json};

@@ -20,7 +20,7 @@ mod variables;
 
 use std::sync::LazyLock;
 
-use innkeeper_schema::Schema;
+use innkeeper_crd::Schema;
 use innkeeper_sdk::{
     prelude::*,
     testing::{FakeHost, TestRequest},

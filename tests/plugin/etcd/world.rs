@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use innkeeper_crd::Schema;
 use innkeeper_model::ObjectId;
-use innkeeper_schema::Schema;
 use innkeeper_tests::eventually_for;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
 
 use expect_test::{Expect, expect};
+use innkeeper_crd::Admitted;
 use innkeeper_guest_testing as testing;
-use innkeeper_schema::Admitted;
 use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
 use kube_cel::{ValidationErrors, Validator};
 use serde_json::{Value, json};

@@ -99,7 +99,7 @@ fn images_are_references_and_repositories() {
             (json!({ "images": { "wordpress": text } }), is_reference),
             (json!({ "tenants": { "images": [text] } }), is_repository),
         ] {
-            let problems = innkeeper_schema::config::problems(schema, &value).unwrap();
+            let problems = innkeeper_crd::config::problems(schema, &value).unwrap();
             assert_eq!(problems.is_empty(), is_right, "{value}: {problems:?}");
         }
     }

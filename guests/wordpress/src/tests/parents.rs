@@ -1,7 +1,7 @@
 //! Parents that the definition admits, made from its schema.
 
+use innkeeper_crd::RejectionCause;
 use innkeeper_guest_testing::{self as testing, Values};
-use innkeeper_schema::RejectionCause;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::{PluginName, Resource};
-use innkeeper_plan::crd::CrdWrite;
+use innkeeper_plan::DefinitionWrite;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -68,7 +68,11 @@ impl Writer {
     }
 
     /// Applies a CustomResourceDefinition as it was planned.
-    pub async fn crd(&self, plugin: &PluginName, write: &CrdWrite) -> Result<Written, Error> {
+    pub async fn crd(
+        &self,
+        plugin: &PluginName,
+        write: &DefinitionWrite,
+    ) -> Result<Written, Error> {
         let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
         let resource = built_in("apiextensions.k8s.io", "v1", kind, plural);
         let address = Address::new(&resource, None, &write.name);

@@ -9,11 +9,11 @@ mod resource;
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, by_plugin, runtime};
+use innkeeper_crd::Kinds;
 use innkeeper_model::{Gvk, LABEL_PLUGIN, Manifest};
 use innkeeper_plugin_controller as plugins;
 use innkeeper_policy::{Assessment, Grants};
 use innkeeper_sandbox::{Described, artifact};
-use innkeeper_schema::Kinds;
 use innkeeper_source::{Expectation, RegistryArtifact};
 use serde_json::{Map, Value, json};
 

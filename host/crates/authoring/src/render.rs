@@ -25,10 +25,10 @@ mod yaml_output;
 use std::path::Path;
 
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Output, Streams};
+use innkeeper_crd::Kinds;
 use innkeeper_model::{HashKey, Limits, Manifest, Phase, Report, reason};
 use innkeeper_policy::{self as policy, Grants};
 use innkeeper_sandbox::{self as plugin, CallOutput, CallReport, LogLine, Request};
-use innkeeper_schema::Kinds;
 
 use crate::{
     args::{Inspected, OutputFormat, RenderArgs, RenderPhase},

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use innkeeper_cluster as cluster;
+use innkeeper_crd::{RejectionCause, Schema};
 use innkeeper_model::{
     Access, Condition, ConditionStatus, GroupKind, HashKey, Manifest, Object, PluginName, Report,
     kind_of_crd, reason,
 };
 use innkeeper_plan::{self as plan, Outlook, StatusWrite};
-use innkeeper_schema::{RejectionCause, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::render::UID;

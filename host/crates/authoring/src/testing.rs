@@ -18,8 +18,8 @@ use std::{
 };
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
+use innkeeper_crd::{Schema, schema_of};
 use innkeeper_model::{Limits, Manifest, ParentKind, kind_of_crd, yaml};
-use innkeeper_schema::{Schema, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::{

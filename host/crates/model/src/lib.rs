@@ -16,6 +16,7 @@ mod host_scope;
 mod kind;
 mod lease;
 mod limits;
+mod list;
 mod manifest;
 mod names;
 mod object;
@@ -41,6 +42,7 @@ pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order, 
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{LABEL_LEASE, Lease, LeaseRecord};
 pub use limits::{Limits, NAMESPACE_BURST, SHORT_DEADLINE_MAX};
+pub use list::join_first;
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope, Requests};
 pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{
     ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, Condition,
-    ConditionStatus, Fault, FaultKind, Gvk, ObjectId, Operation, Retry, reason,
+    ConditionStatus, Fault, FaultKind, Gvk, ObjectId, Operation, Retry, join_first, reason,
 };
 
-use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness, text::first_of};
+use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness};
 
 /// The number of children that a condition names: as many as fit on a screen with their kinds and namespaces.
 const NAMED_MAX: usize = 5;
@@ -320,7 +320,7 @@ fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
 /// Returns the names of the first chosen children; none if no child is chosen.
 fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
     let chosen = plan.children.iter().filter(|child| chosen(child));
-    first_of(chosen.map(|child| &child.id), named_max)
+    join_first(chosen.map(|child| &child.id), named_max)
 }
 
 fn condition(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {

@@ -14,7 +14,7 @@ mod body;
 mod children;
 mod conclude;
 mod contention;
-pub mod crd;
+mod definition;
 mod difference;
 mod enter;
 mod fields;
@@ -50,6 +50,7 @@ pub use conclude::{
     outranks_guest, synced, unfinalizable,
 };
 pub use contention::{Contention, Undone};
+pub use definition::{DefinitionWrite, plan_definition};
 pub use difference::{FieldPath, contested_field, first_difference, is_by_other_host, owned_part};
 pub use enter::{PassEntry, enter};
 pub use fleet::{FleetPlan, ParentPlan};

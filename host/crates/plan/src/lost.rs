@@ -1,10 +1,8 @@
 //! The host's own metadata that is missing from an object: admission may change what the host has applied.
 
-use innkeeper_model::Operation;
+use innkeeper_model::{Operation, join_first};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use super::text::first_of;
 
 /// The prefix of the host's labels and annotations.
 pub(super) const OWN_PREFIX: &str = "innkeeper.dev/";
@@ -53,7 +51,7 @@ pub fn lost_metadata(operation: &Operation, answer: &str) -> Option<String> {
     if !sent.owner_references.iter().all(is_left) {
         lost.push("the owner reference".to_owned());
     }
-    first_of(lost.into_iter(), NAMED_MAX)
+    join_first(lost, NAMED_MAX)
 }
 
 fn applied(body: &Map<String, Value>) -> Binding {

@@ -13,7 +13,7 @@ pub mod build;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
-mod crds;
+mod definitions;
 #[cfg(test)]
 mod fields;
 #[cfg(test)]

@@ -1,19 +1,6 @@
-//! Helpers for texts and JSON that several parts of a plan share.
-
-use std::fmt::Display;
+//! Helpers for JSON that several parts of a plan share.
 
 use serde_json::{Map, Value};
-
-/// Joins the first `max` items, and adds the number of the others: `a, b and 3 more`; none if there is no item.
-pub(super) fn first_of(items: impl Iterator<Item = impl Display>, max: usize) -> Option<String> {
-    let items: Vec<String> = items.map(|item| item.to_string()).collect();
-    let first = items.get(..max).unwrap_or(&items).join(", ");
-    match items.len().saturating_sub(max) {
-        _ if items.is_empty() => None,
-        0 => Some(first),
-        more => Some(format!("{first} and {more} more")),
-    }
-}
 
 /// Removes null fields. The API server drops them, so the object would differ in every pass.
 pub(super) fn drop_null_fields(fields: &mut Map<String, Value>) {

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration}
 
 use futures::future::try_join_all;
 use innkeeper_cluster::Cluster;
+use innkeeper_crd::{self as crd, Installed, name_of};
 use innkeeper_model::{
     Backoff, GroupKind, Gvk, HashKey, Limits, Manifest, Object, ParentKind, PluginName,
     ResourceVersion, Scope, error_chain, kind_of_crd,
 };
-use innkeeper_plan::crd;
+use innkeeper_plan::plan_definition;
 use innkeeper_reconcile::{Serving, Shared};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout};
@@ -266,13 +267,25 @@ async fn apply(
 ) -> Result<bool, Error> {
     let name = name_of(desired).unwrap_or_default().to_owned();
     let existing = read(shared, &name).await?;
-    let write = crd::plan(plugin, hash_key, existing.as_ref(), desired, has_served);
-    let Some(write) = write.map_err(|cause| refused(plugin, &name, cause))? else {
+    let installed = existing
+        .as_ref()
+        .map(|existing| crd::check_installed(plugin, existing, desired, has_served))
+        .transpose()
+        .map_err(|cause| refused(plugin, &name, cause))?;
+    let write = match installed {
+        Some(Installed::Stays) => None,
+        _ => plan_definition(plugin, hash_key, &name, existing.as_ref(), desired),
+    };
+    let Some(write) = write else {
         debug!(%plugin, crd = name, "skipped the CRD: it needs no change");
         return Ok(false);
     };
     info!(%plugin, crd = name, "installing the CRD");
-    for rule in &write.new_rules {
+    let new_rules = match installed {
+        Some(Installed::Replaceable { new_rules }) => new_rules,
+        _ => Vec::new(),
+    };
+    for rule in new_rules {
         info!(
             %plugin,
             crd = name,
@@ -292,7 +305,7 @@ async fn apply(
     Ok(true)
 }
 
-fn refused(plugin: &PluginName, name: &str, source: crd::CrdRefusal) -> Error {
+fn refused(plugin: &PluginName, name: &str, source: crd::Refusal) -> Error {
     Error::CrdRefused {
         plugin: plugin.clone(),
         name: name.to_owned(),
@@ -310,8 +323,4 @@ async fn read(shared: &Shared, name: &str) -> Result<Option<Object>, Error> {
             name: name.to_owned(),
             source: Box::new(source),
         })
-}
-
-fn name_of(crd: &Map<String, Value>) -> Option<&str> {
-    crd.get("metadata")?.get("name")?.as_str()
 }

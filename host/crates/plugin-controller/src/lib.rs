@@ -41,8 +41,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use innkeeper_apply as apply;
 use innkeeper_cluster as cluster;
+use innkeeper_crd as crd;
 use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
-use innkeeper_plan as plan;
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{Engine, artifact};
 use serde_json::{Map, Value};
@@ -126,7 +126,7 @@ pub enum Error {
         name: String,
         /// The cause.
         #[source]
-        source: Box<plan::crd::CrdRefusal>,
+        source: Box<crd::Refusal>,
     },
     /// A plugin without grants serves only kinds whose definition it has installed, and the host cannot tell if it has.
     #[error(

@@ -47,8 +47,8 @@ pub use status::{
 };
 pub use terms::Terms;
 
+use innkeeper_crd as schema;
 use innkeeper_model::Object;
-use innkeeper_schema as schema;
 
 use forms::{DIGEST, FIELD_MANAGER, RESERVED_MANAGER};
 

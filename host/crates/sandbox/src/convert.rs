@@ -9,8 +9,8 @@ mod v0_1;
 
 use std::sync::Arc;
 
+use innkeeper_crd::config;
 use innkeeper_model::{Fault, Limits, Manifest, Outcome};
-use innkeeper_schema::config;
 use serde_json::Value;
 use wasmtime::{
     Store,

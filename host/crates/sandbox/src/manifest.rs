@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use innkeeper_crd as crd;
+use innkeeper_crd::config;
 use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, Selector, parse_selector,
     syntax::{VERSION_CHARS_MAX, is_condition_type, is_dns_label, is_dns_subdomain, is_version},
 };
-use innkeeper_plan::crd;
-use innkeeper_schema::config;
 use serde_json::Value;
 
 // The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
@@ -104,7 +104,7 @@ pub enum Error {
         index: usize,
         /// The problem and its remedy.
         #[source]
-        source: Box<crd::CrdRefusal>,
+        source: Box<crd::Refusal>,
     },
     /// The schema of the configuration is outside of the accepted form.
     #[error("the configuration's schema is not accepted")]

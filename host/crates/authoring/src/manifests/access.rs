@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_command::Definitions;
+use innkeeper_crd::Kinds;
 use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, LABEL_AGGREGATE, Resource, Scope};
-use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
 use super::Granted;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use innkeeper_command::{Exit, Failure, OrFail as _, file::read_text};
+use innkeeper_crd::{Schema, schema_of};
 use innkeeper_model::{Gvk, yaml};
-use innkeeper_schema::{Schema, schema_of};
 use serde_json::{Map, Value, json};
 
 use crate::generate::{Choices, generate};

@@ -12,10 +12,10 @@ use innkeeper_command::{
     Exit, Failure, HASH_KEY_SECRET, OrFail as _, Streams,
     file::{INPUT_BYTES_MAX, read_within},
 };
+use innkeeper_crd::{Kinds, Schema};
 use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, kind_of_crd, yaml};
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::Grants;
-use innkeeper_schema::{Kinds, Schema};
 use serde_json::{Map, Value};
 
 use super::seed;

@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use innkeeper_crd::Kinds;
 use innkeeper_model::{
     Access, Expression, Gvk, HashKey, ListSelector, ObjectRef, Reach, ReadFailure, ReadKey,
     ReadKind, Reads, Scope, Selector, SelectorExt, ZoneTime, parse_selector,
 };
-use innkeeper_schema::Kinds;
 use serde::Deserialize as _;
 use serde_json::json;
 

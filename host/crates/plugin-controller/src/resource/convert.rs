@@ -4,13 +4,13 @@
 
 use std::{sync::LazyLock, time::Duration};
 
+use innkeeper_crd::{self as schema, Admitted, RejectionCause, Schema};
 use innkeeper_model::{
     Access, Digest, Limits, PluginName, ReadScope, Selector, is_valid_selector, parse_selector,
 };
 use innkeeper_policy::{
     ChildGrant, CrdGrant, Grants, ParentGrant, PodSecurity, ReadGrant, Selection,
 };
-use innkeeper_schema::{self as schema, Admitted, RejectionCause, Schema};
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;

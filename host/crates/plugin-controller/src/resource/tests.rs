@@ -5,9 +5,9 @@ mod grants;
 use std::{sync::Arc, time::Duration};
 
 use expect_test::expect;
+use innkeeper_crd::Schema;
 use innkeeper_model::{Access, GroupKind, Limits, ReadScope, SelectorExt, parse_selector};
 use innkeeper_policy::{Grants, ReadGrant, Selection};
-use innkeeper_schema::Schema;
 use serde_json::{Map, Value, json};
 
 use super::*;

@@ -18,7 +18,7 @@ use rustix::{
     thread::set_no_new_privs,
 };
 
-use innkeeper_schema::config;
+use innkeeper_crd::config;
 
 use super::{
     config::ConfigCheck,

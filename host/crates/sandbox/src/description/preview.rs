@@ -6,8 +6,8 @@
 
 use std::{fmt, marker::PhantomData};
 
+use innkeeper_crd::config;
 use innkeeper_model::{Access, GroupKind, Gvk, PluginName, ReadKind, ReadScope, Requests};
-use innkeeper_schema::config;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},

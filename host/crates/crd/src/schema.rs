@@ -6,11 +6,8 @@
 //! It does not know about admission webhooks and policies, updates (transition rules are skipped, as on create), or the
 //! cost limits of rules.
 
-mod bounds;
 mod cause;
-pub mod config;
 mod format;
-mod kinds;
 mod lists;
 mod metadata;
 mod node;
@@ -23,8 +20,8 @@ mod tests;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
+use super::{bounds, find_version, kinds};
 pub use cause::{Rejection, RejectionCause};
-pub use kinds::Kinds;
 use node::{Node, SchemaValue};
 use rules::CompiledRules;
 
@@ -70,13 +67,8 @@ fn compile(schema: &Value) -> Result<Validator, Error> {
 
 /// Returns the schema of a version of a CustomResourceDefinition; none if the version is missing or has no schema.
 pub fn schema_of<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
-    let schema = &served(crd, version)?["schema"]["openAPIV3Schema"];
+    let schema = &find_version(crd, version)?["schema"]["openAPIV3Schema"];
     schema.is_object().then_some(schema)
-}
-
-fn served<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
-    let mut versions = crd.get("spec")?["versions"].as_array()?.iter();
-    versions.find(|served| served["name"] == version)
 }
 
 /// One version of one CustomResourceDefinition, compiled.
@@ -104,7 +96,8 @@ impl Schema {
         };
         let (group, kind) = (text("/group")?, text("/names/kind")?);
         let scope = kinds::scope(text("/scope")? == "Cluster");
-        let (Some(served), Some(schema)) = (served(crd, version), schema_of(crd, version)) else {
+        let (Some(served), Some(schema)) = (find_version(crd, version), schema_of(crd, version))
+        else {
             return Err(Error::Missing(format!("schema of version {version}")));
         };
         let mut schema = schema.clone();

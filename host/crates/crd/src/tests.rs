@@ -1,20 +1,24 @@
-//! Tests of CustomResourceDefinitions: one per refusal.
+//! Tests of definitions: one per refusal.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use expect_test::{Expect, expect};
-use innkeeper_model::{HashKey, ParentKind, PluginName, Scope};
-use serde_json::{Value, json};
+use innkeeper_model::{
+    Access, Gvk, LABEL_PLUGIN, Object, ParentKind, PluginName, ResourceVersion, Scope, Uid,
+};
+use serde_json::{Map, Value, json};
 
-use super::build::{fields, gvk, observed};
-use crate::crd::{self, CrdRefusal};
+use super::{Installed, Refusal, check, check_installed};
 
 fn plugin() -> PluginName {
     PluginName::new("web").unwrap()
 }
 
-fn key() -> HashKey {
-    HashKey::new(*b"key")
+fn fields(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
 }
 
 /// Returns a definition with this schema for `spec`.
@@ -48,70 +52,50 @@ fn definition(spec: Value) -> Value {
 
 /// Returns the definition as the API server stores it after an apply for a plugin.
 fn stored(plugin: &PluginName, desired: &Value) -> Value {
-    let write = crd::plan(plugin, &key(), None, &fields(desired.clone()), false)
-        .unwrap()
-        .unwrap();
-    let mut object = Value::Object(write.body);
-    object["metadata"]["uid"] = json!("u1");
-    object["metadata"]["resourceVersion"] = json!("7");
+    let mut object = desired.clone();
+    object["metadata"]["labels"] = json!({LABEL_PLUGIN: plugin.as_str()});
     object["status"] = json!({"storedVersions": ["v1"]});
-    object["metadata"]["managedFields"] = json!([{
-        "manager": plugin.field_manager(),
-        "operation": "Apply",
-        "fieldsV1": {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": {}},
-    }]);
     object
 }
 
-fn plan(existing: &Value, desired: &Value) -> Result<Option<crd::CrdWrite>, CrdRefusal> {
-    plan_of(existing, desired, false)
+fn observed(definition: &Value) -> Object {
+    let metadata = &definition["metadata"];
+    let labels = metadata["labels"].as_object().unwrap();
+    Object {
+        kind: Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        namespace: None,
+        name: metadata["name"].as_str().unwrap().into(),
+        uid: Uid("u1".into()),
+        resource_version: ResourceVersion(7),
+        generation: None,
+        deletion_timestamp: metadata["deletionTimestamp"].as_str().map(Into::into),
+        controller: None,
+        finalizers: Vec::new(),
+        labels: labels
+            .iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap().into()))
+            .collect(),
+        annotations: BTreeMap::new(),
+        retained_for: None,
+        managed: Vec::new(),
+        form: Access::Full,
+        json: definition.to_string().into(),
+    }
 }
 
-fn plan_of(
-    existing: &Value,
-    desired: &Value,
-    has_served: bool,
-) -> Result<Option<crd::CrdWrite>, CrdRefusal> {
-    let (existing, desired) = (observed(existing), fields(desired.clone()));
-    crd::plan(&plugin(), &key(), Some(&existing), &desired, has_served)
+fn compare(existing: &Value, desired: &Value, has_served: bool) -> Result<Installed, Refusal> {
+    let desired = fields(desired.clone());
+    check_installed(&plugin(), &observed(existing), &desired, has_served)
 }
 
 #[track_caller]
 fn check_refused(existing: &Value, desired: &Value, expected: Expect) {
-    expected.assert_eq(&plan(existing, desired).unwrap_err().to_string());
-}
-
-#[test]
-fn is_created_once_and_then_unchanged_a1() {
-    let desired = definition(json!({"type": "object"}));
-    let write = crd::plan(&plugin(), &key(), None, &fields(desired.clone()), false)
-        .unwrap()
-        .unwrap();
-    assert_eq!(write.replaces, None);
-    assert_eq!(
-        write.body["metadata"]["labels"]["innkeeper.dev/plugin"],
-        "web"
-    );
-    let existing = stored(&plugin(), &desired);
-    assert_eq!(plan(&existing, &desired).unwrap(), None);
-    let wider = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
-    let write = plan(&existing, &wider).unwrap().unwrap();
-    assert_eq!(write.replaces.unwrap().1.0, 7);
-    // Another field manager took over all fields.
-    let mut taken = existing;
-    taken["metadata"]["managedFields"] = json!([]);
-    assert!(plan(&taken, &desired).unwrap().is_some());
+    expected.assert_eq(&compare(existing, desired, false).unwrap_err().to_string());
 }
 
 #[test]
 fn rejects_unnamed() {
-    let refused = crd::plan(
-        &plugin(),
-        &key(),
-        None,
-        &fields(json!({"kind": "CustomResourceDefinition"})),
-        false,
-    );
+    let refused = check(&fields(json!({"kind": "CustomResourceDefinition"})), &[]);
     expect!["this is not an apiextensions.k8s.io/v1 CustomResourceDefinition with a metadata.name"]
         .assert_eq(&refused.unwrap_err().to_string());
 }
@@ -120,7 +104,7 @@ fn rejects_unnamed() {
 fn rejects_conversion_webhook() {
     let mut desired = definition(json!({"type": "object"}));
     desired["spec"]["conversion"] = json!({"strategy": "Webhook"});
-    let refused = crd::check(&fields(desired), &[]).unwrap_err();
+    let refused = check(&fields(desired), &[]).unwrap_err();
     expect!["CustomResourceDefinition webs.example.dev converts versions with a webhook, which a plugin cannot serve: set spec.conversion.strategy to None"]
         .assert_eq(&refused.to_string());
 }
@@ -227,7 +211,7 @@ fn rejects_narrower() {
         } else {
             place[field] = value;
         }
-        match plan(&existing, &definition(new)) {
+        match compare(&existing, &definition(new), false) {
             Ok(_) => "wider".to_owned(),
             Err(refused) => {
                 let text = refused.to_string();
@@ -341,7 +325,7 @@ fn rejects_narrower() {
 #[test]
 fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
     let property = |names: &[&str]| {
-        let properties: serde_json::Map<String, Value> = names
+        let properties: Map<String, Value> = names
             .iter()
             .map(|name| ((*name).to_owned(), json!({"type": "string"})))
             .collect();
@@ -357,7 +341,7 @@ fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
             "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, set spec.crds: Ignore in the Plugin to keep the installed definition, or, if the change is intended, apply the CustomResourceDefinition that innkeeper manifests FILE prints, with kubectl apply --server-side --force-conflicts"
         ],
     );
-    let Err(all) = plan(&existing, &property(&[])) else {
+    let Err(all) = compare(&existing, &property(&[]), false) else {
         panic!("everything is dropped");
     };
     let all = all.to_string();
@@ -545,10 +529,18 @@ fn an_earlier_revision_keeps_a_definition_that_only_adds_optional_fields() {
             late.pointer_mut(parent).unwrap()[field] = value.clone();
         }
         let existing = stored(&plugin(), &definition(late));
-        let planned = plan_of(&existing, &desired, true).map_err(|refusal| refusal.to_string());
-        assert_eq!(planned == Ok(None), stays, "{name}: {planned:?}");
+        let verdict = compare(&existing, &desired, true).map_err(|refusal| refusal.to_string());
+        assert_eq!(
+            verdict == Ok(Installed::Stays),
+            stays,
+            "{name}: {verdict:?}"
+        );
         // A plugin that never served would drop the values of the fields.
-        assert!(plan(&existing, &desired) != Ok(None), "{name}");
+        assert_ne!(
+            compare(&existing, &desired, false),
+            Ok(Installed::Stays),
+            "{name}"
+        );
     }
 }
 
@@ -566,7 +558,7 @@ fn a_definition_with_another_version_does_not_stay() {
         longer
     };
     for (existing, desired) in [(with_more(&late), early.clone()), (late, with_more(&early))] {
-        let refused = plan_of(&stored(&plugin(), &existing), &desired, true);
+        let refused = compare(&stored(&plugin(), &existing), &desired, true);
         assert!(refused.is_err(), "{refused:?}");
     }
 }
@@ -581,10 +573,15 @@ fn an_own_definition_may_gain_rules_and_reports_them() {
     };
     let existing = stored(&plugin(), &with(json!([{"rule": "self > 1"}])));
     let rules = json!([{"rule": "self > 1", "message": "more"}, {"rule": "self < 9"}]);
-    let write = plan(&existing, &with(rules)).unwrap().unwrap();
-    assert_eq!(write.new_rules, ["v1 spec.size gets the rule \"self < 9\""]);
-    let write = plan(&existing, &with(json!([]))).unwrap().unwrap();
-    assert_eq!(write.new_rules, Vec::<String>::new());
+    let new_rules = |rules: Value| match compare(&existing, &with(rules), false).unwrap() {
+        Installed::Replaceable { new_rules } => new_rules,
+        Installed::Stays => panic!("it does not only add fields"),
+    };
+    assert_eq!(
+        new_rules(rules),
+        ["v1 spec.size gets the rule \"self < 9\""]
+    );
+    assert_eq!(new_rules(json!([])), Vec::<String>::new());
 }
 
 #[test]
@@ -592,11 +589,11 @@ fn rejects_parents_whose_status_cannot_be_written() {
     let desired = definition(json!({"type": "object"}));
     let check = |desired: &Value, version: &str| {
         let parent = ParentKind {
-            kind: gvk(&format!("example.dev/{version}"), "Web"),
+            kind: Gvk::new("example.dev", version, "Web"),
             plural: "webs".to_owned(),
             scope: Scope::Namespaced,
         };
-        crd::check(&fields(desired.clone()), &[parent]).map_err(|refusal| refusal.to_string())
+        check(&fields(desired.clone()), &[parent]).map_err(|refusal| refusal.to_string())
     };
     assert_eq!(check(&desired, "v1"), Ok(()));
     expect!["CustomResourceDefinition webs.example.dev does not serve example.dev/v2 Web, which the plugin uses"]
@@ -637,7 +634,9 @@ fn a_comparison_of_large_definitions_takes_little_time_and_memory() {
     };
     let started = Instant::now();
     let existing = stored(&plugin(), &spec("a", 0));
-    let refusal = plan(&existing, &spec("b", 50_000)).unwrap_err().to_string();
+    let refusal = compare(&existing, &spec("b", 50_000), false)
+        .unwrap_err()
+        .to_string();
     assert!(
         started.elapsed() < Duration::from_mins(1),
         "{:?}",
