@@ -6,11 +6,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_cluster::{ParentConditions, Viewer, labels, lease_of};
+use innkeeper_cluster::{ParentConditions, Viewer, labels};
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, OrFail as _};
+use innkeeper_lease::{LABEL_LEASE, Lease, LeaseRecord};
 use innkeeper_model::{
-    Expression, GroupKind, LABEL_LEASE, LABEL_PLUGIN, Lease, LeaseRecord, Object, ObjectId,
-    Selector, error_chain, kind_of_crd, reason,
+    Expression, GroupKind, LABEL_PLUGIN, Object, ObjectId, Selector, error_chain, kind_of_crd,
+    reason,
 };
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin, PluginStatus};
 use innkeeper_policy::{Grants, Selection};
@@ -147,7 +148,7 @@ async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
     let leases = list(viewer, &kind, &labelled).await?;
     let named = leases.iter().map(|lease| {
         let namespace = lease.namespace.as_deref().unwrap_or_default();
-        (format!("{namespace}/{}", lease.name), lease_of(lease))
+        (format!("{namespace}/{}", lease.name), Lease::from(lease))
     });
     Ok(named.collect())
 }

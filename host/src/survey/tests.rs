@@ -1,6 +1,7 @@
 use expect_test::expect;
 use innkeeper_cluster::present;
-use innkeeper_model::{Access, GroupKind, Gvk, HashKey, LeaseRecord, Object};
+use innkeeper_lease::LeaseRecord;
+use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object};
 use innkeeper_server::{AdminClientArgs, admin::HostState};
 use jiff::Timestamp;
 use serde_json::json;

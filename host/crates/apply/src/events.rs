@@ -282,7 +282,7 @@ fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
 }
 
 /// Returns a time as Kubernetes' `MicroTime`.
-pub(super) fn micros(time: Timestamp) -> String {
+fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A claim follows from its writes, so they use a separate writer that needs no claim.
 
-use innkeeper_model::{HostScope, LABEL_LEASE, LeaseRecord, Resource, ResourceVersion};
-use jiff::Timestamp;
+use innkeeper_lease::{LABEL_LEASE, LeaseRecord};
+use innkeeper_model::{HostScope, Resource, ResourceVersion};
 use serde_json::{Value, json};
 
 use super::{
@@ -31,7 +31,7 @@ impl Writer {
             let mut body = address.body();
             body["metadata"]["labels"] = labels();
             body["metadata"]["annotations"] = json!(scope.annotations());
-            body.insert("spec".to_owned(), spec(record));
+            body.insert("spec".to_owned(), json!(record));
             self.exchange(address.create(MANAGER, &body))
         };
         let created = match create().await {
@@ -59,7 +59,7 @@ impl Writer {
                 "labels": labels(), "annotations": scope.annotations(),
                 "resourceVersion": replaces.to_string(),
             },
-            "spec": spec(record),
+            "spec": record,
         });
         let address = Address::new(&resource, Some(namespace), name);
         let request = address.merge_patch(MANAGER, &patch);
@@ -75,15 +75,4 @@ fn resource() -> Resource {
 fn labels() -> Value {
     let (key, value) = LABEL_LEASE;
     json!({key: value})
-}
-
-fn spec(record: &LeaseRecord) -> Value {
-    let micros = |time: Option<Timestamp>| time.map(super::events::micros);
-    json!({
-        "holderIdentity": record.holder,
-        "leaseDurationSeconds": record.duration_s,
-        "acquireTime": micros(record.acquired),
-        "renewTime": micros(record.renewed),
-        "leaseTransitions": record.transitions,
-    })
 }

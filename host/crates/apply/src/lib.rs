@@ -11,8 +11,6 @@
 )]
 
 mod absence;
-mod claim;
-pub mod clock;
 mod error;
 mod events;
 mod execute;
@@ -30,10 +28,10 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use innkeeper_lease::Claim;
 use kube::client::Body;
 use tokio::{sync::Semaphore, time::timeout};
 
-pub use claim::Claim;
 pub use error::{Error, ErrorKind, Refused};
 pub use events::{EventWrite, Events};
 pub use execute::{Execution, Session};

@@ -48,7 +48,7 @@ pub use self::{
     driver::Driver,
     error::Error,
     interest::{ChildInterest, Interest, NamespaceFull, Observation, Observed, Waiting, Why},
-    lease::{LeaseReader, lease_of},
+    lease::LeaseReader,
     options::Options,
     parent_conditions::{ConditionContent, ParentConditions},
     present::{hash_values, labels, present},

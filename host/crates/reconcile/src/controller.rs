@@ -8,8 +8,8 @@ mod resync;
 
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc, time::Duration};
 
-use innkeeper_apply::clock::since_boot;
 use innkeeper_cluster::{Cause, Registration};
+use innkeeper_lease::since_boot;
 use innkeeper_metrics::{ControllerMetrics, PassResult};
 use innkeeper_model::{ObjectId, Rate, TokenBucket};
 use tokio::{

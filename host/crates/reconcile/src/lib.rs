@@ -1,4 +1,4 @@
-//! The passes of parents: the queue that orders them, the steps of each, and the lease of the host.
+//! The passes of parents: the queue that orders them, and the steps of each.
 //!
 //! [`Reconciler::pass`] runs one pass; read `pass.rs` from top to bottom.
 //! A pass does not know its trigger and needs nothing from earlier passes; the state that is kept between passes
@@ -20,7 +20,6 @@ mod given_up;
 mod held_back;
 mod interest;
 mod inventory;
-pub mod lease;
 mod ledger;
 mod memory;
 mod next;

@@ -14,8 +14,9 @@ mod two_hosts;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{Claim, Events, Writer};
+use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::{Cause, Cluster, Options};
+use innkeeper_lease::Claim;
 use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{

@@ -27,6 +27,7 @@ mod clients;
 mod controllers;
 mod counted;
 mod key;
+mod lease;
 mod load;
 mod namespaces;
 mod process;
@@ -45,9 +46,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_apply::{Claim, Events, Writer};
+use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::{Cluster, Registration, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
+use innkeeper_lease::Claim;
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Served, Warm};
 use innkeeper_reconcile::{

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Generated, Gvk, HostScope, LeaseRecord, Object, ObjectId, Operation, PluginName, RemovalPolicy,
+    Generated, Gvk, HostScope, Object, ObjectId, Operation, PluginName, RemovalPolicy,
     ResourceVersion, Resources, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
@@ -14,7 +14,8 @@ use super::{
     Cluster, object,
     scripted::{Answer, Scripted, serve, writer_to},
 };
-use crate::{Claim, ErrorKind, Execution, Session, Target, Writer, clock::since_boot};
+use crate::{ErrorKind, Execution, Session, Target, Writer};
+use innkeeper_lease::{Claim, LeaseRecord, since_boot};
 
 const LONG: Duration = Duration::from_secs(20);
 

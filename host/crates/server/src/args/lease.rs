@@ -3,8 +3,8 @@
 use std::{env, time::Duration};
 
 use innkeeper_command::{Exit, Failure, values::seconds};
+use innkeeper_lease::Times;
 use innkeeper_model::{Digest, Selector};
-use innkeeper_reconcile::lease::Times;
 
 /// Flags of leader election.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]

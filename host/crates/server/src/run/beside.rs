@@ -5,11 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_cluster::{self as cluster, LeaseReader, Viewer, lease_of};
+use innkeeper_cluster::{self as cluster, LeaseReader, Viewer};
 use innkeeper_command::{Exit, Failure};
-use innkeeper_model::{
-    Expression, GroupKind, HostScope, LABEL_LEASE, Lease, ResourceVersion, error_chain,
-};
+use innkeeper_lease::{LABEL_LEASE, Lease};
+use innkeeper_model::{Expression, GroupKind, HostScope, ResourceVersion, error_chain};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -98,7 +97,7 @@ async fn held_leases(
     };
     let scope = args.host_scope();
     let named = leases.iter().filter_map(|object| {
-        let (lease, other) = (lease_of(object), HostScope::of_lease(object));
+        let (lease, other) = (Lease::from(object), HostScope::of_lease(object));
         let namespace = object.namespace.as_deref().unwrap_or_default();
         let is_held = !lease.record.holder.is_empty() && scope.meets(&other);
         is_held.then(|| (format!("{namespace}/{}", object.name), lease))

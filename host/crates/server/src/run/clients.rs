@@ -3,16 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header::USER_AGENT};
-use innkeeper_apply::{Claim, Writer};
+use innkeeper_apply::Writer;
 use innkeeper_cluster::LeaseReader;
 use innkeeper_command::{Exit, Failure, OrFail as _};
+use innkeeper_lease::{Claim, Election, ElectionParts};
 use innkeeper_metrics::Metrics;
-use innkeeper_reconcile::lease::{Election, ElectionParts};
 use jiff::Timestamp;
 use tower::layer::layer_fn;
 use tracing::info;
 
-use super::{counted::CountedClient, random::random_u64};
+use super::{
+    counted::CountedClient,
+    lease::{HostElection, StoredLease},
+    random::random_u64,
+};
 use crate::{
     args::{ConnectionArgs, RunArgs},
     connection::{ClientConfig, client_config},
@@ -68,7 +72,7 @@ impl Clients {
 
     /// Returns the claim to write and the election that renews it with a lease in the host's namespace.
     /// Without leader election, the claim is unlimited.
-    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<Election>), Failure> {
+    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<HostElection>), Failure> {
         if !args.elects_leader() {
             return Ok((Claim::unlimited(), None));
         }
@@ -78,13 +82,18 @@ impl Clients {
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
         let writer = Writer::new(client.clone(), Claim::unlimited()).with_deadline(request_timeout);
-        let parts = ElectionParts {
+        let store = StoredLease {
             reader: LeaseReader::new(client, request_timeout, namespace, &name),
             writer,
             namespace: namespace.clone(),
+            name: name.clone(),
+            scope: args.host_scope(),
+        };
+        let parts = ElectionParts {
+            store,
+            namespace: namespace.clone(),
             name,
             identity: self.identity.clone().unwrap_or_default(),
-            scope: args.host_scope(),
             times,
             now: Timestamp::now,
             seed: random_u64(),

@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_apply::{Claim, Events, Writer};
+use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
+use innkeeper_lease::Claim;
 use innkeeper_model::HashKey;
 use innkeeper_reconcile::{Inventory, NamespaceBudgets, Recordings, Shared};
 use innkeeper_sandbox::Pool;

@@ -6,9 +6,10 @@
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
 use futures::future::{OptionFuture, join, join_all};
-use innkeeper_apply::{Claim, Writer};
+use innkeeper_apply::Writer;
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_command::Failure;
+use innkeeper_lease::Claim;
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
 use innkeeper_reconcile::Inventory;

@@ -5,7 +5,6 @@ use std::{future::Future, time::Duration};
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_command::{Definitions, Exit, Failure, OrFail as _};
 use innkeeper_model::{Backoff, error_chain};
-use innkeeper_reconcile::lease::Election;
 use tokio::{
     task::{JoinError, JoinSet},
     time::{sleep, timeout},
@@ -13,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Shutdown, random::random_u64};
+use super::{Shutdown, lease::HostElection, random::random_u64};
 use crate::{admin::Heartbeat, args::ScopeArgs};
 
 /// The longest delay between two attempts at a step that the start of the host needs. Chosen: that of the watches.
@@ -99,7 +98,7 @@ pub(super) struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// Starts the election; without one there is no task.
-    pub(super) fn start(election: Option<Election>) -> Self {
+    pub(super) fn start(election: Option<HostElection>) -> Self {
         let let_go = CancellationToken::new();
         let mut task = JoinSet::new();
         if let Some(election) = election {

@@ -1,4 +1,4 @@
-//! The lease of the host: acquires it, renews it, and releases it when the host stops.
+//! The election: acquires it, renews it, and releases it when the host stops.
 //!
 //! The rules are in `machine`. The rest of the host sees only the [`Claim`], which each renewal extends.
 //! This module does not know the writes that the claim allows. The lease is no fence: an API server may delay a write
@@ -20,26 +20,20 @@
 //! ```no_run
 //! use std::{sync::Arc, time::Duration};
 //!
-//! use innkeeper_apply::{Claim, Writer};
-//! use innkeeper_cluster::LeaseReader;
-//! use innkeeper_model::HostScope;
-//! use innkeeper_reconcile::lease::{Election, ElectionParts, Times};
+//! use innkeeper_lease::{Claim, Election, ElectionParts, LeaseStore, Times};
 //!
-//! # async fn lead(client: kube::Client, stop: tokio_util::sync::CancellationToken) {
-//! let times = Times {
-//!     duration: Duration::from_secs(15),
-//!     renew_deadline: Duration::from_secs(10),
-//!     retry: Duration::from_secs(2),
-//! };
+//! # async fn lead(store: impl LeaseStore, stop: tokio_util::sync::CancellationToken) {
 //! let claim = Claim::awaited();
 //! let parts = ElectionParts {
-//!     reader: LeaseReader::new(client.clone(), times.renew_deadline / 2, "demo", "innkeeper"),
-//!     writer: Writer::new(client, Claim::unlimited()),
+//!     store,
 //!     namespace: "demo".to_owned(),
 //!     name: "innkeeper".to_owned(),
 //!     identity: "host-1".to_owned(),
-//!     scope: HostScope::default(),
-//!     times,
+//!     times: Times {
+//!         duration: Duration::from_secs(15),
+//!         renew_deadline: Duration::from_secs(10),
+//!         retry: Duration::from_secs(2),
+//!     },
 //!     now: jiff::Timestamp::now,
 //!     seed: 1,
 //!     metrics: Arc::default(),
@@ -52,23 +46,21 @@
 //! # }
 //! ```
 
-mod machine;
-#[cfg(test)]
-mod tests;
-
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use innkeeper_apply::{self as apply, Claim, ErrorKind, Writer, clock::since_boot};
-use innkeeper_cluster::{self as cluster, LeaseReader};
 use innkeeper_metrics::Metrics;
-use innkeeper_model::{HostScope, Lease, error_chain};
+use innkeeper_model::{ResourceVersion, error_chain};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use machine::{Decision, Machine, Write};
+use super::{
+    Claim, Lease, LeaseRecord,
+    clock::since_boot,
+    machine::{Decision, Machine, Write},
+};
 
 /// The number of reads by a waiting process in the time between two renewals.
 ///
@@ -96,31 +88,54 @@ impl Times {
     }
 }
 
+/// The cause of a failed request.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The stored Lease, with clients of its own: renewals must not wait behind other requests.
+///
+/// The writes need no claim, because the claim follows from them.
+pub trait LeaseStore: Send + Sync {
+    /// Reads the Lease from a quorum; none if it does not exist.
+    fn read(&self) -> impl Future<Output = Result<Option<Lease>, Source>> + Send;
+
+    /// Replaces this version of the Lease, and no other; creates the Lease if there is none to replace.
+    fn write(
+        &self,
+        replaces: Option<ResourceVersion>,
+        record: &LeaseRecord,
+    ) -> impl Future<Output = Result<ResourceVersion, WriteError>> + Send;
+}
+
+/// A failed write of the Lease.
+#[derive(Debug)]
+pub struct WriteError {
+    /// True if another client has created, written or deleted the Lease since it was read.
+    pub is_outdated: bool,
+    /// The cause.
+    pub source: Source,
+}
+
 /// A failed read or write of the lease.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     /// The Lease cannot be read, so the host cannot learn who holds it.
     #[error("failed to read the lease")]
-    Read(#[source] cluster::Error),
+    Read(#[source] Source),
     /// The Lease cannot be taken, renewed or released.
     #[error("failed to write the lease")]
-    Write(#[source] apply::Error),
+    Write(#[source] Source),
 }
 
 /// The parts of an election.
-pub struct ElectionParts {
-    /// The reader of the lease; its client has no other requests, so a renewal waits for none.
-    pub reader: LeaseReader,
-    /// The writer of the lease, without a claim; its client may be that of the reader.
-    pub writer: Writer,
-    /// The lease's namespace.
+pub struct ElectionParts<S> {
+    /// The stored Lease.
+    pub store: S,
+    /// The Lease's namespace, for the log.
     pub namespace: String,
-    /// The lease's name.
+    /// The Lease's name.
     pub name: String,
     /// The identity of this process, different from that of all others.
     pub identity: String,
-    /// The part of the cluster that this host serves.
-    pub scope: HostScope,
     /// The times of the lease.
     pub times: Times,
     /// The wall clock, for the times in the lease; they inform the user and decide nothing.
@@ -132,8 +147,8 @@ pub struct ElectionParts {
 }
 
 /// The leader election, from the view of one process.
-pub struct Election {
-    parts: ElectionParts,
+pub struct Election<S> {
+    parts: ElectionParts<S>,
     claim: Claim,
     machine: Machine,
     rng: Rng,
@@ -145,9 +160,9 @@ pub struct Election {
     told: Option<(String, u64)>,
 }
 
-impl Election {
+impl<S: LeaseStore> Election<S> {
     /// Creates an election for an awaited claim, which it extends.
-    pub fn new(parts: ElectionParts, claim: Claim) -> Self {
+    pub fn new(parts: ElectionParts<S>, claim: Claim) -> Self {
         Self {
             machine: Machine::new(parts.identity.clone(), parts.times),
             rng: Rng::with_seed(parts.seed),
@@ -216,19 +231,19 @@ impl Election {
         if let Some(write) = self.machine.renewal(since_boot(), wall) {
             match self.write(write).await {
                 // Another client has written the lease since, so the read below finds the reason.
-                Err(error) if error.is_stale() => {}
-                written => return written.map_err(Error::Write),
+                Err(error) if error.is_outdated => {}
+                result => return result.map_err(|error| Error::Write(error.source)),
             }
         }
-        let lease = self.parts.reader.read().await.map_err(Error::Read)?;
+        let lease = self.parts.store.read().await.map_err(Error::Read)?;
         match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
             Decision::Write(write) => {
                 return match self.write(write).await {
-                    Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::Exists) => {
+                    Err(error) if error.is_outdated => {
                         debug!("another process has written the lease first");
                         Ok(())
                     }
-                    written => written.map_err(Error::Write),
+                    result => result.map_err(|error| Error::Write(error.source)),
                 };
             }
             Decision::Wait => {
@@ -251,10 +266,9 @@ impl Election {
         if let Some((holder, duration_s)) = &other
             && other != self.told
         {
-            let lease = format!("{}/{}", self.parts.namespace, self.parts.name);
             let holder = if holder.is_empty() { "unknown" } else { holder };
             info!(
-                lease,
+                lease = format!("{}/{}", self.parts.namespace, self.parts.name),
                 holder,
                 duration_s,
                 "waiting for the lease: it is free when its holder releases it or does not renew it for this duration; \
@@ -265,12 +279,12 @@ impl Election {
     }
 
     /// Writes the lease; the claim counts from the time before the write is sent.
-    async fn write(&mut self, write: Write) -> Result<(), apply::Error> {
+    async fn write(&mut self, write: Write) -> Result<(), WriteError> {
         let was_holder = self.machine.is_holder();
         self.has_asked = true;
         let sent = since_boot();
-        let version = self.send(&write).await?;
-        let Write { record, .. } = write;
+        let Write { replaces, record } = write;
+        let version = self.parts.store.write(replaces, &record).await?;
         let transitions = record.transitions;
         let lease = Lease { version, record };
         let Some(from) = self.machine.wrote(lease, sent, since_boot()) else {
@@ -290,32 +304,17 @@ impl Election {
         Ok(())
     }
 
-    async fn send(&self, write: &Write) -> Result<innkeeper_model::ResourceVersion, apply::Error> {
-        let ElectionParts {
-            writer,
-            namespace,
-            name,
-            scope,
-            ..
-        } = &self.parts;
-        let record = &write.record;
-        if let Some(version) = write.replaces {
-            let update = writer.update_lease(namespace, name, version, record, scope);
-            update.await
-        } else {
-            let create = writer.create_lease(namespace, name, record, scope);
-            create.await
-        }
-    }
-
     /// Releases the lease if this process holds it; if that fails, the other processes wait until the lease expires.
     async fn release(&self) {
         let released = timeout(self.parts.times.retry, async {
             // A renewal that was cut off may have changed the version, so the lease is read again.
-            let lease = self.parts.reader.read().await.map_err(Error::Read)?;
+            let lease = self.parts.store.read().await.map_err(Error::Read)?;
             let wall = (self.parts.now)();
             match lease.and_then(|lease| self.machine.release(&lease, wall)) {
-                Some(write) => self.send(&write).await.map(drop).map_err(Error::Write),
+                Some(Write { replaces, record }) => {
+                    let result = self.parts.store.write(replaces, &record).await;
+                    result.map(drop).map_err(|error| Error::Write(error.source))
+                }
                 None => Ok(()),
             }
         });

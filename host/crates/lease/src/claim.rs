@@ -133,7 +133,7 @@ impl Claim {
     }
 
     /// Returns whether a write may begin: a little before the claim ends, none does.
-    pub(super) fn may_begin(&self) -> bool {
+    pub fn may_begin(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,
             Term::Held { begin_until, .. } => (self.now)() < begin_until,
@@ -142,7 +142,7 @@ impl Claim {
     }
 
     /// Does something that ends with the claim at the latest; none if it was cut off.
-    pub(super) async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut over = pin!(self.over());
         let mut work = pin!(work);
         poll_fn(|context| {

@@ -3,12 +3,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Lease, ResourceVersion};
+use innkeeper_model::ResourceVersion;
 use jiff::Timestamp;
 use proptest::{collection::vec, prelude::*};
 
 use super::TIMES;
-use crate::lease::machine::{Decision, Machine, Write};
+use crate::{
+    Lease,
+    machine::{Decision, Machine, Write},
+};
 
 /// Milliseconds of true time, which no candidate sees.
 type Ms = u64;

@@ -4,11 +4,13 @@ mod candidates;
 
 use std::time::Duration;
 
-use innkeeper_model::{Lease, LeaseRecord, ResourceVersion};
+use innkeeper_model::ResourceVersion;
 use jiff::Timestamp;
 
-use super::Times;
-use super::machine::{Decision, Machine, Write};
+use super::{
+    Lease, LeaseRecord, Times,
+    machine::{Decision, Machine, Write},
+};
 
 /// The defaults of the host, which are those of client-go.
 const TIMES: Times = Times {

@@ -15,10 +15,10 @@
 
 use std::time::Duration;
 
-use innkeeper_model::{Lease, LeaseRecord, ResourceVersion};
+use innkeeper_model::ResourceVersion;
 use jiff::Timestamp;
 
-use super::Times;
+use super::{Lease, LeaseRecord, Times};
 
 /// The duration in a lease that its holder has released, as client-go states it.
 const RELEASED_S: u32 = 1;
