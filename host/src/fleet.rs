@@ -14,7 +14,7 @@ use std::{num::NonZeroU32, thread};
 
 use innkeeper_authoring::{Inspected, plugin_file, render};
 use innkeeper_command::{Exit, Failure, OrFail as _, Output, Streams, runtime, stdout_has_colours};
-use innkeeper_plan::Forecast;
+use innkeeper_plugin_controller::Forecast;
 use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
 use crate::config::{DumpArgs, FleetArgs, PlanArgs};
@@ -94,7 +94,7 @@ fn given(
     )?;
     let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
     let engine = Engine::new(&EngineSettings::new(workers))
-        .or_fail_by(Exit::of_plugin, "failed to set up the sandbox")?;
+        .or_fail_by(plugin_file::exit_for, "failed to set up the sandbox")?;
     Ok(Given {
         candidate: describe(&engine, plugin, args)?,
         against: against

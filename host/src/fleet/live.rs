@@ -10,9 +10,8 @@ use innkeeper_authoring::{plugin_file, render};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Exit, Failure, OrFail as _, ParentName};
 use innkeeper_model::{Access, Gvk, Limits, ObjectId, PluginName};
-use innkeeper_plan::{FleetPlan, ParentPlan};
 use innkeeper_plugin_controller::{
-    plugin_kind,
+    FleetPlan, ParentPlan, plugin_kind,
     resource::{Declared, Plugin as PluginObject},
 };
 use innkeeper_policy::{Grants, is_secret};
@@ -229,7 +228,7 @@ fn serving(
     let config = config.or_else(|| declared.map(|declared| &declared.config));
     let plugin = described
         .configure(config.unwrap_or(&none), plugin_file::checker())
-        .or_fail_by(Exit::of_plugin, "failed to configure the plugin")?;
+        .or_fail_by(plugin_file::exit_for, "failed to configure the plugin")?;
     let plugin = Arc::new(plugin);
     let grants = grants.or_else(|| declared.map(|declared| &declared.terms.grants));
     let grants = render::granted(grants, plugin.manifest())?;

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use innkeeper_command::{Failure, Output};
 use innkeeper_model::ObjectId;
-use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
+use innkeeper_plugin_controller::{FleetPlan, Forecast, ParentPlan, Writes};
+use innkeeper_reconcile::ParentOutcome;
 
 use crate::{config::PlanFormat, survey::table};
 

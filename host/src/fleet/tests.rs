@@ -2,7 +2,9 @@
 
 use expect_test::expect;
 use innkeeper_model::{GroupKind, ObjectId, foreign::is_deceptive};
-use innkeeper_plan::{Changes, FleetPlan, ParentOutcome, ParentPlan, Planned};
+use innkeeper_plan::Changes;
+use innkeeper_plugin_controller::{FleetPlan, ParentPlan};
+use innkeeper_reconcile::{ParentOutcome, PlannedChanges};
 use serde_json::Value;
 
 use super::*;
@@ -28,7 +30,7 @@ fn updates(name: &str) -> Parent {
         updates: vec![id("Deployment", name)],
         ..Changes::default()
     };
-    let planned = Planned {
+    let planned = PlannedChanges {
         changes,
         status: true,
         operations: vec![format!("update apps/v1 Deployment demo/{name}")],
@@ -46,13 +48,13 @@ fn deletes(name: &str) -> Parent {
         deletes: vec![id("Deployment", name)],
         ..Changes::default()
     };
-    let planned = Planned {
+    let planned = PlannedChanges {
         changes,
         operations: vec![
             format!("create apps/v1 StatefulSet demo/{name}"),
             format!("prune apps/v1 Deployment demo/{name}"),
         ],
-        ..Planned::default()
+        ..PlannedChanges::default()
     };
     parent(name, ParentOutcome::Planned(planned))
 }
@@ -76,7 +78,7 @@ fn plan(parents: Vec<Parent>) -> FleetPlan {
 }
 
 fn every_outcome() -> FleetPlan {
-    let same = ParentOutcome::Planned(Planned::default());
+    let same = ParentOutcome::Planned(PlannedChanges::default());
     let mut asked = updates("asked");
     asked.1.is_asked = true;
     plan(vec![
@@ -104,10 +106,10 @@ fn hostile_texts_of_a_plan_neither_control_a_terminal_nor_forge_a_line() {
         message: TEXT.to_owned(),
         known: false,
     };
-    let planned = Planned {
+    let planned = PlannedChanges {
         differences: vec![TEXT.to_owned()],
         operations: vec![TEXT.to_owned()],
-        ..Planned::default()
+        ..PlannedChanges::default()
     };
     let mut asked = parent("b", ParentOutcome::Planned(planned));
     asked.1.is_asked = true;
@@ -127,7 +129,7 @@ fn hostile_texts_of_a_plan_neither_control_a_terminal_nor_forge_a_line() {
 
 #[test]
 fn deletes_and_new_faults_are_findings() {
-    let same = || parent("a", ParentOutcome::Planned(Planned::default()));
+    let same = || parent("a", ParentOutcome::Planned(PlannedChanges::default()));
     for (parents, expected) in [
         (vec![], Exit::Success),
         (vec![same(), updates("b")], Exit::Success),

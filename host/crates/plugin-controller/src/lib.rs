@@ -56,7 +56,7 @@ pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use load::Loader;
 pub use manager::Manager;
 pub use orphans::tend_orphans;
-pub use rollout::CandidatePlans;
+pub use rollout::{CandidatePlans, FleetPlan, Forecast, ParentPlan, Writes};
 pub use standby::{OnceMade, Warm, Warmer};
 
 /// The reason for a plugin that is not active.

@@ -3,6 +3,8 @@
 
 mod analysis;
 mod dry_run;
+mod fleet_plan;
+mod forecast;
 mod history;
 mod plans;
 #[cfg(test)]
@@ -13,11 +15,15 @@ use std::collections::BTreeSet;
 use innkeeper_model::{Digest, Gvk, Manifest};
 
 use self::analysis::are_too_many;
-pub use self::plans::CandidatePlans;
 pub(crate) use self::{
     analysis::{AnalysisCounts, AnalysisVerdict, RolloutAnalysis},
     dry_run::{Candidate, candidate_without_dry_run, dry_run, refusal},
     history::{Activation, History, Moment, PastRevision},
+};
+pub use self::{
+    fleet_plan::{FleetPlan, ParentPlan},
+    forecast::{Forecast, Writes},
+    plans::CandidatePlans,
 };
 use crate::resource::{CandidateCounts, CandidateVerdict, RolloutMode, RolloutSpec, revision_name};
 

@@ -2,18 +2,21 @@
 //!
 //! The Plugin controller decides which revisions need a dry run, and judges the results.
 
+mod outcome;
+
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::stream::{self, Stream, StreamExt as _};
 use innkeeper_cluster::{Recording, Registration, Waiting};
 use innkeeper_model::{Object, ObjectId, Outcome, PluginName, error_chain};
-use innkeeper_plan::{self as plan, ParentOutcome, Plan, Planned as PlannedChanges, StatusWrite};
+use innkeeper_plan::{self as plan, Plan, StatusWrite};
 use innkeeper_policy::Checked as Accepted;
 use innkeeper_sandbox::{CallReport, LogLine};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
+pub use self::outcome::{ParentOutcome, PlannedChanges};
 use super::{
     context::Context,
     epoch::Epoch,

@@ -39,7 +39,9 @@ mod trace;
 pub use analysis::Analysis;
 pub use bound::Usage;
 pub use budget::{NamespaceBudgets, Share};
-pub use dry_run::{Candidate, Differences, Draft, DryRunOutcome, until_read};
+pub use dry_run::{
+    Candidate, Differences, Draft, DryRunOutcome, ParentOutcome, PlannedChanges, until_read,
+};
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
 pub use next::{Attempt, Next, WaitingEdits};

@@ -4,12 +4,11 @@ use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry, reason};
-use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
-use innkeeper_reconcile::{Serving, until_read};
+use innkeeper_reconcile::{ParentOutcome, Serving, until_read};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{CandidatePlans, History, verdict};
+use super::{CandidatePlans, FleetPlan, Forecast, History, ParentPlan, Writes, verdict};
 use crate::{
     active::ActiveRevision,
     context::Context,

@@ -8,8 +8,9 @@ use std::{
 };
 
 use innkeeper_model::PluginName;
-use innkeeper_plan::FleetPlan;
 use parking_lot::Mutex;
+
+use super::FleetPlan;
 
 /// The plans of the candidates, by the name of the Plugin.
 #[derive(Default)]

@@ -1,86 +1,10 @@
-//! The effects of the plan for one parent, and those of the plans for many parents, added up.
+//! The plans for many parents, added up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_model::{GroupKind, ObjectId, Operation};
-
-use super::Plan;
-
-/// The writes of one plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// The children to create.
-    pub creates: Vec<ObjectId>,
-    /// The children to apply, or whose ownership is transferred.
-    pub updates: Vec<ObjectId>,
-    /// The children to delete.
-    pub deletes: Vec<ObjectId>,
-    /// True if the host's finalizer is added to the parent or removed from it.
-    pub finalizer: bool,
-}
-
-impl Changes {
-    /// Returns true if there is no write.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl Plan {
-    /// Returns the writes by their effect.
-    pub fn changes(&self) -> Changes {
-        let mut changes = Changes::default();
-        for operation in &self.operations {
-            match operation {
-                Operation::Create { id, .. } => changes.creates.push(id.clone()),
-                Operation::Update { id, .. } | Operation::Transfer { id, .. } => {
-                    changes.updates.push(id.clone());
-                }
-                Operation::Prune { id, .. } => changes.deletes.push(id.clone()),
-                Operation::AddFinalizer | Operation::RemoveFinalizer => changes.finalizer = true,
-            }
-        }
-        changes
-    }
-
-    /// Removes the operations that another plan for the same parent has, too.
-    pub fn subtract(&mut self, other: &Self) {
-        self.operations
-            .retain(|operation| !other.operations.contains(operation));
-    }
-}
-
-/// The plan for one parent, or the reason why there is none.
-#[derive(Debug)]
-pub enum ParentOutcome {
-    /// The host would make these changes.
-    Planned(Planned),
-    /// The plugin fails, or the host rejects its answer.
-    Fault {
-        /// The reason, as in the condition `Synced`.
-        reason: String,
-        /// The failure.
-        message: String,
-        /// True if it is not the fault of the revision: the revision to compare with fails for the parent as well, or has
-        /// had no good pass of it.
-        known: bool,
-    },
-    /// The host would not call the plugin: the parent is paused, not selected, or deleted.
-    Skipped,
-}
-
-/// The changes that a plan makes for one parent.
-#[derive(Debug, Default)]
-pub struct Planned {
-    /// The writes by their effect.
-    pub changes: Changes,
-    /// True if the status that the plugin states changes.
-    pub status: bool,
-    /// The operations as lines.
-    pub operations: Vec<String>,
-    /// The differences as lines; empty if the user did not ask for them.
-    pub differences: Vec<String>,
-}
+use innkeeper_model::{GroupKind, ObjectId};
+use innkeeper_plan::Changes;
+use innkeeper_reconcile::ParentOutcome;
 
 /// The number of children of a kind, by the write that they get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

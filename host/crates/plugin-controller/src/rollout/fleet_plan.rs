@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use innkeeper_model::ObjectId;
+use innkeeper_reconcile::ParentOutcome;
 use serde_json::{Value, json};
 
-use super::{Forecast, ParentOutcome, Writes};
+use super::{Forecast, Writes};
 
 /// The size of the entry of a parent, or of a delete, beside its texts, in bytes. Measured.
 const ENTRY_BYTES: usize = 250;
@@ -203,9 +204,10 @@ fn name(id: &ObjectId) -> Value {
 #[cfg(test)]
 mod tests {
     use innkeeper_model::GroupKind;
+    use innkeeper_plan::Changes;
+    use innkeeper_reconcile::PlannedChanges;
 
     use super::*;
-    use crate::{Changes, Planned};
 
     fn deletes(name: &str) -> (ObjectId, ParentPlan) {
         let id = |kind: &str| ObjectId::new(GroupKind::new("", kind), Some("demo"), name);
@@ -213,10 +215,10 @@ mod tests {
             deletes: vec![id("Secret")],
             ..Changes::default()
         };
-        let planned = Planned {
+        let planned = PlannedChanges {
             changes,
             operations: vec![format!("prune v1 Secret demo/{name}")],
-            ..Planned::default()
+            ..PlannedChanges::default()
         };
         let plan = ParentPlan {
             is_asked: false,
