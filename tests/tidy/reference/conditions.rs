@@ -172,9 +172,9 @@ fn every_reason_of_plugins_has_an_entry() {
         .skip(1)
         .filter_map(|rest| rest.split('"').next());
     // A signature is made by commands only.
-    let categories = categories.filter(|category| *category != "signing-failed");
-    listed.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
-    for errors in ["artifact/error.rs", "lib.rs"] {
+    let categories = categories.filter(|it| *it != "signing-failed");
+    found.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
+    for errors in ["artifact/error.rs", "error.rs"] {
         let errors = crate::files::read(&format!("host/crates/sandbox/src/{errors}"));
         let (_, reasons) = errors
             .split_once("fn reason")

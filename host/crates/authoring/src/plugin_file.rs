@@ -33,8 +33,25 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Artifact(_) => Exit::Usage,
-            Self::Plugin(error) => Exit::of_plugin(error),
+            Self::Plugin(error) => exit_for(error),
         }
+    }
+}
+
+/// Returns the end of a command that could not start or describe a plugin.
+pub const fn exit_for(error: &plugin::Error) -> Exit {
+    match error {
+        plugin::Error::Link { .. }
+        | plugin::Error::Describe { .. }
+        | plugin::Error::Manifest { .. }
+        | plugin::Error::Embedded { .. }
+        | plugin::Error::ConfigSchema { .. } => Exit::Finding,
+        plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Exit::Usage,
+        plugin::Error::CheckConfig { .. }
+        | plugin::Error::ConfigureEngine { .. }
+        | plugin::Error::MapAgain { .. }
+        | plugin::Error::StartThread { .. }
+        | plugin::Error::PoolClosed => Exit::Failure,
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 use innkeeper_model::{Limits, ReadKey};
-use innkeeper_sandbox::{CallOutput, Described, LogLine, Recording, Request, read_to_json};
-use serde_json::Value;
+use innkeeper_sandbox::{CallOutput, Described, LogLine, Recording, Request};
+use serde_json::{Value, json};
 
 use crate::{
     args::{Inspected, LoadArgs},
@@ -50,7 +50,7 @@ impl Repeated {
     /// Returns a line for each read without a recorded answer.
     pub(crate) fn unknown_reads(&self) -> impl Iterator<Item = String> {
         self.unknown.iter().map(|read| {
-            let read = read_to_json(read);
+            let read = json!(read);
             format!("the recording does not contain this read, and the plugin got the answer \"not granted\": {read}")
         })
     }
@@ -84,7 +84,7 @@ pub(crate) fn repeat(
     let configured = described.configure(&recording.config(), plugin_file::checker());
     let message =
         format!("failed to configure the plugin {from} with the configuration of the recording");
-    let plugin = configured.or_fail_by(Exit::of_plugin, message)?;
+    let plugin = configured.or_fail_by(plugin_file::exit_for, message)?;
     let children = recording.children();
     let request = Request {
         parent: recording.parent(),

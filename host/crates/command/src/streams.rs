@@ -7,7 +7,6 @@ use std::{
 };
 
 use innkeeper_model::{Blame, error_chain};
-use innkeeper_sandbox as plugin;
 
 use super::{Failure, OrFail as _, Output, plain::plain_lines};
 
@@ -83,7 +82,7 @@ impl Streams<'_> {
 /// | 128 + n | `Signal` | a second signal with number n cut off `run` or `dev`; shells report killed processes so |
 ///
 /// The hidden command `compile` is the exception: its codes are a private protocol between the host and the compiler
-/// process, see [`child`](fn@plugin::artifact::child).
+/// process, see `artifact::child` in the crate `sandbox`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The command did its work, and its answer is good.
@@ -105,23 +104,6 @@ impl Exit {
             Blame::Guest => Self::Finding,
             Blame::Parent | Blame::Host => Self::Usage,
             Blame::Cluster => Self::Failure,
-        }
-    }
-
-    /// Returns the end of a command that could not start or describe a plugin.
-    pub const fn of_plugin(error: &plugin::Error) -> Self {
-        match error {
-            plugin::Error::Link { .. }
-            | plugin::Error::Describe { .. }
-            | plugin::Error::Manifest { .. }
-            | plugin::Error::Embedded { .. }
-            | plugin::Error::ConfigSchema { .. } => Self::Finding,
-            plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Self::Usage,
-            plugin::Error::CheckConfig { .. }
-            | plugin::Error::ConfigureEngine { .. }
-            | plugin::Error::MapAgain { .. }
-            | plugin::Error::StartThread { .. }
-            | plugin::Error::PoolClosed => Self::Failure,
         }
     }
 

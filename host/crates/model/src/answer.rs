@@ -1,11 +1,11 @@
-//! The answers of a guest.
+//! Guest answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Condition, Gvk, ObjectId, reason};
 
-/// The phase of a pass: the reason why it runs.
+/// Why a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
@@ -22,14 +22,14 @@ pub enum Outcome {
     Desired(Desired),
     /// Leave the children as they are.
     Keep(Report),
-    /// The host may remove its finalizer, so that the parent is deleted; phase finalize only.
+    /// The host may remove the finalizer, which deletes the parent; phase finalize only.
     Finalized(Report),
 }
 
-/// The whole desired set of children, and the report.
+/// All desired children, and the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
-    /// Every child that must exist; the host prunes other children of this parent.
+    /// Every child that must exist; the host prunes the parent's other children.
     pub children: Vec<Child>,
     /// The status, conditions and events for the parent.
     pub report: Report,
@@ -68,7 +68,7 @@ pub struct Event {
     pub message: String,
 }
 
-/// The type of an Event.
+/// An Event's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum EventType {
     /// Information only.
@@ -77,16 +77,19 @@ pub enum EventType {
     Warning,
 }
 
-/// One desired child.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One desired child. The JSON form leaves out kind, namespace and name, because the object states them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Child {
     /// The key, unique within the answer.
     pub key: String,
     /// The kind as stated.
+    #[serde(skip)]
     pub kind: Gvk,
     /// The namespace as stated; `None` means the parent's namespace, which the policy check fills in.
+    #[serde(skip)]
     pub namespace: Option<String>,
     /// The name.
+    #[serde(skip)]
     pub name: String,
     /// The fields that the plugin owns, as stated.
     pub object: Map<String, Value>,
@@ -94,11 +97,11 @@ pub struct Child {
     pub generate: Vec<Generated>,
     /// The rule for writing the child.
     pub apply: ApplyPolicy,
-    /// The fate of the child when the parent is deleted.
+    /// What happens to the child when the parent is deleted.
     pub removal: RemovalPolicy,
-    /// The source of its readiness.
+    /// Where the child's readiness comes from.
     pub readiness: Readiness,
-    /// Keys of the children that must be ready before it is created.
+    /// Keys of children that must be ready before the host creates this one.
     pub after: Vec<String>,
 }
 
@@ -110,12 +113,12 @@ impl Child {
     }
 }
 
-/// A generated value of a Secret.
+/// A generated Secret value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Generated {
     /// The key below `data`.
     pub key: String,
-    /// The number of characters.
+    /// The length in characters.
     pub length: u32,
     /// The characters to draw from.
     pub alphabet: String,
@@ -136,7 +139,7 @@ pub enum ApplyPolicy {
     Hold,
 }
 
-/// The fate of a child when its parent is deleted.
+/// What happens to a child when the parent is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemovalPolicy {
@@ -146,7 +149,7 @@ pub enum RemovalPolicy {
     Retain,
 }
 
-/// The source of a child's readiness.
+/// Where a child's readiness comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readiness {
@@ -161,7 +164,7 @@ pub enum Readiness {
 /// A failure that the guest reports instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of failure.
+    /// The failure's kind.
     pub kind: FaultKind,
     /// A sentence for the user.
     pub message: String,
@@ -169,7 +172,7 @@ pub struct Fault {
     pub report: Option<Report>,
 }
 
-/// The kind of a fault.
+/// A fault's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "camelCase")]
 pub enum FaultKind {

@@ -1,10 +1,7 @@
-//! The end of a call as JSON, for the output of `render` and for recordings.
+//! A call's outcome as JSON, for the output of `render` and for recordings.
 
-use innkeeper_model::{
-    ApplyPolicy, Child, Generated, Outcome, ReadKey, Readiness, RemovalPolicy, Report, reason,
-};
-use innkeeper_plan as plan;
-use serde::{Serialize, Serializer};
+use innkeeper_model::{Child, Outcome, Report, reason};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::End;
@@ -12,21 +9,20 @@ use crate::End;
 /// The reason for a missing answer.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct OutputFault {
-    /// `retry`, `invalid` or `fatal` of the guest, or the host's reason.
+    /// The guest's `retry`, `invalid` or `fatal`, or the host's reason.
     pub kind: &'static str,
     /// The message for users.
     pub message: String,
 }
 
-/// The end of a call. Its JSON form names every field, also an empty one.
+/// A call's outcome. The JSON form has every field, also an empty one.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CallOutput {
     /// `desired`, `keep` or `finalized`; none without an answer.
     pub outcome: Option<&'static str>,
     /// The reason for a missing answer.
     pub fault: Option<OutputFault>,
-    /// The children of the answer.
-    #[serde(serialize_with = "as_stated")]
+    /// The desired children.
     pub children: Vec<Child>,
     /// The statements about the parent; empty if there are none.
     #[serde(flatten)]
@@ -65,7 +61,7 @@ impl CallOutput {
         }
     }
 
-    /// Returns the end of a call without an answer.
+    /// Returns the outcome of a call without an answer.
     pub fn failed(kind: &'static str, message: String) -> Self {
         Self {
             fault: Some(OutputFault { kind, message }),
@@ -81,34 +77,4 @@ impl CallOutput {
             _ => Map::new(),
         }
     }
-}
-
-/// A child with the object as the host would state it to the API server.
-#[derive(Serialize)]
-struct OutputChild<'a> {
-    key: &'a str,
-    apply: ApplyPolicy,
-    removal: RemovalPolicy,
-    readiness: Readiness,
-    after: &'a [String],
-    generate: &'a [Generated],
-    object: Map<String, Value>,
-}
-
-fn as_stated<S: Serializer>(children: &[Child], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(children.iter().map(|child| OutputChild {
-        key: &child.key,
-        apply: child.apply,
-        removal: child.removal,
-        readiness: child.readiness,
-        after: &child.after,
-        generate: &child.generate,
-        object: plan::stated(child),
-    }))
-}
-
-/// Returns a read as JSON.
-pub fn read_to_json(key: &ReadKey) -> Value {
-    // Infallible: its keys are texts.
-    serde_json::to_value(key).unwrap_or_default()
 }

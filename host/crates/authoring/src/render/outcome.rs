@@ -2,10 +2,12 @@
 
 use innkeeper_command::{Failure, Output};
 use innkeeper_model::ReadKey;
+use innkeeper_plan as plan;
 use innkeeper_policy::{self as policy, Rules};
-use innkeeper_sandbox::{CallOutput, End, read_to_json};
+use innkeeper_sandbox::{CallOutput, End};
+use serde_json::json;
 
-/// Checks the guest's answer with the policy of the host.
+/// Checks the guest's answer with the policy of the host; returns each child as the host would state it to the API server.
 pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
     let checked = match end {
         End::Answered(outcome) => {
@@ -17,7 +19,13 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
         end @ (End::Faulted(_) | End::Parked(_)) => Ok(end),
     };
     match checked {
-        Ok(end) => CallOutput::from(end),
+        Ok(end) => {
+            let mut output = CallOutput::from(end);
+            for child in &mut output.children {
+                child.object = plan::stated(child);
+            }
+            output
+        }
         Err(rejection) => CallOutput::failed(rejection.reason(), rejection.message().to_owned()),
     }
 }
@@ -28,8 +36,8 @@ pub(super) fn json(
     reads: &[ReadKey],
     fuel: Option<u64>,
 ) -> Result<Output, Failure> {
-    let mut rendered = answer.to_json();
-    rendered.insert("reads".to_owned(), reads.iter().map(read_to_json).collect());
+    let mut rendered = said.to_json();
+    rendered.insert("reads".to_owned(), json!(reads));
     rendered.insert("fuel".to_owned(), fuel.into());
     Output::json(&rendered)
 }

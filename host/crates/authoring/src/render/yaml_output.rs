@@ -42,7 +42,7 @@ fn manifest(
     existing: Option<&Document>,
     seed: u64,
 ) -> Map<String, Value> {
-    let mut object = plan::stated(child);
+    let mut object = child.object.clone();
     if child.generate.is_empty() {
         return object;
     }
