@@ -1,6 +1,6 @@
 //! An apply that also takes away the fields that a child states as absent.
 //!
-//! Almost every update has none. The others first hand the fields that are there to the manager of the children, because
+//! Almost every update has none. The others first hand the existing fields to the children's manager, because
 //! an apply takes away only fields that no other manager owns.
 
 use innkeeper_model::{Object, ResourceVersion, Uid};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{Error, ErrorKind, Session, Writer, Written, request::Address};
 
-/// An update of a child that states fields as absent.
+/// An update for a child that states fields as absent.
 pub(super) struct Absences<'a> {
     address: Address<'a>,
     manager: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Absences<'a> {
     body: &'a Map<String, Value>,
     uid: &'a Uid,
     version: ResourceVersion,
-    /// The child as it is, with the managed fields of all managers.
+    /// The live child, with everyone's managed fields.
     live: &'a Object,
 }
 
@@ -48,48 +48,56 @@ impl Writer {
         update: &Absences<'_>,
     ) -> Result<Written, Error> {
         let stated = absence::absences(update.body);
-        let (live, mut version) = (update.live, update.version);
+        let stored = parse(&update.live.json);
+        let mut version = update.version;
         // Otherwise the plan is outdated: the apply below is refused, and the next pass plans anew.
-        if version == live.resource_version {
-            let present = absence::present(&live.json, &stated);
-            let owners = Owners::from_object(live);
+        if version == update.live.resource_version {
+            let present = absence::present(&stored, &stated);
+            let owners = Owners::from_object(update.live);
             let handed = self.take_over(update, owners, &present, false).await?;
             version = handed.map_or(version, |handed| handed.resource_version);
         }
-        let body = absence::without_absences(update.body, Some(&live.json), &[]);
+        let body = absence::without_absences(update.body, &stored, &[]);
         let written = self.apply_part(update, &body, version).await?;
-        let refilled = absence::present(&written.json, &stated);
+        let stored = parse(&written.json);
+        let refilled = absence::present(&stored, &stated);
         if refilled.is_empty() {
             return Ok(written);
         }
-        self.take_defaults_away(update, written, &refilled).await
+        self.take_defaults_away(update, (written, stored), &refilled)
+            .await
     }
 
-    /// Makes null of fields that the API server has filled in again, where their kind allows that. The others can never be
+    /// Sets fields to null that the API server has filled in again, where the kind allows that. The others can never be
     /// absent: owned, they count as stated.
     async fn take_defaults_away(
         &self,
         update: &Absences<'_>,
-        written: Written,
+        (mut written, mut stored): (Written, Value),
         refilled: &[absence::Path],
     ) -> Result<Written, Error> {
         // An apply leaves maps and lists as they are.
-        let composite = absence::composite(&written.json, refilled);
-        let owners = Owners::from_json(&written.json);
-        let known = match self.take_over(update, owners, &composite, true).await {
-            Ok(Some(nulled)) => nulled,
+        let composite = absence::composite(&stored, refilled);
+        let owners = Owners::from_value(&stored);
+        match self.take_over(update, owners, &composite, true).await {
+            Ok(Some(nulled)) => {
+                stored = parse(&nulled.json);
+                written = nulled;
+            }
             Err(error) if error.kind != ErrorKind::Rejected => return Err(error),
-            Ok(None) | Err(_) => written,
-        };
-        let body = absence::without_absences(update.body, Some(&known.json), refilled);
-        let version = known.resource_version;
-        match self.apply_part(update, &body, version).await {
-            Err(error) if error.kind == ErrorKind::Rejected => Ok(known),
-            applied => applied,
+            Ok(None) | Err(_) => {}
+        }
+        let body = absence::without_absences(update.body, &stored, refilled);
+        match self
+            .apply_part(update, &body, written.resource_version)
+            .await
+        {
+            Err(error) if error.kind == ErrorKind::Rejected => Ok(written),
+            result => result,
         }
     }
 
-    /// Makes the manager the only owner of fields; none if there are none.
+    /// Makes the manager the fields' only owner; none if there are none.
     async fn take_over(
         &self,
         update: &Absences<'_>,
@@ -118,4 +126,8 @@ impl Writer {
             .update(update.manager, body, update.uid, version);
         self.exchange(request.act_as(update.account)).await
     }
+}
+
+fn parse(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_default()
 }

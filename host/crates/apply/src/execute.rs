@@ -1,4 +1,4 @@
-//! The operations of a plan, written in their order.
+//! Writes a plan's operations in order.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,26 +15,26 @@ use super::{
     request::{Address, WriteRequest},
 };
 
-/// The common inputs of the writes of one pass.
+/// The common inputs for one pass's writes.
 pub struct Session<'a> {
     /// The plugin.
     pub plugin: &'a PluginName,
-    /// The field manager of its children.
+    /// The children's field manager.
     pub manager: &'a str,
     /// The user that children are written as; none: the host itself. The host writes finalizers and statuses as
     /// itself.
     pub account: Option<&'a str>,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
-    /// The present `data`, just read, of Secrets whose generated values are stated again.
+    /// The live `data`, just read, for Secrets whose generated values are stated again.
     pub secrets: &'a BTreeMap<ObjectId, Map<String, Value>>,
-    /// The children that an update takes fields away from, just read, with the managed fields of all managers.
+    /// The children that an update takes fields away from, just read, with everyone's managed fields.
     pub live: &'a BTreeMap<ObjectId, Object>,
     /// Fills a buffer with random bytes, fit for passwords.
     pub random: &'a mut (dyn FnMut(&mut [u8]) + Send),
 }
 
-/// The results of the operations of a plan.
+/// The results of a plan's operations.
 #[derive(Debug, Default)]
 pub struct Execution {
     /// Those that were tried, in order; a success without an object is a deletion.
@@ -42,7 +42,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Returns the input for the conclusion of the plan.
+    /// Returns the input for `plan::conclude`.
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
         for (operation, result) in &self.results {
@@ -59,7 +59,7 @@ impl Execution {
         effects
     }
 
-    /// The children whose create failed because an object exists; its owner has to be read before the next plan.
+    /// The children whose create failed because an object exists; the owner has to be read before the next plan.
     pub fn conflicts(&self) -> impl Iterator<Item = &ObjectId> {
         self.results
             .iter()
@@ -82,13 +82,13 @@ impl Execution {
         })
     }
 
-    /// Returns true if operations failed, all of them because the cluster has changed: there is nothing to report, the
+    /// Returns true if operations failed, and all because the cluster has changed: there is nothing to report, the
     /// next pass sees it.
     pub fn is_silent(&self) -> bool {
         self.errors().next().is_some() && self.errors().all(Error::is_silent)
     }
 
-    /// Returns the failures in the order of the operations.
+    /// Returns the failures in operation order.
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
         let results = self.results.iter();
         results.filter_map(|(_, result)| result.as_ref().err())
@@ -96,7 +96,7 @@ impl Execution {
 }
 
 impl Writer {
-    /// Writes the operations of a plan in their order.
+    /// Writes a plan's operations in order.
     ///
     /// Without the finalizer nothing else is written.
     /// A child that fails does not stop the others, but after any failure nothing is pruned and the parent is not
@@ -114,7 +114,7 @@ impl Writer {
                 operation,
                 Operation::Prune { .. } | Operation::RemoveFinalizer
             );
-            // A prune after a failed apply could delete an object before its replacement exists.
+            // A prune after a failed apply could delete an object before the replacement exists.
             if last && failed {
                 break;
             }
@@ -153,7 +153,7 @@ impl Writer {
                 served = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
                 // What does not exist has no fields, and some kinds refuse a null.
-                let body = absence::without_absences(&body, None, &[]);
+                let body = absence::without_absences(&body, &Value::Null, &[]);
                 address(&served, id).create(session.manager, &body)
             }
             Operation::Update {
@@ -190,12 +190,7 @@ impl Writer {
             } => {
                 served = resource(session, operation, kind)?;
                 let request = address(&served, id).delete(uid, *resource_version);
-                return match self.send(request.act_as(session.account)).await {
-                    Ok(_) => Ok(None),
-                    // The object is gone, as the plan wants it.
-                    Err(error) if error.kind == ErrorKind::Gone => Ok(None),
-                    Err(error) => Err(error),
-                };
+                return self.prune(request.act_as(session.account)).await;
             }
         };
         let request = request.act_as(session.account);
@@ -204,6 +199,15 @@ impl Writer {
         match plan::lost_metadata(operation, &written.json) {
             Some(lost) => Err(ErrorKind::MetadataLost.because(what, lost)),
             None => Ok(Some(written)),
+        }
+    }
+
+    async fn prune(&self, request: WriteRequest<'_>) -> Result<Option<Written>, Error> {
+        match self.send(request).await {
+            Ok(_) => Ok(None),
+            // The object is gone, as the plan wants it.
+            Err(error) if error.kind == ErrorKind::Gone => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -222,7 +226,7 @@ impl Writer {
         let patch = vec![
             json!({"op": "test", "path": "/metadata/uid", "value": uid}),
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
-            // Another client may have changed the list: the index alone could remove its finalizer.
+            // Another client may have changed the list: the index alone could remove someone else's finalizer.
             json!({"op": "test", "path": place, "value": finalizer}),
             json!({"op": "remove", "path": place}),
         ];
@@ -241,7 +245,7 @@ impl Writer {
         }
     }
 
-    /// Applies a status of the parent.
+    /// Applies a parent status.
     pub async fn status(&self, target: &mut Target, write: &StatusWrite) -> Result<Written, Error> {
         let mut body = target.address().body();
         body.insert("status".to_owned(), Value::Object(write.status.clone()));
@@ -296,7 +300,7 @@ fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {
     Address::new(resource, id.namespace.as_deref(), &id.name)
 }
 
-/// The body with its generated values: those that are known, and new ones for the others.
+/// Returns the body with generated values: existing ones where there are any, and new ones for the others.
 fn with_generated<'a>(
     body: &'a Map<String, Value>,
     generate: &[Generated],

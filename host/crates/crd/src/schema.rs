@@ -1,10 +1,10 @@
-//! Admission of a custom resource as by the API server, without an API server.
+//! Admits custom resources as the API server does, without an API server.
 //!
-//! A [`Schema`] is one version of one CustomResourceDefinition. [`Schema::admit`] prunes, inserts defaults and validates
-//! as a create does (Kubernetes 1.36): with the same verdict and the same failing paths, but with messages of its own.
-//! Messages of validation rules come from the CustomResourceDefinition.
+//! A [`Schema`] is a CustomResourceDefinition in one version. [`Schema::admit`] prunes, inserts defaults and validates
+//! as a create does (Kubernetes 1.36): with the same verdict and the same failing paths, but with other messages.
+//! Messages for validation rules come from the CustomResourceDefinition.
 //! It does not know about admission webhooks and policies, updates (transition rules are skipped, as on create), or the
-//! cost limits of rules.
+//! rules' cost limits.
 
 mod cause;
 mod format;
@@ -30,15 +30,15 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// A CustomResourceDefinition that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A field or the version is missing, or of another type.
+    /// A field or the version is missing, or has another type.
     #[error("the CustomResourceDefinition has no valid {0}")]
     Missing(String),
-    /// The schema or one of its rules is invalid.
+    /// The schema or a rule in it is invalid.
     #[error("failed to compile the schema at \"{at}\"")]
     Schema {
-        /// The place: a JSON pointer, or the path of the field that a rule is for.
+        /// The place: a JSON pointer, or the path to the field that a rule is for.
         at: String,
-        /// The answer of the compiler.
+        /// The compiler's answer.
         #[source]
         source: Source,
     },
@@ -56,7 +56,7 @@ impl Error {
 pub struct Admitted {
     /// The object: pruned, with defaults. A status is kept, although a create drops it.
     pub object: Map<String, Value>,
-    /// The paths of the dropped fields; `kubectl` warns about these.
+    /// The dropped fields' paths; `kubectl` warns about these.
     pub unknown_fields: Vec<String>,
 }
 
@@ -65,13 +65,13 @@ fn compile(schema: &Value) -> Result<Validator, Error> {
         .map_err(|error| Error::schema(error.instance_path().as_str(), bounds::uncompiled(&error)))
 }
 
-/// Returns the schema of a version of a CustomResourceDefinition; none if the version is missing or has no schema.
+/// Returns the schema for a version; none if the version is missing or has no schema.
 pub fn schema_of<'a>(crd: &'a Map<String, Value>, version: &str) -> Option<&'a Value> {
     let schema = &find_version(crd, version)?["schema"]["openAPIV3Schema"];
     schema.is_object().then_some(schema)
 }
 
-/// One version of one CustomResourceDefinition, compiled.
+/// A CustomResourceDefinition in one version, compiled.
 #[derive(Debug)]
 pub struct Schema {
     /// Names the kind in errors.
@@ -83,11 +83,11 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a version of a CustomResourceDefinition.
+    /// Compiles a CustomResourceDefinition in this version.
     ///
     /// # Errors
     ///
-    /// Fails if a field, the version, the schema or a rule of the CustomResourceDefinition cannot be used.
+    /// Fails if a field, the version, the schema or a rule cannot be used.
     pub fn new(crd: &Map<String, Value>, version: &str) -> Result<Self, Error> {
         let spec = crd.get("spec").unwrap_or(&Value::Null);
         let text = |field: &str| {
@@ -102,12 +102,6 @@ impl Schema {
         };
         let mut schema = schema.clone();
         bounds::check_schema(&schema).map_err(|problem| Error::schema("", problem))?;
-        // Below, fields have the types of the dialect.
-        if let Err(error) = serde_json::from_value::<Node>(schema.clone()) {
-            // Its errors name the place.
-            compile(&schema)?;
-            return Err(Error::schema("", error));
-        }
         metadata::complete(&mut schema, &format!("{group}/{version}"), kind, scope);
         if let Some(Value::String(path)) = served.pointer("/subresources/scale/specReplicasPath")
             && let Some(Value::Object(replicas)) =
@@ -116,6 +110,7 @@ impl Schema {
             let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
             replicas.insert("x-innkeeper".to_owned(), json!({"allOf": [range]}));
         }
+        // Before the node is parsed, because only the compiler's errors name the place.
         let validator = compile(&schema)?;
         let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;
         let mut rules = CompiledRules::default();
@@ -144,7 +139,7 @@ impl Schema {
         let unknown_fields = shape::normalize(&mut object, &self.root);
         metadata::tidy(&mut object);
         let fields = object.as_object_mut();
-        // The API server drops the status of a new object before it validates.
+        // The API server drops a new object's status before it validates.
         let status = fields
             .filter(|_| self.status_is_subresource)
             .and_then(|all| all.remove("status"));
@@ -165,7 +160,7 @@ impl Schema {
         })
     }
 
-    /// Returns why a write of the subresource `status` would be refused; nothing if the API server takes it.
+    /// Returns why the API server would refuse a write to the subresource `status`; nothing if it accepts it.
     ///
     /// The rest of the object is the stored one, so only the status and the rules about it are judged. Server-side apply
     /// also refuses fields that the definition does not have.

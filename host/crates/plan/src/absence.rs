@@ -1,13 +1,13 @@
 //! Explicit absence: a null in a stated object says that the field is not there, whoever set it.
 //!
-//! Server-side apply alone cannot say so. It stores the null of a field that may be null, refuses that of another, and
+//! Server-side apply alone cannot say so. It stores a null for a nullable field, refuses it for any other, and
 //! leaves a map or list as it is. Fields go if only their manager owned them and no longer states them, and the
 //! managed fields of an object can be changed like any field: so a patch hands such fields to our manager first.
 
 use innkeeper_model::{ManagedEntry, Object};
 use serde_json::{Map, Value, json};
 
-/// The names of the fields from the root of an object to one of its fields.
+/// Field names from an object's root to one field.
 pub type Path = Vec<String>;
 
 /// Returns the fields that an object states as absent. Below a list there are none.
@@ -28,26 +28,30 @@ pub fn absences(object: &Map<String, Value>) -> Vec<Path> {
     paths
 }
 
-/// Returns those of the fields that have a value in the JSON of an object.
-pub fn present(json: &str, paths: &[Path]) -> Vec<Path> {
-    with_value(json, paths, |value| !value.is_null())
+/// Returns the fields that have a value in an object.
+pub fn present(object: &Value, paths: &[Path]) -> Vec<Path> {
+    with_value(object, paths, |value| !value.is_null())
 }
 
-/// Returns those of the fields whose value is a map or a list.
-pub fn composite(json: &str, paths: &[Path]) -> Vec<Path> {
-    with_value(json, paths, |value| value.is_object() || value.is_array())
+/// Returns the fields whose value is a map or a list.
+pub fn composite(object: &Value, paths: &[Path]) -> Vec<Path> {
+    with_value(object, paths, |value| value.is_object() || value.is_array())
 }
 
-fn with_value(json: &str, paths: &[Path], fits: impl Fn(&Value) -> bool) -> Vec<Path> {
-    let object: Value = serde_json::from_str(json).unwrap_or_default();
-    let has_it = |path: &&Path| object.pointer(&pointer(path)).is_some_and(&fits);
-    paths.iter().filter(has_it).cloned().collect()
+fn with_value(object: &Value, paths: &[Path], fits: impl Fn(&Value) -> bool) -> Vec<Path> {
+    paths
+        .iter()
+        .filter(|path| object.pointer(&pointer(path)).is_some_and(&fits))
+        .cloned()
+        .collect()
 }
 
 /// Returns the object to apply: a stated null stays only where the API server stores a null, or where it is in `always`.
+///
+/// `stored` is the stored object; null if there is none.
 pub fn without_absences(
     stated: &Map<String, Value>,
-    json: Option<&str>,
+    stored: &Value,
     always: &[Path],
 ) -> Map<String, Value> {
     fn strip(fields: &mut Map<String, Value>, stored: &Value, path: &mut Path, always: &[Path]) {
@@ -66,15 +70,12 @@ pub fn without_absences(
             is_kept
         });
     }
-    let stored: Value = json
-        .and_then(|json| serde_json::from_str(json).ok())
-        .unwrap_or_default();
     let mut object = stated.clone();
-    strip(&mut object, &stored, &mut Vec::new(), always);
+    strip(&mut object, stored, &mut Vec::new(), always);
     object
 }
 
-/// The managers of the fields of an object in one version.
+/// An object's field managers, in one version.
 #[derive(Debug)]
 pub struct Owners {
     uid: String,
@@ -83,7 +84,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Returns the managers of an object that holds the managed fields of all of them; none if they cannot be read.
+    /// Reads the managers from an object that holds everyone's managed fields; none if they cannot be read.
     pub fn from_object(object: &Object) -> Option<Self> {
         let managed = object.managed.iter().map(|entry| {
             let fields = serde_json::from_str(&entry.fields).ok()?;
@@ -96,9 +97,8 @@ impl Owners {
         })
     }
 
-    /// Returns the managers from the JSON of a whole object, as the API server answers a write.
-    pub fn from_json(json: &str) -> Option<Self> {
-        let object: Value = serde_json::from_str(json).ok()?;
+    /// Returns the managers from a whole object, as the API server answers a write.
+    pub fn from_value(object: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let metadata = &object["metadata"];
         let managed = metadata["managedFields"].as_array()?.iter().map(|entry| {
@@ -118,7 +118,7 @@ impl Owners {
         })
     }
 
-    /// Returns the JSON patch that makes a manager the only owner of fields, tests of UID and version included; none if the
+    /// Returns the JSON patch that makes a manager the fields' only owner, including tests for UID and version; none if the
     /// manager has never applied the object. With `as_null` it also sets the fields to null, which some kinds refuse.
     pub fn take_over(&self, manager: &str, paths: &[Path], as_null: bool) -> Option<Value> {
         let is_own = |entry: &ManagedEntry| {
@@ -228,19 +228,17 @@ mod tests {
     #[test]
     fn a_null_is_sent_only_where_the_api_server_stores_it() {
         let stated = map(json!({"a/b": null, "c": {"d": null, "e": 1}, "f": null}));
-        let stored = json!({"a/b": null, "c": {"d": 2}}).to_string();
-        let body = |json, always: &[Path]| Value::Object(without_absences(&stated, json, always));
-        assert_eq!(body(None, &[]), json!({"c": {"e": 1}}));
-        assert_eq!(
-            body(Some(&stored), &[]),
-            json!({"a/b": null, "c": {"e": 1}})
-        );
+        let stored = json!({"a/b": null, "c": {"d": 2}});
+        let body =
+            |stored, always: &[Path]| Value::Object(without_absences(&stated, stored, always));
+        assert_eq!(body(&Value::Null, &[]), json!({"c": {"e": 1}}));
+        assert_eq!(body(&stored, &[]), json!({"a/b": null, "c": {"e": 1}}));
         let expected = json!({"a/b": null, "c": {"d": null, "e": 1}});
-        assert_eq!(body(Some(&stored), &[path("c.d")]), expected);
+        assert_eq!(body(&stored, &[path("c.d")]), expected);
         // The objects around it are stated.
         let only = map(json!({"a": {"b": null}}));
         assert_eq!(
-            Value::Object(without_absences(&only, None, &[])),
+            Value::Object(without_absences(&only, &Value::Null, &[])),
             json!({"a": {}})
         );
         assert_eq!(present(&stored, &absences(&stated)), [path("c.d")]);
@@ -289,7 +287,7 @@ mod tests {
                 false,
                 json!({"f:spec": {"f:a": {"f:b": {"f:c": {}}}}}),
             ),
-            // Covers everything below; the field is not a part of its own.
+            // Covers everything below; the field itself is not listed.
             ("whole", true, json!({"f:spec": {"f:a": {}}})),
         ]);
         let owners = Owners::from_object(&live).unwrap();

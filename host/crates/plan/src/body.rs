@@ -14,7 +14,7 @@ use super::{
     text::{drop_nulls, drop_unset_times},
 };
 
-/// The version prefix of the applied annotation, so that a later version can compute the value in another way.
+/// Prefixes the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
 
 /// The object to apply for a child, including the host's metadata.
@@ -34,7 +34,7 @@ impl Body {
 
     /// Returns true if this object was applied last and no other field manager has changed or taken a field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
-        // Managed fields keep the paths of labels and annotations that admission has removed.
+        // Managed fields keep paths for labels and annotations that admission has removed.
         if !self.was_applied_last(object) || !self.has_own_metadata(object) {
             return false;
         }
@@ -48,7 +48,7 @@ impl Body {
         is_covered(object, manager, stated)
     }
 
-    /// Returns true if the observed object has all labels and annotations of the host.
+    /// Returns true if the observed object has all the host's labels and annotations.
     fn has_own_metadata(&self, object: &Object) -> bool {
         let metadata = self.canonical.get("metadata");
         [
@@ -66,7 +66,7 @@ impl Body {
         })
     }
 
-    /// Returns true if the annotation of the observed object shows that this object was applied last.
+    /// Returns true if the observed annotation shows that this object was applied last.
     pub(super) fn was_applied_last(&self, object: &Object) -> bool {
         object.annotation(ANNOTATION_APPLIED) == Some(&self.applied)
     }
@@ -89,8 +89,7 @@ impl Body {
         object
     }
 
-    /// Returns the object with the keys of generated values. The values are empty, because only the keys matter for the
-    /// check of ownership.
+    /// Adds the keys for generated values. The values are empty, because only the keys matter for ownership.
     fn with_generated_keys(&self, child: &Child) -> Map<String, Value> {
         let mut object = self.canonical.clone();
         for entry in &child.generate {
@@ -100,7 +99,7 @@ impl Body {
     }
 }
 
-/// Returns true if a field manager owns every field of `stated` in the object.
+/// Returns true if a field manager owns every field in `stated`.
 ///
 /// A field that is stated as absent needs an owner only if it is there: the API server filled it in again.
 pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Value>) -> bool {
@@ -109,13 +108,14 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
     let (stated, refilled) = if absences.is_empty() {
         (stated, Vec::new())
     } else {
-        with_values = absence::without_absences(stated, None, &[]);
-        (&with_values, absence::present(&object.json, &absences))
+        with_values = absence::without_absences(stated, &Value::Null, &[]);
+        let observed = serde_json::from_str(&object.json).unwrap_or_default();
+        (&with_values, absence::present(&observed, &absences))
     };
     object
         .managed
         .iter()
-        // An apply changes only the entry of earlier applies to the object itself: entries of updates and of subresources
+        // An apply changes only the entry for earlier applies to the object itself: entries for updates and subresources
         // keep their fields.
         .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
         .filter_map(|entry| fields::Owned::parse(&entry.fields))
@@ -125,9 +125,9 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
         })
 }
 
-/// Returns the complete object of a child, without the host's metadata.
+/// Returns a child's complete object, without the host's metadata.
 ///
-/// `apiVersion`, `kind`, name and namespace come from the child, and `stringData` of a Secret becomes `data`.
+/// `apiVersion`, `kind`, name and namespace come from the child, and a Secret's `stringData` becomes `data`.
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
     drop_unset_times(&mut object);
@@ -136,7 +136,7 @@ pub fn stated(child: &Child) -> Map<String, Value> {
         drop_nulls(status);
     }
     if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
-        // The entry of our manager for `stringData` does not follow changes of `data`, so the check of ownership needs `data`.
+        // Our managed fields for `stringData` do not follow changes in `data`, so the ownership check needs `data`.
         encode_string_data(&mut object);
     }
     object.insert("apiVersion".to_owned(), child.kind.api_version().into());
@@ -192,7 +192,7 @@ fn canonical(context: &Context<'_>, child: &Child, present: Option<&Object>) -> 
     object
 }
 
-/// Converts `stringData` into `data`, because the managed fields of `stringData` do not show changes of `data`.
+/// Converts `stringData` into `data`, because managed fields for `stringData` do not show changes in `data`.
 ///
 /// An object with a value that is not a string stays unchanged, so that the API server rejects it.
 pub fn encode_string_data(object: &mut Map<String, Value>) {
@@ -211,7 +211,7 @@ pub fn encode_string_data(object: &mut Map<String, Value>) {
     }
 }
 
-/// Sets a field below a path of objects, and creates missing objects of the path.
+/// Sets a field below a path, and creates missing objects on the path.
 pub fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
     let mut object = object;
     for step in path {
@@ -227,7 +227,7 @@ pub fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Val
     object.insert(key.to_owned(), value);
 }
 
-/// Computes the value of the applied annotation.
+/// Computes the applied annotation.
 ///
 /// For generated values it covers the request (key, length, alphabet) and not the value, so that the annotation
 /// reveals nothing about the value.
@@ -236,7 +236,7 @@ pub(super) fn applied(
     object: &Map<String, Value>,
     generate: &[Generated],
 ) -> String {
-    // The maps of serde_json are sorted, so the hash does not depend on the order of the answer.
+    // serde_json's maps are sorted, so the hash does not depend on the answer's order.
     let mut text =
         serde_json::to_string(object).expect("an object of JSON values should have a text");
     let mut entries: Vec<&Generated> = generate.iter().collect();

@@ -417,7 +417,7 @@ fn apply(cluster: &Cluster, answer: &CallOutput) -> Cluster {
 
 /// Returns a child without the fields that it states as absent.
 fn stored(child: &Child) -> Map<String, Value> {
-    absence::without_absences(&plan::stated(child), None, &[])
+    absence::without_absences(&plan::stated(child), &Value::Null, &[])
 }
 
 /// Returns a child as the host would write it.

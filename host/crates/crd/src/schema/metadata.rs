@@ -1,7 +1,7 @@
-//! Type and metadata of an object, and of the objects embedded in it.
+//! Type and metadata for an object and embedded objects.
 //!
-//! `metadata.json` is a schema of them in the dialect of CustomResourceDefinitions; its keyword `x-innkeeper` holds
-//! keywords of JSON schema that the dialect lacks. It becomes a part of every compiled schema, so that pruning, defaults
+//! `metadata.json` is their schema in the CustomResourceDefinition dialect; the keyword `x-innkeeper` holds
+//! JSON schema keywords that the dialect lacks. It becomes a part of every compiled schema, so that pruning, defaults
 //! and the validator treat metadata like any other field.
 
 use std::collections::BTreeSet;
@@ -11,16 +11,20 @@ use serde_json::{Map, Value, json};
 
 use super::{cause::RejectionCause, node::child};
 
-/// The annotations of one object, in bytes.
+/// An object's annotations, in bytes.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Adds type and metadata to the schema of a whole object and of the objects embedded in it.
+/// Adds type and metadata to the schema for a whole object and embedded objects.
 pub(super) fn complete(root: &mut Value, api_version: &str, kind: &str, scope: Scope) {
     root["x-kubernetes-embedded-resource"] = true.into();
     add_fields(root);
-    root["properties"]["apiVersion"]["enum"] = json!([api_version]);
-    root["properties"]["kind"]["enum"] = json!([kind]);
-    let metadata = &mut root["properties"]["metadata"];
+    // A schema without the dialect's types is rejected when it is compiled.
+    let Some(Value::Object(properties)) = root.get_mut("properties") else {
+        return;
+    };
+    properties["apiVersion"]["enum"] = json!([api_version]);
+    properties["kind"]["enum"] = json!([kind]);
+    let metadata = &mut properties["metadata"];
     metadata["default"] = json!({});
     metadata["required"] = json!(["name", "namespace"]);
     if scope == Scope::Cluster {
@@ -45,12 +49,15 @@ fn add_fields(schema: &mut Value) {
     }
     let fields: Map<String, Value> =
         serde_json::from_str(include_str!("metadata.json")).expect("the file is JSON");
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    let Value::Object(properties) = properties else {
+        return;
+    };
     for (name, mut field) in fields {
-        let properties = schema.entry("properties").or_insert_with(|| json!({}));
-        if let Some(given) = properties.get(&name) {
-            field["allOf"] = json!([given]);
+        if let Some(stated) = properties.get(&name) {
+            field["allOf"] = json!([stated]);
         }
-        properties[name] = field;
+        properties.insert(name, field);
     }
     let required = schema.entry("required").or_insert_with(|| json!([]));
     if let Some(required) = required.as_array_mut() {
@@ -58,7 +65,7 @@ fn add_fields(schema: &mut Value) {
     }
 }
 
-/// Drops empty names and repeated owners from the metadata of a new object, as the API server does.
+/// Drops empty names and repeated owners from a new object's metadata, as the API server does.
 ///
 /// Owners have their defaults already, so that equal owners are equal values.
 pub(super) fn tidy(object: &mut Value) {
@@ -73,7 +80,7 @@ pub(super) fn tidy(object: &mut Value) {
     }
 }
 
-/// Checks the size of the annotations of a whole object.
+/// Checks how large an object's annotations are.
 pub(super) fn check_annotations(object: &Map<String, Value>, path: &str) -> Option<RejectionCause> {
     let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
     let entries = annotations.iter();
