@@ -1,4 +1,4 @@
-//! The failures of a write, from the answers of the API server.
+//! Write failures, from the API server's answers.
 
 use std::{error::Error as StdError, io, time::Duration};
 
@@ -9,17 +9,17 @@ use kube::core::Status;
 
 use super::request::Verb;
 
-/// The pause if the API server asks for one without a duration. Chosen: as long as its usual `Retry-After`.
+/// The pause if the API server asks for one without a duration: as long as the usual `Retry-After`.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
 /// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not
 /// measured: the API server itself asks for seconds.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
-/// The category of the failures after which the API server may have done the write.
+/// The category for failures after which the API server may have done the write.
 const AMBIGUOUS: &str = "Ambiguous";
 
-/// The answer of the API server to a refused write.
+/// The API server's answer to a refused write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
@@ -37,20 +37,20 @@ pub struct Error {
     pub what: String,
     /// The failure.
     pub kind: ErrorKind,
-    /// The answer of the API server, or the error of the connection; none if the write was not sent or not answered.
+    /// The API server's answer, or the connection's error; none if the write was not sent or not answered.
     pub source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of failure of a write.
+/// How a write can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// An object of the name exists already.
+    /// An object with this name exists already.
     Exists,
     /// The object changed since it was observed.
     Conflict,
     /// The object was deleted since it was observed.
     Gone,
-    /// The account of the host lacks a permission.
+    /// The host's account lacks a permission.
     Forbidden,
     /// A quota, a webhook or an admission policy denied the write.
     Denied,
@@ -58,17 +58,17 @@ pub enum ErrorKind {
     NamespaceTerminating,
     /// The namespace does not exist.
     NamespaceMissing,
-    /// The object breaks the rules of its kind.
+    /// The object breaks the kind's rules.
     Rejected,
     /// The answer lacks metadata that the host has written.
     MetadataLost,
-    /// The object exceeds the size limit of the API server.
+    /// The object exceeds the API server's size limit.
     TooLarge,
     /// The cluster does not serve the kind.
     NotServed,
     /// The API server asks for a pause.
     Throttled {
-        /// The length of the pause.
+        /// How long.
         retry_after: Duration,
     },
     /// The API server failed before it did the write.
@@ -100,7 +100,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns the error of a write that failed without an answer.
+    /// Returns the error for a write without an answer.
     pub(super) const fn of(self, what: String) -> Error {
         Error {
             what,
@@ -109,7 +109,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the error of a write that failed because of `source`.
+    /// Returns the error for a write that `source` caused to fail.
     pub(super) fn because(
         self,
         what: String,
@@ -180,7 +180,7 @@ impl Error {
         self.kind.words().0
     }
 
-    /// Returns the time of the next attempt.
+    /// Returns when to retry.
     ///
     /// A rejected object waits for a change: the API server would reject the same object again.
     pub const fn retry(&self) -> Retry {
@@ -229,12 +229,12 @@ impl Error {
         self.is_rejection() || matches!(self.kind, ErrorKind::Forbidden)
     }
 
-    /// Returns true if the write keeps a parent from its deletion: its guest wants a child that can never be created.
+    /// Returns true if the write blocks the parent's deletion: the guest wants a child that can never be created.
     pub fn holds(&self, parent: &Object) -> bool {
         parent.is_deleting() && self.kind == ErrorKind::NamespaceTerminating
     }
 
-    /// Converts to the failure of a write to the parent's finalizer.
+    /// Converts to the failure for a write to the parent's finalizer.
     pub fn finalizer_failure(&self) -> WriteFailure {
         let failure = self.failure();
         if !self.is_refusal() {
@@ -243,12 +243,12 @@ impl Error {
         WriteFailure {
             reason: reason::FINALIZER_REFUSED,
             message: finalizer_refused(&failure.message),
-            // A change of the definition or of a policy triggers no pass.
+            // A changed definition or policy triggers no pass.
             retry: Retry::Backoff,
         }
     }
 
-    /// Converts to the failure that the conclusion of a plan takes.
+    /// Converts to the failure that `plan` puts into the conditions.
     pub fn failure(&self) -> WriteFailure {
         let message = error_chain(self).to_string();
         if self.kind == ErrorKind::NamespaceTerminating {
@@ -294,7 +294,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
             retry_after: asked.unwrap_or(PAUSE_DEFAULT),
         },
-        // Before the codes with a meaning of their own: a webhook that answers 404 does not say that the object is gone.
+        // Before the codes that mean something here: a webhook that answers 404 does not say that the object is gone.
         code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
         StatusCode::CONFLICT => conflict(verb, &status),
         StatusCode::NOT_FOUND => not_found(verb, &status),
@@ -308,7 +308,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp,
         // etcd's own limit: a 500 without a reason.
         _ if source.message.contains("request is too large") => ErrorKind::TooLarge,
-        // A patch that does not fit the schema of its kind: a 500 without a reason, although the guest is at fault.
+        // A patch that does not fit the kind's schema: a 500 without a reason, although the guest is at fault.
         _ if source
             .message
             .contains("failed to create typed patch object") =>
@@ -319,7 +319,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         _ => ErrorKind::Unavailable,
     };
     match kind {
-        // The words of the API server add nothing.
+        // The API server's words add nothing.
         ErrorKind::NotServed => kind.of(what),
         kind => kind.because(what, source),
     }
@@ -365,7 +365,7 @@ fn kind(status: &Status) -> &str {
 }
 
 fn conflict(verb: Verb, status: &Status) -> ErrorKind {
-    // Two requests that change a quota at the same time also cause a 409, with the kind of the quota.
+    // Two requests that change a quota at the same time also cause a 409, with the quota's kind.
     if verb == Verb::Create && kind(status) != "resourcequotas" {
         ErrorKind::Exists
     } else {
@@ -383,7 +383,7 @@ fn not_found(verb: Verb, status: &Status) -> ErrorKind {
 
 /// Returns true if a 422 means that the object is not the observed one.
 ///
-/// Either a test of a JSON patch failed, for which there is only a message, or the UID differs.
+/// Either a test in a JSON patch failed, for which there is only a message, or the UID differs.
 fn names_another(verb: Verb, status: &Status) -> bool {
     let causes = status
         .details

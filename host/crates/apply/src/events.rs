@@ -21,11 +21,11 @@ const RATE: Rate = Rate {
     refill: Duration::from_mins(25 * 5),
 };
 
-/// The limit of remembered series, and of remembered parents: the cache size of client-go. Forgetting one costs an event
+/// How many series and parents are remembered: client-go's cache size. Forgetting one costs an event
 /// that is written twice.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The longest message, in bytes: the limit of the API server.
+/// The longest message, in bytes: the API server's limit.
 const NOTE_BYTES_MAX: usize = 1024;
 
 /// Makes events, and remembers those that it made.
@@ -40,7 +40,7 @@ struct EventsState {
     buckets: BTreeMap<Uid, TokenBucket<Duration>>,
 }
 
-/// The identity of an event: two events with the same key are one series.
+/// An event's identity: two events with the same key are one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SeriesKey {
     plugin: PluginName,
@@ -64,30 +64,30 @@ enum Due {
     Count { name: String, count: u32 },
 }
 
-/// An event that has to be written: a new one, or the count of a series.
+/// An event to write: a new one, or a series' count.
 pub struct EventWrite {
     series: SeriesKey,
     namespace: String,
     name: String,
     is_new: bool,
-    /// The event, or the change of its series.
+    /// The event, or the change to the series.
     body: Value,
 }
 
 impl EventWrite {
-    /// Returns the reason of the event.
+    /// Returns the event's reason.
     pub fn reason(&self) -> &str {
         &self.series.reason
     }
 
-    /// Sets an annotation of the event.
+    /// Sets an annotation.
     pub fn annotate(&mut self, annotation: &str, value: &str) {
         self.body["metadata"]["annotations"][annotation] = value.into();
     }
 }
 
 impl Events {
-    /// Returns the write that an event needs; none if the same event was just written, or if its parent has had too many.
+    /// Returns the write that an event needs; none if the same event was just written, or if the parent has had too many.
     ///
     /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
     /// with it, also after a restart.
@@ -239,7 +239,7 @@ impl EventsState {
 }
 
 impl Series {
-    /// Counts a repetition. The count is written for the second event, and then once for each length of a series.
+    /// Counts a repetition. The count is written for the second event, and then once per series length.
     fn again(&mut self, now: Timestamp) -> Due {
         self.count = self.count.saturating_add(1);
         self.last = now;
@@ -264,7 +264,7 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
     }
 }
 
-/// Returns a unique name that starts with the name of the parent.
+/// Returns a unique name that starts with the parent's name.
 fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     let when = now.as_nanosecond().to_be_bytes();
     let texts = [
@@ -276,7 +276,7 @@ fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     let parts = texts.iter().flat_map(|text| [text.as_bytes(), b"\0"]);
     let digest = Digest::of_parts(parts.chain([&when[..]])).to_hex();
     let unique: String = digest.chars().take(16).collect();
-    // The name of an object has at most 253 characters, and none of the API server's names has others than ASCII.
+    // An object's name has at most 253 characters, and the API server accepts only ASCII.
     let parent: String = parent.name.chars().take(230).collect();
     format!("{}.{unique}", parent.trim_end_matches(['.', '-']))
 }

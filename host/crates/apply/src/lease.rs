@@ -1,6 +1,6 @@
 //! The lease by which hosts agree on who writes.
 //!
-//! A claim follows from its writes, so they use a separate writer that needs no claim.
+//! The claim follows from these writes, so they use a separate writer that needs no claim.
 
 use innkeeper_lease::{LABEL_LEASE, LeaseRecord};
 use innkeeper_model::{HostScope, Resource, ResourceVersion};
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Writer {
-    /// Makes a lease, and before it its namespace if that is missing.
+    /// Creates a lease, and first the namespace if that is missing.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Writer {
         Ok(created?.resource_version)
     }
 
-    /// Writes a lease in place of the version that was observed, and of no other.
+    /// Replaces exactly the observed version.
     pub async fn update_lease(
         &self,
         namespace: &str,
@@ -71,7 +71,7 @@ fn resource() -> Resource {
     built_in("coordination.k8s.io", "v1", "Lease", "leases")
 }
 
-/// The label by which `innkeeper status` finds the leases of all hosts.
+/// The label by which `innkeeper status` finds all hosts' leases.
 fn labels() -> Value {
     let (key, value) = LABEL_LEASE;
     json!({key: value})

@@ -1,10 +1,10 @@
 //! Writing: the only module that changes anything in the cluster.
 //!
-//! It writes only the operations of a plan. Each write is bound to the observed version, so that it is safe even when
+//! It writes only a plan's operations. Each write is bound to the observed version, so that it is safe even when
 //! the observation is stale or another client writes at the same time.
-//! It writes only while the process has its claim.
-//! It never reads, never retries, and never decides: every answer of the API server becomes an [`ErrorKind`]
-//! with the party at fault and the time of the next attempt.
+//! It writes only while the process holds the claim.
+//! It never reads, never retries, and never decides: every answer from the API server becomes an [`ErrorKind`]
+//! that says who is at fault and when to retry.
 #![expect(
     clippy::disallowed_methods,
     reason = "the only module that writes to the API server"
@@ -43,14 +43,14 @@ use request::WriteRequest;
 /// The largest answer that is read: as large as the objects that the host reads.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The time limit of one write, the wait for a free permit included.
+/// The time limit for one write, including the wait for a free permit.
 ///
 /// The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
 const DEADLINE: Duration = Duration::from_secs(35);
 
-/// The maximum number of concurrent writes; each holds a connection.
+/// How many writes run concurrently; each holds a connection.
 ///
-/// A fair share of the 200 changing requests that an API server takes at a time by default.
+/// A fair share, because an API server takes 200 changing requests at a time by default.
 const CONCURRENCY_MAX: usize = 16;
 
 /// Writes to the API server.
@@ -73,13 +73,13 @@ impl Writer {
         }
     }
 
-    /// Sets the time limit of one write; by default 35 s.
+    /// Sets the time limit for one write; by default 35 s.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// Sends a write, if the process has its claim, and takes the answer apart.
+    /// Sends a write, if the process holds the claim, and takes the answer apart.
     async fn send(&self, request: WriteRequest<'_>) -> Result<Bytes, Error> {
         let WriteRequest {
             verb, what, http, ..
@@ -100,11 +100,11 @@ impl Writer {
             }
             #[cfg(feature = "failpoints")]
             fail::fail_point!("before-write", |_| std::process::abort());
-            // From here on the API server may have done the write, whatever this process hears of it.
+            // From here on the API server may have done the write, whatever answer this process gets.
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();
-            // Not more than the reader accepts: a proxy that answers without end must not fill the memory of the host.
+            // Not more than the reader accepts: a proxy that answers without end must not fill the host's memory.
             let body = Limited::new(body, ANSWER_BYTES_MAX)
                 .collect()
                 .await

@@ -1,4 +1,4 @@
-//! The few objects that are the host's own: its namespace, its hash key, its inventory, and the definitions that
+//! The few objects that the host itself owns: namespace, hash key, inventory, and the definitions that
 //! plugins bring.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::{
     request::{Address, built_in},
 };
 
-/// The field manager of objects that belong to no plugin.
+/// The field manager for objects that belong to no plugin.
 pub const MANAGER: &str = "innkeeper";
 
 impl Writer {
@@ -51,7 +51,7 @@ impl Writer {
         self.exchange(address.create(MANAGER, &body)).await
     }
 
-    /// Writes the data of a ConfigMap that a plugin shares with others: each owns the keys that it states.
+    /// Writes data into a ConfigMap that a plugin shares with others: each owns the keys that it states.
     pub async fn inventory(
         &self,
         namespace: &str,

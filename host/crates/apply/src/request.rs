@@ -9,7 +9,7 @@ use kube::{
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-/// The type of a write, which decides the meaning of an answer.
+/// A write's type, which decides what an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     /// An apply that only creates.
@@ -18,7 +18,7 @@ pub(super) enum Verb {
     Update,
     /// An apply that is bound to no version.
     Apply,
-    /// An apply of the status, bound to the observed version.
+    /// An apply for the status, bound to the observed version.
     Status,
     /// A JSON patch with tests.
     JsonPatch,
@@ -28,7 +28,7 @@ pub(super) enum Verb {
 
 /// One write.
 pub(super) struct WriteRequest<'a> {
-    /// The type of the write.
+    /// The write's type.
     pub(super) verb: Verb,
     /// The written object.
     pub(super) address: Address<'a>,
@@ -41,7 +41,7 @@ pub(super) struct WriteRequest<'a> {
 type Http = Result<http::Request<Vec<u8>>, request::Error>;
 
 impl WriteRequest<'_> {
-    /// Impersonates a user, so that the API server checks the permissions of that user.
+    /// Impersonates a user, so that the API server checks that user's permissions.
     ///
     /// A name that no header can hold makes it a request that is never sent.
     pub(super) fn act_as(mut self, user: Option<&str>) -> Self {
@@ -66,7 +66,7 @@ pub(super) struct Address<'a> {
     name: &'a str,
 }
 
-/// Returns the address of a kind that every cluster serves.
+/// Returns the resource for a kind that every cluster serves.
 pub(super) fn built_in(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
     Resource {
         kind: Gvk::new(group, version, kind),
@@ -101,7 +101,7 @@ impl<'a> Address<'a> {
         }
     }
 
-    /// Returns an object with nothing but its identity.
+    /// Returns an object with nothing but the identity.
     pub(super) fn body(self) -> Map<String, Value> {
         let kind = &self.resource.kind;
         let mut metadata = json!({"name": self.name});
@@ -115,7 +115,7 @@ impl<'a> Address<'a> {
         ])
     }
 
-    /// Returns true if these are the name, the namespace and, where they are given, the version and the kind of the object.
+    /// Returns true if the object has this name and namespace and, where they are given, this version and kind.
     pub(super) fn is_of(self, name: &str, namespace: Option<&str>, kind: (&str, &str)) -> bool {
         let known = &self.resource.kind;
         let is_kind = kind == ("", "") || kind == (&*known.api_version(), &*known.kind);
@@ -231,10 +231,10 @@ impl<'a> Address<'a> {
     }
 }
 
-/// An object that is written bound to what was observed, so that only its metadata is copied.
+/// An object whose write is bound to what was observed; only the metadata is copied.
 struct BoundObject<'a> {
     body: &'a Map<String, Value>,
-    /// The metadata of the body, with the fields that bind it.
+    /// The body's metadata, with the fields that bind it.
     metadata: Value,
 }
 

@@ -1,4 +1,4 @@
-//! The parent as the target of writes, and the answers to writes.
+//! The parent that a pass writes to, and the answers to writes.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Error, ErrorKind, request::Address};
 
-/// A parent as the target of writes; its version advances with every write.
+/// The parent that a pass writes to; the version advances with every write.
 #[derive(Clone, Debug)]
 pub struct Target {
     resource: Resource,
@@ -47,7 +47,7 @@ impl Target {
         self.finalizer(name).is_some()
     }
 
-    /// The place of a finalizer in the parent's list.
+    /// A finalizer's place in the parent's list.
     pub(super) fn finalizer(&self, name: &str) -> Option<usize> {
         self.finalizers.iter().position(|known| **known == *name)
     }
@@ -66,14 +66,14 @@ impl Target {
 /// An object as the API server returned it after a write.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its UID.
+    /// The UID.
     pub uid: Uid,
-    /// The version after the write; of an object that is gone, its last version.
+    /// The version after the write; for an object that is gone, the last version.
     pub resource_version: ResourceVersion,
-    /// True if this write ended the object: it was being deleted, and the write removed its last finalizer.
+    /// True if this write ended the object: it was being deleted, and the write removed the last finalizer.
     pub gone: bool,
     finalizers: Vec<Arc<str>>,
-    /// The whole object, managed fields and values of Secrets included.
+    /// The whole object, including managed fields and Secret values.
     pub json: Arc<str>,
 }
 
@@ -120,7 +120,7 @@ impl Written {
             metadata,
         } = serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
         let (name, namespace) = (&metadata.name, metadata.namespace.as_deref());
-        // The status of the parent is computed from the answers, so one about another object would be a wrong status.
+        // The parent's status is computed from the answers, so one about another object would be a wrong status.
         if !address.is_of(name, namespace, (&api_version, &kind)) {
             let namespace = namespace.unwrap_or_default();
             let about = format!("it is about {api_version} {kind} {namespace}/{name}");

@@ -1,4 +1,4 @@
-//! Tests of the writer, against answers that are written down.
+//! The writer against scripted answers.
 
 mod absences;
 mod answers;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_model::{Access, Gvk, Object, Resource, ResourceVersion, Resources, Scope, Uid};
 
-/// The kinds of the tests, whose plural is the kind with an `s`.
+/// The tests' kinds, whose plural is the kind with an `s`.
 struct Cluster;
 
 impl Resources for Cluster {
@@ -23,7 +23,7 @@ impl Resources for Cluster {
     }
 }
 
-/// An object in the namespace `demo` that has nothing but its identity.
+/// An object in the namespace `demo` that has nothing but the identity.
 fn object(kind: &str, name: &str, uid: &str, version: u64) -> Object {
     Object {
         kind: Gvk::new("example.dev", "v1", kind),

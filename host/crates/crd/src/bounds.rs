@@ -1,6 +1,6 @@
-//! Bounds on the costly parts of a definition, which a stranger may have written: rules and patterns.
+//! Bounds on what makes a stranger's definition costly: rules and patterns.
 //!
-//! Texts are only counted: a parser that knew the quotes of CEL could be misled.
+//! Texts are only counted: a parser that knew CEL's quotes could be misled.
 
 use jsonschema::ValidationError;
 use serde_json::Value;
@@ -17,7 +17,7 @@ const OPERATORS_MAX: usize = 1000;
 const PATTERNS_MAX: usize = 1000;
 pub(super) const COMPILED_BYTES_MAX: usize = 256 << 10;
 
-/// The longest text of an error, in characters: it may show a line of a rule or a whole value.
+/// The longest error text, in characters: it may show a rule's line or a whole value.
 pub(super) const PROBLEM_CHARS_MAX: usize = 1000;
 
 /// Returns why a schema does not compile, with the remedy. The compiler calls a pattern above its bound a wrong one.

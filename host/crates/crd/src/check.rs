@@ -1,4 +1,4 @@
-//! The checks of a definition that a plugin brings, before it is installed.
+//! Checks a plugin's definition before it is installed.
 
 use std::fmt::Display;
 
@@ -24,7 +24,7 @@ impl Refusal {
 ///
 /// # Errors
 ///
-/// Returns a refusal if the API server would reject the definition, or if the host could not serve its objects.
+/// Returns a refusal if the API server would reject the definition, or if the host could not serve the objects.
 pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Refusal> {
     let name = name(crd)?;
     let spec = |pointer| text(crd.get("spec"), pointer).unwrap_or_default();
@@ -45,12 +45,12 @@ pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Ref
         .try_for_each(|parent| check_parent(crd, parent))
 }
 
-/// Checks that the host can serve the objects of a definition as parents.
+/// Checks that the host can serve a definition's objects as parents.
 ///
 /// # Errors
 ///
 /// Returns a refusal if plural or scope differ from the plugin's manifest, if the version is not served, or if two field
-/// managers cannot share its status.
+/// managers cannot share the status.
 pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), Refusal> {
     let (name, kind) = (name(crd)?, &parent.kind);
     let refused = |why: String| Err(Refusal::new(name, why));
@@ -90,7 +90,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     ))
 }
 
-/// Returns the name of a definition.
+/// Returns a definition's name.
 pub(super) fn name(crd: &Map<String, Value>) -> Result<&str, Refusal> {
     let field = |name| crd.get(name).and_then(Value::as_str);
     let is_crd = field("kind") == Some("CustomResourceDefinition")

@@ -1,4 +1,4 @@
-//! The comparison of an installed definition with the one that a plugin brings.
+//! Compares an installed definition with the plugin's.
 
 mod differences;
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 use super::{Refusal, check::name, find_version, is_served, text, versions};
 use differences::Differences;
 
-/// The maximum number of differences that a message lists; it keeps conditions readable.
+/// The most differences that a message lists; more would make conditions unreadable.
 const LISTED_MAX: usize = 10;
 
-/// The use of an installed definition.
+/// What happens to an installed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Installed {
     /// The desired definition may replace it.
     Replaceable {
-        /// The validation rules that the installed definition lacks, each with its version and path.
+        /// The validation rules that the installed definition lacks, each with version and path.
         new_rules: Vec<String>,
     },
     /// It stays, because it only has more optional fields than the desired one.
@@ -113,7 +113,7 @@ fn schema(version: &Value) -> Option<&Value> {
     version.pointer("/schema/openAPIV3Schema")
 }
 
-/// Returns true if the existing definition serves all versions of the desired one, and its schemas differ only by more
+/// Returns true if the existing definition serves all desired versions, and the schemas differ only by more
 /// optional fields.
 fn only_adds_fields(existing: &Value, desired: &Map<String, Value>) -> bool {
     versions(desired.get("spec"))
@@ -126,7 +126,7 @@ fn only_adds_fields(existing: &Value, desired: &Map<String, Value>) -> bool {
         })
 }
 
-/// Compares the schemas of the versions that both definitions have; only versions that the existing one serves count.
+/// Compares the schemas for the versions that both definitions have; only versions that the existing one serves count.
 fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
     let mut all = Differences::default();
     for (version, old) in served_versions(existing) {

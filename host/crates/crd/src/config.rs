@@ -1,7 +1,7 @@
-//! The schema of a plugin's configuration: the accepted form, and the check of a configuration.
+//! The schema for a plugin's configuration: which form is accepted, and how configurations are checked.
 //!
-//! A schema is the text of a stranger. [`check`] walks it once, compiles nothing, and accepts only the structural form of
-//! CustomResourceDefinitions, in which no part refers to another one: its cost is that of its bytes.
+//! A stranger wrote the schema. [`check`] walks it once, compiles nothing, and accepts only the structural form of
+//! CustomResourceDefinitions, in which no part refers to another one: the cost is linear in the bytes.
 //! [`problems`] compiles it. Patterns and large configurations still cost time and memory there, so a host calls it in a
 //! process with limits only.
 
@@ -12,24 +12,24 @@ use serde_json::{Map, Value, json};
 
 use crate::bounds::{self, COMPILED_BYTES_MAX, cut};
 
-/// The longest schema, as JSON in bytes: ten times that of the largest plugin of this project. Parsing it takes up to a
+/// The longest schema, as JSON in bytes: ten times the largest in this repository. Parsing it takes up to a
 /// hundred times as much memory.
 pub const BYTES_MAX: usize = 128 << 10;
 
-/// Levels of schemas; those of Kubernetes' own types have up to twelve.
+/// Schema levels; Kubernetes' own types have up to twelve.
 const DEPTH_MAX: usize = 32;
 /// Schemas within one schema, itself included.
 const NODES_MAX: usize = 4096;
-/// Levels of a value in `default` or `enum`.
+/// Value levels in `default` or `enum`.
 const VALUE_DEPTH_MAX: usize = 16;
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
-/// Problems of a configuration that are listed: as many as a user corrects at once.
+/// How many problems are listed: as many as a user corrects at once.
 const PROBLEMS_MAX: usize = 10;
-/// The longest part of a path or a text of the schema in an error, in characters.
+/// How much of a path or schema text an error shows, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// The types of a value.
+/// The value types.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// The accepted keywords, as the remedy for another one names them.
@@ -41,11 +41,11 @@ const ACCEPTED: &str = "additionalProperties, default, description, enum, exclus
 pub struct Refusal {
     /// The place in the schema: a JSON path, such as `config-schema.properties.image`.
     pub at: String,
-    /// The problem and its remedy.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
-/// A path in a schema, as a list on the stack of the walk: only an error writes it.
+/// A path in a schema, as a list on the walk's stack: only an error writes it.
 #[derive(Clone, Copy)]
 struct At<'a> {
     above: Option<&'a Self>,
@@ -82,7 +82,7 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// Returns a text of the schema for an error: on one line, and not longer than a line.
+/// Returns a schema text for an error: on one line, and not longer than a line.
 fn shown(text: &str) -> String {
     let mut characters = text.chars();
     let start: String = characters.by_ref().take(SHOWN_CHARS_MAX).collect();
@@ -104,7 +104,7 @@ pub fn check_size(bytes: usize) -> Result<(), Refusal> {
     ))
 }
 
-/// Checks that a schema has the accepted form. Compiles nothing; the size of its text has been checked before.
+/// Checks that a schema has the accepted form. Compiles nothing; the text's size has been checked before.
 pub fn check(schema: &Value) -> Result<(), Refusal> {
     let mut nodes = 0;
     let root = At::ROOT;
@@ -149,14 +149,14 @@ fn check_node(schema: &Value, at: At<'_>, depth: usize, nodes: &mut usize) -> Re
     Ok(())
 }
 
-/// The form of a keyword's value.
+/// What a keyword's value looks like.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
     Flag,
     Number,
     Count,
-    /// Any value of few levels.
+    /// Any value with few levels.
     Value,
     Type,
     Pattern,
@@ -167,7 +167,7 @@ enum Form {
     MultipleOf,
 }
 
-/// Returns the form of a keyword without schemas below it; none if the keyword is not accepted.
+/// Returns the form for a keyword without schemas below it; none if the keyword is not accepted.
 fn form(keyword: &str) -> Option<Form> {
     Some(match keyword {
         "title" | "description" | "format" => Form::Text,
@@ -296,9 +296,9 @@ fn remedy(keyword: &str) -> String {
     .to_owned()
 }
 
-/// Compiles a schema of the accepted form, and returns the problems of a configuration, each with its place; at most ten.
+/// Compiles an accepted schema, and returns a configuration's problems, each with the place; at most ten.
 ///
-/// Takes as much time and memory as the schema and the configuration say: a host must not call it in its own process.
+/// Takes as much time and memory as schema and configuration demand: a host must not call it in its own process.
 ///
 /// # Errors
 ///
@@ -324,9 +324,9 @@ pub fn problems(schema: &Value, config: &Value) -> Result<Vec<String>, Refusal> 
         .collect())
 }
 
-/// Returns the refusal of a schema that does not compile.
+/// Explains why a schema does not compile.
 fn uncompiled(error: &ValidationError<'_>) -> Refusal {
-    // A wrong pattern is a wrong instance of the language of schemas, and a large one is found at its own place.
+    // A wrong pattern violates the meta-schema, and a large one is found at its own place.
     let at = match error.instance_path().as_str() {
         "" => error.schema_path().as_str(),
         path => path,
@@ -338,7 +338,7 @@ fn uncompiled(error: &ValidationError<'_>) -> Refusal {
     }
 }
 
-/// Translates the words of CustomResourceDefinitions into those of JSON schema.
+/// Translates CustomResourceDefinition keywords into JSON schema.
 fn translate(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
         return;

@@ -1,4 +1,4 @@
-//! Plurals and scopes of kinds without a request to a cluster.
+//! Plurals and scopes without a request to a cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,10 +6,10 @@ use innkeeper_model::{GroupKind, Gvk, Manifest, Resource, Resources, Scope, kind
 use kube_core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value};
 
-/// The cluster-scoped kinds of Kubernetes and of its common extensions, as `group/kind`.
+/// Cluster-scoped kinds in Kubernetes and common extensions, as `group/kind`.
 const CLUSTER_SCOPED: &str = include_str!("cluster-scoped.txt");
 
-/// The plurals and scopes of kinds, from the descriptions of plugins and the conventions of Kubernetes.
+/// Plurals and scopes by kind, from plugin descriptions and Kubernetes' conventions.
 ///
 /// Every kind counts as served. For a kind that is in neither, the English plural and the namespaced scope are guesses.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Collects the parent kinds and CustomResourceDefinitions of plugins.
+    /// Collects the plugins' parent kinds and CustomResourceDefinitions.
     pub fn of<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
         let mut known = BTreeMap::new();
         for manifest in manifests {
@@ -31,7 +31,7 @@ impl Kinds {
         Self { known }
     }
 
-    /// The plural and scope of a kind.
+    /// Returns a kind's plural and scope.
     pub fn resource_of(&self, kind: &Gvk) -> Resource {
         let known = self.known.get(&kind.group_kind()).cloned();
         let (plural, scope) = known.unwrap_or_else(|| {

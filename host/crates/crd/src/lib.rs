@@ -4,7 +4,7 @@
 //! - [`check_installed`] decides whether a plugin's definition may replace the installed one.
 //! - [`Schema`] admits objects as the API server would.
 //! - [`config`] applies the same schema dialect to plugin configurations.
-//! - [`Kinds`] knows plurals and scopes of kinds without a cluster.
+//! - [`Kinds`] knows plurals and scopes without a cluster.
 //!
 //! This crate does not install anything: `plan` computes the write, `plugin-controller` reads and installs.
 
@@ -24,12 +24,12 @@ pub use compatibility::{Installed, check_installed};
 pub use kinds::Kinds;
 pub use schema::{Admitted, Error, Rejection, RejectionCause, Schema, schema_of};
 
-/// Returns the name of a definition.
+/// Returns a definition's name.
 pub fn name_of(crd: &Map<String, Value>) -> Option<&str> {
     crd.get("metadata")?.get("name")?.as_str()
 }
 
-/// Returns a version of a definition, whether it is served or not.
+/// Returns a version, whether it is served or not.
 fn find_version<'a>(crd: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     versions(crd.get("spec")).find(|version| version["name"] == name)
 }

@@ -1,4 +1,4 @@
-//! Tests of definitions: one per refusal.
+//! Definitions: one test per refusal.
 
 use std::{
     collections::BTreeMap,
@@ -357,7 +357,7 @@ fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
     );
 }
 
-/// The definition of a later revision stays for an earlier one if the later one only added optional fields.
+/// A later revision's definition stays for an earlier one if the later one only added optional fields.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn an_earlier_revision_keeps_a_definition_that_only_adds_optional_fields() {
@@ -382,7 +382,7 @@ fn an_earlier_revision_keeps_a_definition_that_only_adds_optional_fields() {
         let properties = json!({"size": {"type": "integer"}, "ttl": {"type": "integer"}});
         json!({"type": "object", "default": default, "properties": properties})
     };
-    /// The name of a change, the fields that it sets, and true if the definition with it stays.
+    /// A change's name, the fields that it sets, and true if the definition with it stays.
     type Row<'a> = (&'a str, &'a [(&'a str, Value)], bool);
 
     let rows: [Row<'_>; 18] = [

@@ -1,7 +1,7 @@
 //! The claim: proof that this process is the one that may write, and until when.
 //!
-//! The holder of the lease renews it. Every write checks it right before it is sent, and is cut off when it expires.
-//! Its times are those of [`since_boot`]: it lapses while the machine sleeps, too. Once it is over it stays over.
+//! The lease's holder extends it. Every write checks it right before it is sent, and is cut off when it expires.
+//! Times come from [`since_boot`]: the claim lapses while the machine sleeps, too. Once it is over it stays over.
 
 use std::{
     future::{Future, poll_fn},
@@ -16,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 use crate::clock::since_boot;
 
 /// The interval at which the clock itself is read, because a timer stands still while the machine sleeps. So a claim that
-/// lapsed in its sleep is noticed at most this long after it wakes up; other hosts wait five seconds longer than the holder.
+/// lapsed during sleep is noticed at most this long after the wake-up; other hosts wait five seconds longer than the holder.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.
@@ -118,7 +118,7 @@ impl Claim {
         while let Some(left) = until.checked_sub((self.now)())
             && !left.is_zero()
         {
-            // In short steps, because the timer does not count the sleep of the machine.
+            // In short steps, because the timer does not count while the machine sleeps.
             sleep(left.min(LOOK)).await;
         }
     }
@@ -146,7 +146,7 @@ impl Claim {
         let mut over = pin!(self.over());
         let mut work = pin!(work);
         poll_fn(|context| {
-            // After the process was frozen, its timers may be the last to know: the clock is asked before each step.
+            // After the process was frozen, timers may be late: the clock is read before each step.
             if !self.is_held() || over.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
             }
@@ -239,7 +239,7 @@ mod tests {
         assert!(timeout(SHORT, &mut over).await.is_err());
         HAS_SLEPT.store(true, Ordering::Relaxed);
         assert!(!claim.may_begin() && !claim.is_held());
-        // Well before its timer knew.
+        // Well before the timer fired.
         timeout(LONG / 2, over).await.unwrap();
         assert!(!claim.hold(within(2 * LONG), within(2 * LONG)));
     }

@@ -6,12 +6,12 @@
 //!
 //! Several clocks meet here, and only the first one decides:
 //!
-//! - The monotonic clock of this machine that counts its sleep, [`since_boot`]: the age of the claim and of the
+//! - This machine's monotonic clock that counts sleep, [`since_boot`]: the age of the claim and of the
 //!   observed lease. With a clock that stands still during sleep, a holder that wakes up would still believe in its
 //!   claim.
-//! - The wall clock of this machine, [`ElectionParts::now`]: only the times that a user reads in the lease. The wall
+//! - This machine's wall clock, [`ElectionParts::now`]: only the times that a user reads in the lease. The wall
 //!   clocks of two machines differ, so no host compares such a time with its own.
-//! - The clock of the API server: only in timestamps of the lease's metadata, which are not read. The server's order of
+//! - The API server's clock: only in timestamps in the lease's metadata, which are not read. The server's order of
 //!   writes counts instead: each write names the version that it replaces.
 //!
 //! Timers ([`sleep`], [`timeout`]) stand still during the machine's sleep. So they only end pauses and requests, and
@@ -62,15 +62,15 @@ use super::{
     machine::{Decision, Machine, Write},
 };
 
-/// The number of reads by a waiting process in the time between two renewals.
+/// How often a waiting process reads the lease in the time between two renewals.
 ///
-/// Chosen: with the default of 2 s between two renewals, it finds a released lease within 0.5 s, jitter included, so it
+/// With the default, 2 s between two renewals, it finds a released lease within 0.5 s, jitter included, so it
 /// takes over within a second from a host that stops. client-go reads once in this time.
 const LOOKS_PER_RETRY: u32 = 5;
 
-/// The times of a lease: `duration` > `renew_deadline`, and four fifths of `renew_deadline` > `retry`.
+/// Lease times: `duration` > `renew_deadline`, and four fifths of `renew_deadline` > `retry`.
 ///
-/// The host's defaults are those of client-go: 15 s, 10 s and 2 s.
+/// The host has client-go's defaults: 15 s, 10 s and 2 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// The time without a renewal after which the lease is free, in whole seconds.
@@ -88,17 +88,17 @@ impl Times {
     }
 }
 
-/// The cause of a failed request.
+/// Why a request failed.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The stored Lease, with clients of its own: renewals must not wait behind other requests.
+/// The stored Lease, with separate clients: renewals must not queue behind other requests.
 ///
 /// The writes need no claim, because the claim follows from them.
 pub trait LeaseStore: Send + Sync {
     /// Reads the Lease from a quorum; none if it does not exist.
     fn read(&self) -> impl Future<Output = Result<Option<Lease>, Source>> + Send;
 
-    /// Replaces this version of the Lease, and no other; creates the Lease if there is none to replace.
+    /// Replaces exactly this version; creates the Lease if there is none to replace.
     fn write(
         &self,
         replaces: Option<ResourceVersion>,
@@ -106,7 +106,7 @@ pub trait LeaseStore: Send + Sync {
     ) -> impl Future<Output = Result<ResourceVersion, WriteError>> + Send;
 }
 
-/// A failed write of the Lease.
+/// A failed write.
 #[derive(Debug)]
 pub struct WriteError {
     /// True if another client has created, written or deleted the Lease since it was read.
@@ -115,7 +115,7 @@ pub struct WriteError {
     pub source: Source,
 }
 
-/// A failed read or write of the lease.
+/// A failed read or write.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     /// The Lease cannot be read, so the host cannot learn who holds it.
@@ -126,7 +126,7 @@ enum Error {
     Write(#[source] Source),
 }
 
-/// The parts of an election.
+/// An election's parts.
 pub struct ElectionParts<S> {
     /// The stored Lease.
     pub store: S,
@@ -134,29 +134,29 @@ pub struct ElectionParts<S> {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// The identity of this process, different from that of all others.
+    /// This process's identity, unique among all candidates.
     pub identity: String,
-    /// The times of the lease.
+    /// The lease's times.
     pub times: Times,
     /// The wall clock, for the times in the lease; they inform the user and decide nothing.
     pub now: fn() -> Timestamp,
-    /// The seed of the jitter.
+    /// Seeds the jitter.
     pub seed: u64,
-    /// The metrics, one of which shows the leader.
+    /// One metric shows the leader.
     pub metrics: Arc<Metrics>,
 }
 
-/// The leader election, from the view of one process.
+/// Leader election as one process sees it.
 pub struct Election<S> {
     parts: ElectionParts<S>,
     claim: Claim,
     machine: Machine,
     rng: Rng,
-    /// True once a write of the lease was sent: the lease may be held without a known answer, and needs a release.
+    /// True once a write was sent: the lease may be held without a known answer, and needs a release.
     has_asked: bool,
-    /// The error of the last attempt, so that an error that repeats is logged once.
+    /// The last attempt's error, so that an error that repeats is logged once.
     failure: Option<String>,
-    /// The other holder and its stated duration as they were logged last.
+    /// The other holder and the stated duration as they were logged last.
     told: Option<(String, u64)>,
 }
 
@@ -218,7 +218,7 @@ impl<S: LeaseStore> Election<S> {
         if self.machine.is_holder() {
             return retry;
         }
-        // 20 % up or down, chosen: waiting processes that started together should not send their requests together.
+        // 20 % up or down: waiting processes that started together should not send their requests together.
         let jitter = 0.8 + 0.4 * self.rng.f64();
         match &self.failure {
             Some(_) => retry.mul_f64(jitter),
@@ -291,7 +291,7 @@ impl<S: LeaseStore> Election<S> {
             return Ok(());
         };
         let deadline = self.parts.times.renew_deadline;
-        // No write begins in the last fifth, 2 s by default: the writes under way get this time to end. Chosen.
+        // No write begins in the last fifth, 2 s by default: the writes under way get this time to end.
         let held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
         if held && !was_holder {
             self.show(true);

@@ -1,13 +1,13 @@
-//! The rules of the lease: decides on its writes from the observed leases and the times of the observations.
+//! The lease's rules: decides what to write from the observed leases and when they were observed.
 //!
 //! Pure, with client-go's rules. Each call gets two clocks:
 //!
-//! - `now`, `sent`, `since`: the monotonic clock of this machine. It alone decides. Unlike client-go's clock, it counts
+//! - `now`, `sent`, `since`: this machine's monotonic clock. It alone decides. Unlike client-go's clock, it counts
 //!   the time while the machine sleeps, so a holder that wakes up knows that it is late.
-//! - `wall`: the wall clock of this machine, for the times in the lease, which only inform the user. The times in an
-//!   observed lease decide nothing, because the clocks of other machines wrote them.
+//! - `wall`: this machine's wall clock, for the times in the lease, which only inform the user. The times in an
+//!   observed lease decide nothing, because other machines' clocks wrote them.
 //!
-//! The clock of the API server is not used: its versions order the writes.
+//! The API server's clock is not used: resource versions order the writes.
 //!
 //! The holder counts from the time *before* it sends a renewal, the others from the time *after* they see it, so the
 //! holder gives up first. This does not depend on the times that the clocks show, only on their rates: these may differ
@@ -20,24 +20,24 @@ use jiff::Timestamp;
 
 use super::{Lease, LeaseRecord, Times};
 
-/// The duration in a lease that its holder has released, as client-go states it.
+/// The duration in a released lease, as client-go states it.
 const RELEASED_S: u32 = 1;
 
-/// The largest number of transitions that the API server accepts.
+/// The most transitions that the API server accepts.
 const TRANSITIONS_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// One candidate's view of the lease. Its times are those of its monotonic clock, counted from any fixed moment.
+/// One candidate's view of the lease. Times come from the candidate's monotonic clock, counted from any fixed moment.
 #[derive(Debug)]
 pub(super) struct Machine {
     identity: String,
     times: Times,
     seen: Option<Seen>,
     held: Option<HeldLease>,
-    /// The term that this process asked for last. A lease with its identity in another term is an edit.
+    /// The term that this process asked for last. A lease with this identity in another term is an edit.
     asked: Option<Term>,
 }
 
-/// The last observed content of the lease.
+/// The lease's content as observed last.
 #[derive(Debug)]
 struct Seen {
     record: LeaseRecord,
@@ -53,7 +53,7 @@ struct HeldLease {
     version: ResourceVersion,
 }
 
-/// The start of a holder's term, in microseconds as the API server keeps it, and the transitions before it.
+/// When a holder's term started, in microseconds as the API server keeps it, and the transitions before it.
 type Term = (Option<i64>, u32);
 
 fn term(record: &LeaseRecord) -> Term {
@@ -61,7 +61,7 @@ fn term(record: &LeaseRecord) -> Term {
     (acquired, record.transitions)
 }
 
-/// The next step of a candidate.
+/// A candidate's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Write the lease.
@@ -70,19 +70,19 @@ pub(super) enum Decision {
     Wait,
     /// Give up for good: another process has the lease.
     Yield {
-        /// The identity of that process.
+        /// That process's identity.
         holder: String,
     },
     /// Give up for good: the claim was not renewed in time.
     Lapse,
 }
 
-/// A write of the lease.
+/// A write to the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     /// The version that it replaces; none to create the lease.
     pub(super) replaces: Option<ResourceVersion>,
-    /// The new content of the lease.
+    /// The lease's new content.
     pub(super) record: LeaseRecord,
 }
 
@@ -97,13 +97,13 @@ impl Machine {
         }
     }
 
-    /// Returns the holder of a lease that this process waits for, and the duration that counts, in seconds.
+    /// Returns the holder that this process waits for, and the duration that counts, in seconds.
     pub(super) fn other_holder(&self) -> Option<(&str, u64)> {
         let record = &self.seen.as_ref()?.record;
         (!self.is_holder()).then(|| (&*record.holder, self.duration(record).as_secs()))
     }
 
-    /// Returns the duration of a lease that counts: a holder with a longer duration keeps it; a shorter one, for example
+    /// Returns the duration that counts: a holder with a longer duration keeps it; a shorter one, for example
     /// after an edit, does not count.
     fn duration(&self, record: &LeaseRecord) -> Duration {
         let is_unheld = record.holder.is_empty();
@@ -128,7 +128,7 @@ impl Machine {
         })
     }
 
-    /// Decides on the next step after a read of the lease; `lease` is none if there is no lease.
+    /// Decides on the next step after a read; `lease` is none if there is no lease.
     ///
     /// `now` is the monotonic clock after the read, `wall` the wall clock for a write.
     pub(super) fn decide(
@@ -212,9 +212,9 @@ impl Machine {
         since.is_some_and(|since| now.saturating_sub(since) >= self.times.renew_deadline)
     }
 
-    /// Notes the content of the lease; a change restarts its duration.
+    /// Records the lease's content; a change restarts the duration.
     ///
-    /// Only the content: a change of the metadata, for example a label, is no sign of life of the holder.
+    /// Only the content: a metadata change, for example a label, does not show that the holder is alive.
     fn see(&mut self, record: LeaseRecord, now: Duration) {
         if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
             self.seen = Some(Seen { record, since: now });

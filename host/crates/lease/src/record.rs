@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// The label of the leases of hosts: its key and its value, which the chart gives the other objects of a host.
+/// The label on hosts' leases, key and value, which the chart gives a host's other objects.
 pub const LABEL_LEASE: (&str, &str) = ("app.kubernetes.io/name", "innkeeper");
 
 /// A lease as it was read or written.
@@ -41,11 +41,11 @@ impl From<&Object> for Lease {
     }
 }
 
-/// The content of a lease, in JSON its `spec`.
+/// A lease's content; in JSON, the `spec`.
 ///
 /// A missing or senseless field counts as unset, because any user with access can edit a lease.
-/// Each time comes from the clock of the host that wrote it. The times inform the user only: no host decides by them,
-/// because clocks of different hosts differ.
+/// Each time comes from the writing host's clock. The times inform the user only: no host decides by them,
+/// because hosts' clocks differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeaseRecord {
@@ -58,15 +58,15 @@ pub struct LeaseRecord {
     /// The time at which the holder acquired it.
     #[serde(rename = "acquireTime", with = "micros")]
     pub acquired: Option<Timestamp>,
-    /// The time of the holder's last renewal.
+    /// When the holder renewed it last.
     #[serde(rename = "renewTime", with = "micros")]
     pub renewed: Option<Timestamp>,
-    /// The number of changes from one holder to another.
+    /// How often the holder changed.
     #[serde(rename = "leaseTransitions", deserialize_with = "lenient")]
     pub transitions: u32,
 }
 
-/// Reads a field, or its default if it has another type.
+/// Reads a field, or the default if it has another type.
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,4 +1,4 @@
-//! The rules of the lease: each one, and several candidates together.
+//! The lease's rules: each one, and several candidates together.
 
 mod candidates;
 
@@ -12,7 +12,7 @@ use super::{
     machine::{Decision, Machine, Write},
 };
 
-/// The defaults of the host, which are those of client-go.
+/// The host's defaults, which are client-go's.
 const TIMES: Times = Times {
     duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),
@@ -92,7 +92,7 @@ fn a_released_lease_is_acquired_at_once() {
 #[test]
 fn a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_local_clock() {
     let mut machine = machine("a");
-    // Its times do not matter: the clock that wrote them may be an hour fast or slow.
+    // Times do not matter: the clock that wrote them may be an hour fast or slow.
     for renewed in [-3600, 3600] {
         let at = s(100 + u64::from(renewed > 0) * 100);
         let seen = lease(7, "b", renewed);

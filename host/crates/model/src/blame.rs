@@ -1,30 +1,30 @@
-//! Fault attribution and retry of a failure: error types answer with these instead of deciding themselves.
+//! Who caused a failure and when to retry it, so that every error type answers in the same terms.
 
 use std::time::Duration;
 
 /// The party at fault.
 ///
-/// The exit code of commands that read a source follows from it. Conditions and passes carry a reason of their own.
+/// It decides the exit code when a command reads a source. Conditions and passes carry their own reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blame {
     /// The plugin's code.
     Guest,
-    /// The content of the parent, or of an object that it refers to.
+    /// The content of the parent or an object that it refers to.
     Parent,
-    /// The cluster: its API server, permissions or policies.
+    /// The cluster: API server, permissions or policies.
     Cluster,
     /// The host itself.
     Host,
 }
 
-/// The time of the next attempt after a failed pass.
+/// When to retry after a failed pass.
 ///
-/// The order of the variants counts: [`after_both`](Self::after_both) takes the greater one.
+/// The variants' order matters: [`after_both`](Self::after_both) takes the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
     /// No further attempt.
     Never,
-    /// An attempt when an input of the pass changes.
+    /// Retry when an input changes.
     OnChange,
     /// An attempt after the parent's back-off.
     Backoff,
@@ -33,7 +33,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Returns the time of the next attempt after two failures of one pass.
+    /// Returns when to retry after two failures in one pass.
     ///
     /// An attempt wins over none: one failure may pass without help while the other one stays. Of two attempts the later
     /// one wins, so that a pause that the API server asked for is kept.

@@ -1,10 +1,10 @@
-//! An error with all its causes, as one line.
+//! An error with all causes, as one line.
 
 use std::{error::Error, fmt, iter};
 
-/// Returns the display of an error and its sources: `failed to apply x: failed to connect: refused`.
+/// Displays an error and all sources: `failed to apply x: failed to connect: refused`.
 ///
-/// Logs and conditions use it, because the text of an error never repeats its source.
+/// Logs and conditions use it, because an error's own text never repeats the source.
 pub fn error_chain(error: &(dyn Error + 'static)) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let mut shown = error.to_string();
@@ -21,7 +21,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> impl fmt::Display {
     })
 }
 
-/// Iterates over an error and its sources, from the outermost to the root cause.
+/// Iterates over an error and all sources, from the outermost to the root cause.
 pub fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Truncates a time to whole seconds, the precision in which the API server stores the times of conditions.
+/// Truncates a time to whole seconds, because the API server stores condition times in seconds.
 ///
 /// Without this, a time that was written would differ from the time that is read back.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// A condition of a parent, as the host or the guest states it.
+/// A parent's condition, as the host or the guest states it.
 ///
 /// The plan adds `observedGeneration` and `lastTransitionTime`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Condition {
     /// The type in CamelCase.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status of the condition.
+    /// The condition's status.
     pub status: ConditionStatus,
     /// One word in CamelCase.
     pub reason: String,
@@ -26,7 +26,7 @@ pub struct Condition {
     pub message: String,
 }
 
-/// The status of a condition.
+/// A condition's status.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr,
 )]

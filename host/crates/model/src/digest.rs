@@ -19,7 +19,7 @@ pub struct InvalidDigest(
     pub String,
 );
 
-/// The state of a digest over bytes that arrive in pieces.
+/// Computes a digest over bytes that arrive in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Digester(Sha256);
 
@@ -29,7 +29,7 @@ impl Digester {
         self.0.update(piece);
     }
 
-    /// Returns the digest of all pieces.
+    /// Returns the digest over all pieces.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -43,12 +43,12 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 impl Digest {
-    /// Computes the digest of bytes.
+    /// Hashes bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of the concatenated parts.
+    /// Hashes the concatenated parts.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut digester = Digester::default();
         for part in parts {
@@ -57,7 +57,7 @@ impl Digest {
         digester.finish()
     }
 
-    /// Returns the bytes of the digest.
+    /// Returns the digest's bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -67,7 +67,7 @@ impl Digest {
         hex(&self.0)
     }
 
-    /// Reads the form of [`to_hex`](Self::to_hex): 64 hexadecimal digits in lower case.
+    /// Parses what [`to_hex`](Self::to_hex) returns: 64 hexadecimal digits in lower case.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),

@@ -1,4 +1,4 @@
-//! Texts of guests, registries and users of a cluster: the characters that deceive their readers.
+//! Deceptive characters in texts from guests, registries and cluster users.
 
 use std::fmt::{self, Write as _};
 
@@ -42,9 +42,9 @@ pub const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Escapes the deceptive characters of a JSON text, beside the line feeds between its values.
+/// Escapes the deceptive characters in a JSON text, except the line feeds between values.
 ///
-/// All others are in strings, because the syntax of JSON has none, and are read back unchanged.
+/// All others are in strings, because JSON syntax has none, and parsers read them back unchanged.
 pub fn escape_json(json: &str) -> String {
     escape(json, |escaped, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -53,7 +53,7 @@ pub fn escape_json(json: &str) -> String {
     })
 }
 
-/// Escapes the deceptive characters of a JSON text as YAML does, which has no pairs of surrogates.
+/// Escapes the deceptive characters in a JSON text as YAML does, which has no surrogate pairs.
 pub(crate) fn escape_yaml(json: &str) -> String {
     escape(json, |escaped, c| match u32::from(c) {
         code @ ..=0xffff => push(escaped, format_args!("\\u{code:04x}")),
@@ -77,7 +77,7 @@ fn push(text: &mut String, escape: fmt::Arguments<'_>) {
     text.write_fmt(escape).expect("a String takes any text");
 }
 
-/// Returns true for deceptive characters other than the line feeds and tabs of a text of several lines.
+/// Returns true for deceptive characters except line feeds and tabs, which multi-line texts contain.
 pub(crate) fn is_hidden_in_lines(c: char) -> bool {
     is_deceptive(c) && !matches!(c, '\n' | '\t')
 }

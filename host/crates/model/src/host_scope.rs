@@ -1,4 +1,4 @@
-//! The part of a cluster that a host serves, as its lease states it.
+//! The part of a cluster that a host serves, as the host's Lease states it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use super::{
 pub struct HostScope {
     /// The namespaces that it is limited to; none: all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// The selector of its Plugins.
+    /// Selects the host's Plugins.
     pub selector: Selector,
 }
 
 impl HostScope {
-    /// Returns the annotations of its lease; one without a value is absent.
+    /// Returns the Lease's annotations; one without a value is absent.
     pub fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
         let join = |names: &BTreeSet<String>| {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -87,7 +87,7 @@ fn excludes(one: &Expression, other: &Expression) -> bool {
     }
 }
 
-/// Returns the key and the values of a requirement that names the allowed values.
+/// Returns key and values if the requirement names the allowed values.
 fn allowed(expression: &Expression) -> Option<(String, BTreeSet<String>)> {
     match expression {
         Expression::In(key, values) => Some((key.clone(), values.clone())),

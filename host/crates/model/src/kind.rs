@@ -1,11 +1,11 @@
-//! Kinds and the identity of objects.
+//! Kinds and object identities.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A kind without its version.
+/// A kind without a version.
 ///
 /// It identifies objects, because the API server serves one object in several versions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct GroupKind {
 }
 
 impl GroupKind {
-    /// Makes a kind from its two parts.
+    /// Creates a kind from group and kind.
     pub fn new(group: impl Into<Arc<str>>, kind: impl Into<Arc<str>>) -> Self {
         Self {
             group: group.into(),
@@ -43,7 +43,7 @@ pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
     Some(GroupKind::new(spec.get("group")?.as_str()?, kind))
 }
 
-/// A kind in one version. Its JSON form has the fields `apiVersion` and `kind`.
+/// A kind in one version. The JSON form has the fields `apiVersion` and `kind`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "TypeMeta", try_from = "TypeMeta")]
 pub struct Gvk {
@@ -55,7 +55,7 @@ pub struct Gvk {
     pub kind: Arc<str>,
 }
 
-/// The JSON form of a [`Gvk`].
+/// A [`Gvk`] in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TypeMeta {
@@ -89,7 +89,7 @@ pub struct InvalidApiVersion(
 );
 
 impl Gvk {
-    /// Makes a kind from its three parts.
+    /// Creates a kind from group, version and kind.
     pub fn new(
         group: impl Into<Arc<str>>,
         version: impl Into<Arc<str>>,
@@ -120,7 +120,7 @@ impl Gvk {
         }
     }
 
-    /// Returns the kind without its version.
+    /// Returns the kind without the version.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: Arc::clone(&self.group),
@@ -136,7 +136,7 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// The scope of a kind.
+/// A kind's scope.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
 )]
@@ -147,7 +147,7 @@ pub enum Scope {
     Cluster,
 }
 
-/// The identity of an object for its users: a later object of the same name has the same identity, but another UID.
+/// An object's identity for users: a later object with the same name has the same identity, but another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// The kind.
@@ -159,7 +159,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// Makes an identity from its parts.
+    /// Creates an identity.
     pub fn new(kind: GroupKind, namespace: Option<&str>, name: &str) -> Self {
         Self {
             kind,
@@ -168,14 +168,14 @@ impl ObjectId {
         }
     }
 
-    /// Returns `<group>/<kind>/<namespace>/<name>`; the parts of the core group and of cluster-scoped objects are empty.
+    /// Returns `<group>/<kind>/<namespace>/<name>`; the core group is empty, and so is a cluster-scoped object's namespace.
     pub fn identity(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         let GroupKind { group, kind } = &self.kind;
         format!("{group}/{kind}/{namespace}/{}", self.name)
     }
 
-    /// Parses the form of [`identity`](Self::identity); returns `None` for any other text.
+    /// Parses what [`identity`](Self::identity) returns; `None` for any other text.
     pub fn parse_identity(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (group, kind) = (parts.next()?, parts.next()?);

@@ -1,9 +1,9 @@
-//! The terms of the domain as plain types.
+//! The host's vocabulary as plain types.
 //!
 //! The sandbox, the cache and the writer exchange data in these types: `sandbox` converts WIT types to and from them,
 //! `cluster` and `apply` the JSON of the Kubernetes API.
 //! This crate does no I/O, never waits, and does not depend on wasmtime or on the Kubernetes client, except for the
-//! client's type of label selectors.
+//! client's label selectors.
 
 mod answer;
 mod backoff;

@@ -1,26 +1,26 @@
-//! The limits of a plugin. Every field has a default that is a limit, so no plugin runs without limits.
+//! Plugin limits. Every default is a limit, so no plugin runs without limits.
 
 use std::time::Duration;
 
 /// The resources that one plugin may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory of one instance, summed over its memories and tables, in bytes.
+    /// Linear memory per instance, summed over memories and tables, in bytes.
     pub memory_bytes_max: usize,
-    /// CPU time of one call.
+    /// CPU time per call.
     pub deadline: Duration,
     /// The whole answer as it leaves the sandbox, in bytes.
     pub output_bytes_max: usize,
-    /// JSON text of one child, and of the parent's status, in bytes; the API server itself refuses objects above about
+    /// JSON text per child, and for the parent's status, in bytes; the API server itself refuses objects above about
     /// 1.5 MiB.
     pub object_bytes_max: usize,
     /// Children in one answer.
     pub children_max: usize,
-    /// Log text of one pass, in bytes.
+    /// Log text per pass, in bytes.
     pub log_bytes_max: usize,
     /// Log text per second over all passes, in bytes.
     pub log_bytes_per_second_max: usize,
-    /// Calls of `get` and `list` in one pass.
+    /// Calls to `get` and `list` in one pass.
     pub host_calls_max: u32,
     /// Bytes that `get` and `list` return in one pass.
     pub host_call_bytes_max: usize,
@@ -30,14 +30,14 @@ pub struct Limits {
     pub passes_per_second_max: u32,
     /// Writes per minute for one parent.
     pub writes_per_minute_max: u32,
-    /// Writes per second for all parents of one namespace; unused writes are saved up for
+    /// Writes per second for all parents in one namespace; unused writes are saved up for
     /// [`NAMESPACE_BURST`].
     pub writes_per_second_max: u32,
     /// Children in one namespace.
     pub namespace_objects_max: usize,
-    /// Children in one namespace that are parents of the same plugin.
+    /// Children in one namespace that are the same plugin's parents.
     pub namespace_nested_max: usize,
-    /// JSON text of all children in one namespace, in bytes.
+    /// JSON text for all children in one namespace, in bytes.
     pub namespace_bytes_max: usize,
     /// Children that one parent retains.
     pub retained_max: usize,
@@ -45,7 +45,7 @@ pub struct Limits {
 
 /// The time for which a namespace saves up unused writes.
 ///
-/// Chosen: with the default rate, 10,000 new parents may have five writes each at once.
+/// With the default rate, 10,000 new parents may have five writes each at once.
 pub const NAMESPACE_BURST: Duration = Duration::from_secs(100);
 
 /// The longest deadline that is not long.
@@ -81,13 +81,13 @@ impl Default for Limits {
             concurrency_max: 4,
             passes_per_second_max: 10_000,
             writes_per_minute_max: 120,
-            // Chosen, not measured: more than twice the children of 10,000 parents with two each, of 5 KiB each.
+            // More than twice what 10,000 parents need with two children each, 5 KiB per child.
             writes_per_second_max: 500,
             namespace_objects_max: 50_000,
-            // Chosen: a plugin that multiplies its own parents reaches it within seconds, at some hundred a second.
+            // A plugin that multiplies its own parents reaches this within seconds, at some hundred a second.
             namespace_nested_max: 1_000,
             namespace_bytes_max: 256 * MIB,
-            // Twice the default number of children.
+            // Twice as many as the default for children.
             retained_max: 512,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{GroupKind, Gvk, PluginName, Scope, kind_of_crd, selector::selector_text};
 
-/// The description of a plugin and its requests; a request is not a grant.
+/// A plugin's description and requests; a request is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -16,25 +16,25 @@ pub struct Manifest {
     pub name: PluginName,
     /// The plugin's own version, for display only.
     pub version: String,
-    /// The kinds of parents; at least one.
+    /// The parent kinds; at least one.
     pub parents: Vec<ParentKind>,
     /// CustomResourceDefinitions that the plugin installs.
     pub crds: Vec<Map<String, Value>>,
-    /// Every kind of child that an answer may hold.
+    /// Every child kind that an answer may hold.
     pub children: Vec<ChildKind>,
     /// Every kind that it reads.
     pub reads: Vec<ReadKind>,
     /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
-    /// True if an answer depends on the parent's own status: then each write of the status triggers a pass.
+    /// True if an answer depends on the parent's own status: then each status write triggers a pass.
     #[serde(default)]
     pub reads_own_status: bool,
-    /// A JSON schema for its configuration; with `None`, the host accepts only `{}`.
+    /// A JSON schema for the configuration; with `None`, the host accepts only `{}`.
     pub config_schema: Option<Value>,
 }
 
 impl Manifest {
-    /// Returns the kinds of parents without their versions; at most one plugin serves each of them.
+    /// Returns the parent kinds without versions; at most one plugin serves each.
     pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
         let parents = self.parents.iter();
         parents.map(|parent| parent.kind.group_kind()).collect()
@@ -46,21 +46,21 @@ impl Manifest {
         declared.any(|child| child.never_deleted && child.kind.group_kind() == *kind)
     }
 
-    /// Returns true if this is a kind of parents of the plugin.
+    /// Returns true if the plugin reconciles parents of this kind.
     pub fn reconciles(&self, kind: &GroupKind) -> bool {
         let mut parents = self.parents.iter();
         parents.any(|parent| parent.kind.group_kind() == *kind)
     }
 }
 
-/// The part of a description that grants answer.
+/// What a description requests and grants answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// The kinds of parents.
+    /// The parent kinds.
     pub parents: Vec<GroupKind>,
-    /// The kinds of its CustomResourceDefinitions.
+    /// The kinds that the plugin's CustomResourceDefinitions define.
     pub crds: Vec<GroupKind>,
-    /// The kinds of children, and true for those that it cannot serve without.
+    /// The child kinds, and true for those that the plugin cannot serve without.
     pub children: Vec<(GroupKind, bool)>,
     /// The reads.
     pub reads: Vec<ReadKind>,
@@ -81,7 +81,7 @@ impl From<&Manifest> for Requests {
     }
 }
 
-/// A kind of parent.
+/// A parent kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentKind {
@@ -90,22 +90,22 @@ pub struct ParentKind {
     pub kind: Gvk,
     /// The lower-case plural.
     pub plural: String,
-    /// The scope of the kind.
+    /// The kind's scope.
     pub scope: Scope,
 }
 
-/// A kind of child.
+/// A child kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildKind {
     /// The kind in the version that the plugin states.
     #[serde(flatten)]
     pub kind: Gvk,
-    /// If false, the host skips children of this kind in a cluster that does not serve it.
+    /// If false, the host skips these children in a cluster that does not serve the kind.
     pub required: bool,
-    /// The type of the condition that makes a child of this kind ready; `None` if the host uses its own rules.
+    /// The condition type that makes a child ready; `None` if the host uses its own rules.
     pub ready_condition: Option<String>,
-    /// True if the host retains every child of this kind, and never deletes one.
+    /// True if the host retains every such child, and never deletes one.
     #[serde(default)]
     pub never_deleted: bool,
 }
@@ -117,7 +117,7 @@ pub struct ReadKind {
     /// The kind in the requested version.
     #[serde(flatten)]
     pub kind: Gvk,
-    /// The part of each object that the guest sees.
+    /// What the guest sees of each object.
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
@@ -126,7 +126,7 @@ pub struct ReadKind {
     pub label_selector: Selector,
 }
 
-/// The part of an object that a guest sees, ordered from most to least.
+/// What a guest sees of an object, ordered from most to least.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
 )]
@@ -135,7 +135,7 @@ pub struct ReadKind {
 pub enum Access {
     /// The whole object.
     Full,
-    /// `apiVersion`, `kind`, `type`, `metadata`, and per data key a keyed hash of the value.
+    /// `apiVersion`, `kind`, `type`, `metadata`, and a keyed hash for each data value.
     Hash,
     /// `apiVersion`, `kind` and `metadata`.
     Metadata,
@@ -144,7 +144,7 @@ pub enum Access {
 /// The namespaces in which objects are read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ReadScope {
-    /// The namespace of the parent.
+    /// The parent's namespace.
     ParentNamespace,
     /// These namespaces; only a grant can list them, a plugin cannot request this scope.
     #[serde(skip)]
@@ -156,7 +156,7 @@ pub enum ReadScope {
 /// The namespaces that a read actually covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All namespaces, or all objects of a cluster-scoped kind.
+    /// All namespaces, or all objects if the kind is cluster-scoped.
     Everywhere,
     /// These namespaces; empty if the scope does not cover the read.
     Within(BTreeSet<Arc<str>>),
@@ -166,7 +166,7 @@ impl ReadScope {
     /// Returns the namespaces that a read covers, for a parent in the namespace `own`.
     ///
     /// `asked` is the namespace that the guest requests; with `None` the read covers the whole scope.
-    /// Only the scope `Cluster` covers objects of a cluster-scoped kind.
+    /// Only the scope `Cluster` covers cluster-scoped objects.
     pub fn reach(&self, kind: Scope, own: Option<&Arc<str>>, asked: Option<&Arc<str>>) -> Reach {
         let covered = match (self, kind) {
             (Self::Cluster, Scope::Cluster) => return Reach::Everywhere,

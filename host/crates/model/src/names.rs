@@ -1,4 +1,4 @@
-//! The labels, annotations, finalizers and field managers of the host, and the name of a plugin.
+//! The host's labels, annotations, finalizers and field managers, and plugin names.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::syntax::is_dns_label;
 
-/// The prefix of the labels, annotations and finalizers that are reserved for the host.
+/// The prefix for labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
 /// Label on every child: the name of the plugin that stated it. Child watches select on it.
@@ -57,7 +57,7 @@ pub const ANNOTATION_NAMESPACES: &str = "innkeeper.dev/namespaces";
 /// Annotation on the Lease of a host: the selector of its Plugins.
 pub const ANNOTATION_PLUGIN_SELECTOR: &str = "innkeeper.dev/plugin-selector";
 
-/// The name of a plugin: a DNS label of at most 40 characters.
+/// A plugin's name: a DNS label with at most 40 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PluginName(Arc<str>);
@@ -75,7 +75,7 @@ pub struct InvalidPluginName(
 impl PluginName {
     /// The maximum length in characters.
     ///
-    /// The longest field manager made from such a name stays below the API server's limit of 128 characters.
+    /// The longest field manager made from such a name stays below the API server's limit (128 characters).
     pub const LENGTH_MAX: usize = 40;
 
     /// Makes a name from a valid text.
@@ -92,22 +92,22 @@ impl PluginName {
         &self.0
     }
 
-    /// Returns the field manager of this plugin's children.
+    /// Returns the field manager for this plugin's children.
     pub fn field_manager(&self) -> String {
         format!("innkeeper:{}", self.0)
     }
 
-    /// Returns the field manager of the status of parents: the guest's part and the host's conditions.
+    /// Returns the field manager for parent status: the guest's part and the host's conditions.
     pub fn status_manager(&self) -> String {
         format!("innkeeper:{}:status", self.0)
     }
 
-    /// Returns the field manager of the finalizer, and of the host's conditions where it states them alone.
+    /// Returns the field manager for the finalizer, and for the host's conditions where it states them alone.
     pub fn host_manager(&self) -> String {
         format!("innkeeper:{}:host", self.0)
     }
 
-    /// Returns the finalizer that the host puts on parents of this plugin.
+    /// Returns the finalizer that the host puts on this plugin's parents.
     pub fn finalizer(&self) -> String {
         format!("{DOMAIN_PREFIX}{}", self.0)
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
 
-/// The UID of an object: unlike a name, the API server never uses it again.
+/// An object's UID: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(pub Arc<str>);
 
@@ -18,7 +18,7 @@ impl fmt::Display for Uid {
 
 /// A resourceVersion: an integer that grows with every write to a resource type.
 ///
-/// Kubernetes guarantees since 1.35 that versions of one resource type can be compared; they could be before in practice.
+/// Since 1.35, Kubernetes guarantees that versions within one resource type can be compared; in practice they always could.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(pub u64);
 
@@ -28,7 +28,7 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// The fields of an object that one field manager owns.
+/// The fields that one field manager owns in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedEntry {
     /// The manager's name.
@@ -41,9 +41,9 @@ pub struct ManagedEntry {
     pub fields: Arc<str>,
 }
 
-/// One version of an object as the cache holds it.
+/// An object in one version, as the cache holds it.
 ///
-/// The metadata that the host uses has its own fields. The rest stays text, because a tree of maps would take many times
+/// Metadata that the host uses has separate fields. The rest stays text, because a tree of maps would take many times
 /// the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -55,13 +55,13 @@ pub struct Object {
     pub name: Arc<str>,
     /// The UID.
     pub uid: Uid,
-    /// The version of this state.
+    /// This state's version.
     pub resource_version: ResourceVersion,
     /// `metadata.generation`, where the kind has one.
     pub generation: Option<i64>,
     /// `metadata.deletionTimestamp`: set while the object is being deleted.
     pub deletion_timestamp: Option<Arc<str>>,
-    /// The UID of the owner that is marked as controller.
+    /// The controller's UID.
     pub controller: Option<Uid>,
     /// `metadata.finalizers` in the stored order.
     pub finalizers: Vec<Arc<str>>,
@@ -72,9 +72,9 @@ pub struct Object {
     /// The identity of the parent for which the host retains the object, if the annotation is
     /// [verified](super::HashKey::verified).
     pub retained_for: Option<Arc<str>>,
-    /// The managedFields entries of the host's own managers; those of others are not kept.
+    /// The managedFields entries for the host's own managers; other managers' entries are not kept.
     pub managed: Vec<ManagedEntry>,
-    /// The part of the object that `json` holds.
+    /// What `json` holds of the object.
     pub form: Access,
     /// The object as guests see it: without `managedFields`, `resourceVersion` and the annotation
     /// `kubectl.kubernetes.io/last-applied-configuration`, in the form `form`.
@@ -101,12 +101,12 @@ impl Object {
         self.annotations.get(name).map(|value| &**value)
     }
 
-    /// Returns true if the object outlives its parent: the parent does not control it, and it has the host's proof.
+    /// Returns true if the object outlives the parent: the parent does not control it, and it has the host's proof.
     pub fn is_retained(&self, parent: &Self) -> bool {
         self.controller.as_ref() != Some(&parent.uid) && self.retained_for.is_some()
     }
 
-    /// Returns the number of parents above this one that plugins of the host reconcile; 0 for an object that a user made.
+    /// Returns how many parents above this one the host's plugins reconcile; 0 for a user's object.
     ///
     /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
     /// is no number counts as the greatest depth.
@@ -121,7 +121,7 @@ impl Object {
     }
 }
 
-/// Returns the number of bytes of an object's JSON, without making it.
+/// Returns the length of an object's JSON in bytes, without building the text.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ pub fn json_length(object: &Map<String, Value>) -> serde_json::Result<usize> {
     Ok(length.0)
 }
 
-/// A writer that counts the bytes and stores none of them.
+/// A writer that counts bytes and stores none.
 struct Length(usize);
 
 impl io::Write for Length {

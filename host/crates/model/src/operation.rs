@@ -1,4 +1,4 @@
-//! The operations of a plan: the difference between observed and desired, as data.
+//! Plan operations: the difference between observed and desired, as data.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{Generated, Gvk, ObjectId, RemovalPolicy, ResourceVersion, Uid};
 pub enum Operation {
     /// Adds the host's finalizer to the parent.
     AddFinalizer,
-    /// Creates a child; the API server rejects the write if an object of that name exists.
+    /// Creates a child; the API server rejects the write if an object with that name exists.
     Create {
         /// The child's key.
         key: String,
@@ -46,7 +46,7 @@ pub enum Operation {
         /// Secret keys to apply again with their present values, or to generate if they are missing.
         generate: Vec<Generated>,
     },
-    /// Replaces the ownerReference of a child by the `retained-for` annotation or the reverse, and changes nothing else.
+    /// Replaces a child's ownerReference by the `retained-for` annotation or the reverse, and changes nothing else.
     Transfer {
         /// The child's key.
         key: String,
@@ -58,7 +58,7 @@ pub enum Operation {
         uid: Uid,
         /// The observed version.
         resource_version: ResourceVersion,
-        /// The JSON patch (RFC 6902), tests of UID and resourceVersion included.
+        /// The JSON patch (RFC 6902), including tests for UID and resourceVersion.
         patch: Value,
         /// The link to the parent after the write: the ownerReference if the child is deleted with the parent, or else the
         /// annotation.
@@ -100,7 +100,7 @@ impl Operation {
         }
     }
 
-    /// Returns the observed version of the written child; `None` for a create and for writes to the parent's finalizer.
+    /// Returns the written child's observed version; `None` for a create and for writes to the parent's finalizer.
     pub fn child_version(&self) -> Option<ResourceVersion> {
         match self {
             Self::Update {
@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// Returns the name of the operation for logs and metrics.
+    /// Returns the operation's name for logs and metrics.
     pub const fn verb(&self) -> &'static str {
         match self {
             Self::AddFinalizer => "add finalizer",

@@ -1,4 +1,4 @@
-//! Tracked reads: the requests of a guest for objects during a pass.
+//! Tracked reads: a guest's requests for objects during a pass.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct ObjectRef {
     pub name: Arc<str>,
 }
 
-/// A selection of objects of one kind.
+/// A selection within one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListSelector {
@@ -32,9 +32,9 @@ pub struct ListSelector {
     pub label_selector: Option<Arc<str>>,
 }
 
-/// One read that a pass made. A later change to its result queues the parent.
+/// One read that a pass made. A later change to the result queues the parent.
 ///
-/// Its JSON form has a `verb`, the fields of the kind, and `null` for what is not given.
+/// The JSON form has a `verb`, the kind's fields, and `null` for anything omitted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase")]
 pub enum ReadKey {
@@ -42,7 +42,7 @@ pub enum ReadKey {
     Get(ObjectRef),
     /// A list.
     List(ListSelector),
-    /// The offset of a time zone from UTC.
+    /// A time zone's offset from UTC.
     ZoneOffset(ZoneTime),
 }
 
@@ -50,7 +50,7 @@ pub enum ReadKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneTime {
-    /// The name of the zone in the IANA time zone database.
+    /// The zone's name in the IANA time zone database.
     pub zone: Arc<str>,
     /// The milliseconds since the Unix epoch.
     pub unix_ms: u64,
@@ -59,7 +59,7 @@ pub struct ZoneTime {
 impl ZoneTime {
     /// Returns the seconds east of UTC; none for an unknown zone and after the year 9999.
     ///
-    /// The data is that of the binary, so the answer depends on nothing else.
+    /// The time zone data is in the binary, so the answer depends on nothing else.
     pub fn offset(&self) -> Option<i32> {
         let instant = Timestamp::from_millisecond(self.unix_ms.try_into().ok()?).ok()?;
         let zone = TimeZoneDatabase::bundled().get(&self.zone).ok()?;
@@ -86,7 +86,7 @@ pub enum ReadFailure {
     /// The cluster does not serve the kind; the guest receives this as an error.
     #[error("{0} is not served")]
     NotServed(Gvk),
-    /// The label selector does not parse: a fault of the guest.
+    /// The label selector does not parse, which is the guest's fault.
     #[error("\"{selector}\" is not a label selector")]
     InvalidSelector {
         /// The text as given.
@@ -102,15 +102,15 @@ pub enum ReadFailure {
 pub enum Answer {
     /// One object as guests see it; none: it does not exist.
     Object(Option<Arc<str>>),
-    /// The chosen objects as guests see them, sorted by namespace and name.
+    /// The selected objects as guests see them, sorted by namespace and name.
     List(Vec<Arc<str>>),
-    /// The offset of a time zone in seconds; none: the zone is unknown.
+    /// A time zone's offset in seconds; none if the zone is unknown.
     Offset(Option<i32>),
     /// No answer.
     Failed(ReadFailure),
 }
 
-/// The answers to the reads of one pass, and the record of these reads.
+/// Answers one pass's reads, and records them.
 ///
 /// Within a pass, the same read always has the same answer.
 pub trait Reads: Send {
@@ -120,7 +120,7 @@ pub trait Reads: Send {
     /// Returns the selected objects as guests see them, sorted by namespace and name.
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure>;
 
-    /// Returns the offset of a time zone from UTC in seconds; `None` for an unknown zone.
+    /// Returns a time zone's offset from UTC in seconds; `None` for an unknown zone.
     fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
         time.offset()
     }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn zones_have_offsets_from_the_data_of_the_binary() {
-        // One second before and at the begin of summer time in 2026.
+        // One second before summer time begins in 2026, and when it begins.
         let (winter, summer) = (1_774_745_999_000, 1_774_746_000_000);
         for (zone, unix_ms, expected) in [
             ("UTC", 0, Some(0)),
@@ -141,7 +141,7 @@ mod tests {
             ("europe/berlin", summer, Some(7200)),
             ("Asia/Kathmandu", summer, Some(20_700)),
             ("America/St_Johns", winter, Some(-9000)),
-            // Far beyond the table of transitions: its rule counts.
+            // Far beyond the transition table: the zone's rule counts.
             ("Europe/Berlin", 4_118_000_400_000, Some(7200)),
             ("Europe/Nowhere", 0, None),
             ("", 0, None),

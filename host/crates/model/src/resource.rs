@@ -14,12 +14,12 @@ pub struct Resource {
     pub kind: Gvk,
     /// The lower-case plural, as in URLs.
     pub plural: Arc<str>,
-    /// The scope of the kind.
+    /// The kind's scope.
     pub scope: Scope,
 }
 
 impl Resource {
-    /// The URL path of the objects, in all namespaces or in one; a cluster-scoped kind is in none.
+    /// The objects' URL path, in all namespaces or in one; a cluster-scoped kind is in none.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let Self {
             kind,
@@ -37,18 +37,18 @@ impl Resource {
 
 /// The kinds that the cluster serves now.
 pub trait Resources: Send + Sync {
-    /// Returns the resource of exactly this version; `None` if the cluster does not serve it.
+    /// Returns the resource in exactly this version; `None` if the cluster does not serve it.
     fn resource(&self, kind: &Gvk) -> Option<Resource>;
 
-    /// Returns true if a plugin of this host serves parents of the kind; without a host none does.
+    /// Returns true if one of this host's plugins serves parents of the kind; without a host none does.
     fn has_parents(&self, _kind: &GroupKind) -> bool {
         false
     }
 }
 
-/// The key of every keyed hash that the host writes into the cluster or passes to a guest.
+/// The key for every keyed hash that the host writes into the cluster or passes to a guest.
 ///
-/// A reader of a plain hash could guess a weak password by trying values; without the key that is not possible.
+/// From a plain hash, a reader could guess a weak password by trying values; without the key that is not possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey(Arc<[u8]>);
 
@@ -58,14 +58,14 @@ impl HashKey {
         Self(bytes.into())
     }
 
-    /// Returns the bytes of the key.
+    /// Returns the key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns the keyed hash of texts, in hexadecimal digits.
+    /// Hashes texts with the key, and returns hexadecimal digits.
     ///
-    /// `usage` names the use of the hash, so that no hash of one use is valid in another. The length of every text precedes
+    /// `usage` names the hash's use, so that no hash for one use is valid in another. The length of every text precedes
     /// it, so that different texts are never the same bytes.
     pub fn hash(&self, usage: &str, texts: &[&str]) -> String {
         let mut mac = self.mac();
@@ -78,7 +78,7 @@ impl HashKey {
     }
 
     /// Returns the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR) on a child:
-    /// `<group>/<kind>/<namespace>/<name> v1:<hash>`, the identity of the parent and the proof of the host.
+    /// `<group>/<kind>/<namespace>/<name> v1:<hash>`, the parent's identity and the host's proof.
     ///
     /// The hash covers both identities. Without it, a claim template of a StatefulSet could make any object a child of
     /// any parent, and a child could be copied.
@@ -86,7 +86,7 @@ impl HashKey {
         self.with_proof(&parent.identity(), child)
     }
 
-    /// Returns the identity of the parent in the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR) on
+    /// Returns the parent's identity from the annotation [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR) on
     /// a child; none if this key did not make the value for this child.
     pub fn verified<'a>(&self, value: &'a str, child: &ObjectId) -> Option<&'a str> {
         let (identity, _) = value.split_once(' ')?;

@@ -1,16 +1,16 @@
-//! The text form of label selectors; the type and its evaluation are those of the Kubernetes client.
+//! Label selectors as text; the Kubernetes client has the type and evaluates it.
 
 use kube_core::{Expression, Selector};
 
 use super::syntax::{is_label_key, is_label_value};
 
-/// The longest text form of a selector, in bytes. Every list and watch sends it in its URL, and proxies take 8 KiB there.
+/// The longest selector text, in bytes. Every list and watch sends it in the URL, and proxies take 8 KiB there.
 const SELECTOR_BYTES_MAX: usize = 4096;
 
-/// The most requirements of one selector: the host evaluates all of them for every object of a kind.
+/// The most requirements per selector: the host evaluates all of them for every object.
 const REQUIREMENTS_MAX: usize = 64;
 
-/// The longest part of an invalid selector that an error shows, in characters.
+/// How much of an invalid selector an error shows, in characters.
 const SHOWN_CHARS_MAX: usize = 256;
 
 /// A text that is not a label selector, or one above the limits.
@@ -19,7 +19,7 @@ const SHOWN_CHARS_MAX: usize = 256;
     "\"{0}\" is not a label selector: join at most {REQUIREMENTS_MAX} of \"key=value\", \"key!=value\", \"key in (a,b)\", \"key notin (a,b)\", \"key\" and \"!key\" by commas, in at most {SELECTOR_BYTES_MAX} bytes"
 )]
 pub struct InvalidSelector(
-    /// The text, at most its first 256 characters.
+    /// The text, at most the first 256 characters.
     pub String,
 );
 
@@ -70,7 +70,7 @@ pub fn is_valid_selector(selector: &Selector) -> bool {
     })
 }
 
-/// The JSON form of a selector: its text, or `null` if it selects all.
+/// A selector in JSON: the text, or `null` if it selects all.
 pub(super) mod selector_text {
     use kube_core::Selector;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};

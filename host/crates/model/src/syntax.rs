@@ -1,12 +1,12 @@
-//! The syntax of names, as the API server checks it.
+//! Name syntax, as the API server checks it.
 
-/// The longest DNS subdomain, and so the longest name of most objects.
+/// The longest DNS subdomain, and so the longest name for most objects.
 pub const SUBDOMAIN_CHARS_MAX: usize = 253;
 
-/// The longest version of a plugin: room for a semantic version with a commit and a build.
+/// The longest plugin version: room for a semantic version with a commit and a build.
 pub const VERSION_CHARS_MAX: usize = 64;
 
-/// The longest DNS label, and so the longest name of a namespace; also the longest name in the key of a label.
+/// The longest DNS label, and so the longest namespace name; also the longest name in a label key.
 const LABEL_CHARS_MAX: usize = 63;
 
 /// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
@@ -15,13 +15,13 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= LABEL_CHARS_MAX && is_lower_word(text)
 }
 
-/// Returns true if the text is a DNS subdomain: words in the form of DNS labels, joined by dots. Only the total length is
+/// Returns true if the text is a DNS subdomain: words like DNS labels, joined by dots. Only the total length is
 /// limited.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_CHARS_MAX && text.split('.').all(is_lower_word)
 }
 
-/// Returns true if the text can be one path segment of a URL: the only rule that the RBAC kinds have for names.
+/// Returns true if the text can be one URL path segment: the only rule that the RBAC kinds have for names.
 pub fn is_path_segment(text: &str) -> bool {
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text != "."
@@ -30,7 +30,7 @@ pub fn is_path_segment(text: &str) -> bool {
         && !text.contains(['/', '%', '?', '#'])
 }
 
-/// Returns true if the text is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
+/// Returns true if the text is a label or annotation key: a name, or a DNS subdomain, a slash and a name.
 pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -39,14 +39,14 @@ pub fn is_label_key(text: &str) -> bool {
     prefix.is_none_or(is_dns_subdomain) && name.len() <= LABEL_CHARS_MAX && is_mixed_word(name)
 }
 
-/// Returns true if the text is the value of a label.
+/// Returns true if the text is a label value.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= LABEL_CHARS_MAX && is_mixed_word(text))
 }
 
-/// Returns true if the text is the type of a condition: like the key of a label, but longer.
+/// Returns true if the text is a condition type: like a label key, but longer.
 ///
-/// 316 is the `maxLength` of `type` in Kubernetes' `metav1.Condition`.
+/// 316 is the `maxLength` that Kubernetes' `metav1.Condition` has for `type`.
 pub fn is_condition_type(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -55,7 +55,7 @@ pub fn is_condition_type(text: &str) -> bool {
     text.len() <= 316 && prefix.is_none_or(is_dns_subdomain) && is_mixed_word(name)
 }
 
-/// Returns true if the text is the reason of a condition: one word that starts with a letter.
+/// Returns true if the text is a condition reason: one word that starts with a letter.
 pub fn is_reason(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b',' | b':');
     text.bytes().next().is_some_and(|c| c.is_ascii_alphabetic())
@@ -63,7 +63,7 @@ pub fn is_reason(text: &str) -> bool {
         && !text.ends_with([',', ':'])
 }
 
-/// Returns true if the text can be a key below `data` of a Secret or ConfigMap.
+/// Returns true if the text can be a key below `data` in a Secret or ConfigMap.
 pub fn is_data_key(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
@@ -72,7 +72,7 @@ pub fn is_data_key(text: &str) -> bool {
         && !text.starts_with("..")
 }
 
-/// Returns true if the text is the version of a plugin: every semantic version is one, and also shorter forms.
+/// Returns true if the text is a plugin version: every semantic version is one, and also shorter forms.
 pub fn is_version(text: &str) -> bool {
     text.len() <= VERSION_CHARS_MAX && is_mixed_word(&text.replace('+', "."))
 }

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// The size of a bucket and the speed at which it fills.
+/// A bucket's size, and how fast it fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The tokens of a full bucket; a bucket has room for at least one.
+    /// How many tokens a full bucket has; a bucket has room for at least one.
     pub burst: u64,
     /// The time in which an empty bucket fills up.
     pub refill: Duration,
@@ -18,10 +18,10 @@ pub struct Rate {
 
 /// A bucket that fills evenly and is full at first.
 ///
-/// The state is one moment: the one at which the bucket is full again. Fractions of tokens are therefore kept exactly,
+/// The state is one moment: when the bucket is full again. Token fractions are therefore kept exactly,
 /// and a changed rate applies at once to a bucket in use.
 ///
-/// `T` is a moment of any clock: `Instant` of the standard library or of tokio, or a `Duration` since a fixed moment.
+/// `T` is a moment on any clock: `Instant` from the standard library or tokio, or a `Duration` since a fixed moment.
 /// All calls for one bucket must use the same clock. Time before the last call counts as no time.
 ///
 /// ```
@@ -52,7 +52,7 @@ impl<T> TokenBucket<T>
 where
     T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>,
 {
-    /// Returns the number of whole tokens.
+    /// Returns how many whole tokens there are.
     pub fn available(&self, rate: Rate, now: T) -> u64 {
         let refill = rate.refill.as_nanos().max(1);
         let filled = refill.saturating_sub(self.missing(now).as_nanos());
@@ -60,7 +60,7 @@ where
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
-    /// Takes at most `wanted` tokens and returns the number of taken ones.
+    /// Takes at most `wanted` tokens and returns how many it took.
     pub fn take(&mut self, wanted: u64, rate: Rate, now: T) -> u64 {
         let taken = wanted.min(self.available(rate, now));
         if taken > 0 {
@@ -92,8 +92,8 @@ where
 }
 
 impl Rate {
-    /// Returns the time in which a bucket gains so many tokens, at most a full bucket.
-    /// Rounded up: a bucket never gains more than its rate.
+    /// Returns how long a bucket takes to gain this many tokens, at most a full bucket.
+    /// Rounded up: a bucket never gains more than the rate.
     fn time_for(self, tokens: u64) -> Duration {
         let burst = self.burst.max(1);
         let nanos = self

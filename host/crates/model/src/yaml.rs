@@ -17,13 +17,13 @@ pub enum Error {
     Write(#[source] serde_saphyr::SerializeError),
 }
 
-/// A text that does not parse, with line and column, in words for its author.
+/// A text that does not parse, with line and column, in words for the author.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedYaml(String);
 
 impl MalformedYaml {
-    /// The parser tells programmers how to choose another behaviour, which no author of a text can do.
+    /// The parser's own texts advise programmers, not authors.
     fn new(error: &serde_saphyr::Error) -> Self {
         let text = error.to_string();
         if let serde_saphyr::Error::DuplicateMappingKey {
@@ -43,7 +43,7 @@ impl MalformedYaml {
     }
 }
 
-/// Reads all documents of a text, without the empty ones.
+/// Reads all documents in a text, without the empty ones.
 ///
 /// JSON is YAML. Numbers and booleans follow YAML 1.1 (`0644` is octal, `yes` is true), as in
 /// `kubectl`.
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(hidden, [], "{text}");
         assert_eq!(read(&text).unwrap(), documents, "{text}");
         assert!(text.ends_with("---\na: 1\n"), "{text}");
-        // Only the writer of YAML keeps them readable.
+        // Only the YAML writer keeps them readable.
         assert!(text.contains("tabs: |"), "{text}");
     }
 

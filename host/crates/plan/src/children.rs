@@ -1,4 +1,4 @@
-//! The operation and the progress of each child.
+//! Each child's operation and progress.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,14 +19,14 @@ use super::{
 /// Finalizer that makes the garbage collector delete the children before the parent.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
-/// The progress of a child and the operation for it, if any.
+/// A child's progress, and the operation for it, if any.
 type ChildStep = (Progress, Option<Operation>);
 
 const fn none(progress: Progress) -> ChildStep {
     (progress, None)
 }
 
-/// Adds the operations and the progress of the children to a plan.
+/// Adds the children's operations and progress to a plan.
 pub(super) fn plan(
     context: &Context<'_>,
     observed: &BTreeMap<ObjectId, &Object>,
@@ -70,14 +70,14 @@ pub(super) fn plan(
         .iter()
         .filter(|operation| matches!(operation, Operation::Create { .. }));
     plan.kinds = creates.filter_map(Operation::kind).cloned().collect();
-    // Kinds of an earlier revision that deleted them: without the transfer, the garbage collector would delete them.
+    // An earlier revision deleted these kinds: without the transfer, the garbage collector would delete the objects.
     transfers.extend(spared(context, observed, &plan.children));
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
     plan.operations.extend(applies.into_iter().chain(prunes));
 }
 
-/// Returns the declaration of a child's kind.
+/// Returns the declaration for a child's kind.
 fn declaration<'a>(context: &Context<'a>, child: &Child) -> Option<&'a ChildKind> {
     let mut declared = context.manifest.children.iter();
     declared.find(|declared| declared.kind == child.kind)
@@ -203,7 +203,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
         child
     };
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
-    // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
+    // It is the child's only operation in this pass, because it changes the resourceVersion to which an apply
     // would be bound.
     if let Some(patch) = ownership::transfer(context, object, child.removal) {
         return transferred(child, id, object, patch);
@@ -228,9 +228,9 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     (Progress::Updated, Some(operation))
 }
 
-/// Returns the deletions of children that are no longer desired.
+/// Deletes children that are no longer desired.
 ///
-/// Prunes nothing while another child of the answer is blocked: the old child may do the work of the blocked one.
+/// Prunes nothing while another desired child is blocked: the old child may do the blocked one's work.
 fn prunes(
     context: &Context<'_>,
     observed: &BTreeMap<ObjectId, &Object>,

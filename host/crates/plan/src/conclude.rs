@@ -1,4 +1,4 @@
-//! The host's conditions, from a plan and the results of its operations.
+//! The host's conditions, from a plan and the operations' results.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,14 +9,14 @@ use innkeeper_model::{
 
 use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness};
 
-/// The number of children that a condition names: as many as fit on a screen with their kinds and namespaces.
+/// How many children a condition names: as many as fit on a screen with kinds and namespaces.
 const NAMED_MAX: usize = 5;
 
 /// The same for children to adopt. More, because the user should see every object whose owner is about to change; these
 /// names still fit into one message.
 const ADOPTIONS_NAMED_MAX: usize = 30;
 
-/// The longest message of a condition of the host, in characters. The API server takes 32,768, but every write of the
+/// The longest message in the host's conditions, in characters. The API server takes 32,768, but every write of the
 /// status sends it, and tools show it on one line.
 const MESSAGE_CHARS_MAX: usize = 2048;
 
@@ -25,29 +25,29 @@ const MESSAGE_CHARS_MAX: usize = 2048;
 pub struct WriteFailure {
     /// The reason for the condition `Synced`.
     pub reason: &'static str,
-    /// The failed write and its cause, for users.
+    /// The failed write and the cause, for users.
     pub message: String,
-    /// The time of the next attempt.
+    /// When to retry.
     pub retry: Retry,
 }
 
-/// The results of the operations of a plan.
+/// The results of a plan's operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// The failure of a write to the parent itself.
+    /// Why a write to the parent itself failed.
     pub parent: Option<WriteFailure>,
     /// For each written child: the object that the API server returned (none for a deleted one), or the failure.
     pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, WriteFailure>>,
 }
 
-/// The conditions of a parent after its operations, and the next attempt.
+/// A parent's conditions after the operations, and when to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conclusion {
     /// The condition `Synced`.
     pub synced: Condition,
     /// The condition `Ready` as the host derives it.
     pub ready: Condition,
-    /// The time of the next attempt; none if nothing failed.
+    /// When to retry; none if nothing failed.
     pub retry: Option<Retry>,
 }
 
@@ -84,7 +84,7 @@ pub fn fault_condition(fault: &Fault) -> Condition {
     synced(ConditionStatus::False, reason, fault.message.as_str())
 }
 
-/// Draws the conclusion from a plan and the results of its operations.
+/// Computes the host's conditions from a plan and the operations' results.
 pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
     let failures: Vec<WriteFailure> = failures(plan, effects);
     Conclusion {
@@ -97,7 +97,7 @@ pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
     }
 }
 
-/// Returns all failures. Those that only a user can mend come first, because the condition shows the first one whole.
+/// Returns all failures. Those that only a user can fix come first, because the condition shows the first one whole.
 fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
     let refused = plan.children.iter().filter_map(refused);
     let adoptions = [true, false]
@@ -124,7 +124,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
     failures
 }
 
-/// Returns the failure of a child whose name is taken by an object that the host does not give to the parent.
+/// Returns the failure if an object that does not belong to the parent has the child's name.
 fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     let id = &child.id;
     let (reason, message) = match &child.progress {
@@ -145,7 +145,7 @@ fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     })
 }
 
-/// Names the owner of an object that has the name of a child, and the remedy.
+/// Names the owner of an object that has a child's name, and the remedy.
 fn not_owned(id: &ObjectId, owner: &ForeignOwner) -> String {
     let adopt = format!(
         "adopt it with {ANNOTATION_ADOPT}: \"true\" on this parent and a grant of the kind with adopt: true"
@@ -172,7 +172,7 @@ fn not_owned(id: &ObjectId, owner: &ForeignOwner) -> String {
     }
 }
 
-/// Returns one failure for all children to adopt: the user should see all of them before agreeing.
+/// Returns one failure for all children to adopt: the user should see them all before agreeing.
 fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     let adoptable = Progress::Adoptable { granted };
     let is_adoptable = |child: &PlannedChild| child.progress == adoptable;
@@ -189,7 +189,7 @@ fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     })
 }
 
-/// Selects the children of one state.
+/// Selects children by progress.
 type IsBlocked = fn(&Progress) -> bool;
 
 fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
@@ -248,7 +248,7 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     )
 }
 
-/// Returns the kind of a child that cannot be read, with the reason.
+/// Returns an unreadable child's kind, with the reason.
 fn unreadable(child: &PlannedChild) -> Option<(&Gvk, &str)> {
     match &child.progress {
         Progress::Unreadable { why } => Some((&child.kind, why)),
@@ -317,7 +317,7 @@ fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
     plan.operations.iter().any(writes)
 }
 
-/// Returns the names of the first chosen children; none if no child is chosen.
+/// Names the first children that match; none if no child does.
 fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
     let chosen = plan.children.iter().filter(|child| chosen(child));
     join_first(chosen.map(|child| &child.id), named_max)

@@ -17,7 +17,7 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// Returns the condition of the parent. It stays equal from one repetition to the next.
+    /// Returns the parent's condition. It stays equal from one repetition to the next.
     pub fn synced(&self) -> Condition {
         let is_deletion = |undone: &Undone| undone.cause.is_deletion();
         let reason = if self.undone.iter().all(is_deletion) {
@@ -45,7 +45,7 @@ pub struct Undone {
     cause: UndoneBy,
 }
 
-/// The way in which a write is undone, in the order of the remedies in a message.
+/// How a write is undone, in the order that a message lists the remedies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UndoneBy {
     Changed,
@@ -102,7 +102,7 @@ impl Undone {
         }
     }
 
-    /// Describes the difference between a write and the live object; `own` are the field managers of the host.
+    /// Describes the difference between a write and the live object; `own` are the host's field managers.
     pub fn changed(
         subject: &Subject,
         body: &Map<String, Value>,
@@ -133,7 +133,7 @@ impl Undone {
         Self { what, cause }
     }
 
-    /// Describes an object that another host writes under the name of the same field manager.
+    /// Describes an object that another host writes under the same field manager.
     pub fn other_host(object: &str, manager: &str) -> Self {
         Self {
             what: format!(

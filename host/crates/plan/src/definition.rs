@@ -1,4 +1,4 @@
-//! The apply of a CustomResourceDefinition that a plugin installs.
+//! Plans how to apply a CustomResourceDefinition that a plugin installs.
 
 use innkeeper_model::{
     ANNOTATION_APPLIED, HashKey, LABEL_PLUGIN, Object, PluginName, ResourceVersion, Uid,
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::{body, text::drop_nulls};
 
-/// One apply of a CustomResourceDefinition.
+/// An apply for a CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionWrite {
-    /// The name of the definition.
+    /// The definition's name.
     pub name: String,
     /// The whole object to apply.
     pub body: Map<String, Value>,
@@ -18,9 +18,9 @@ pub struct DefinitionWrite {
     pub replaces: Option<(Uid, ResourceVersion)>,
 }
 
-/// Plans the apply of a CustomResourceDefinition; returns `None` if the existing one is unchanged since the last apply.
+/// Plans how to apply a CustomResourceDefinition; returns `None` if the existing one is unchanged since the last apply.
 ///
-/// `existing` is the result of a live read, not of the cache. The caller has checked that the desired definition may
+/// `existing` comes from a live read, not from the cache. The caller has checked that the desired definition may
 /// replace it.
 pub fn plan_definition(
     plugin: &PluginName,

@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use super::fields::Owned;
 
-/// The path of a field, such as `spec.replicas`.
+/// A field's path, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Returns the field managers that own the field or a part of it, sorted.
+    /// Returns the managers that own the field or anything below, sorted.
     ///
-    /// `object` must hold the managed fields of all managers; the cache keeps only those of the host.
+    /// `object` must hold everyone's managed fields; the cache keeps only the host's.
     pub fn managers<'a>(&self, object: &'a Object) -> BTreeSet<&'a str> {
         let entries = object.managed.iter();
         let owning = entries.filter(|entry| self.is_in(&entry.fields));
@@ -40,7 +40,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Returns the first field of the object to apply that differs from the observed object.
+/// Returns the first field in the object to apply that differs from the observed object.
 ///
 /// Returns `None` if the difference cannot be seen: the observed object holds hashes or metadata only, or all values
 /// are equal and only their owner differs.
@@ -51,7 +51,7 @@ pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<
 /// Returns a field of the object to apply that differs from the observed object, and its field managers: a field of others
 /// than the host's `own` managers where there is one, without these then.
 ///
-/// `observed` must hold the managed fields of all managers.
+/// `observed` must hold everyone's managed fields.
 pub fn contested_field<'a>(
     body: &Map<String, Value>,
     observed: &'a Object,
@@ -134,7 +134,7 @@ fn part_of(stated: &Value, value: Value, owned: Option<&Owned<'_>>) -> Value {
     }
 }
 
-/// Returns the items in the order of the stated ones; the other owned items follow.
+/// Returns the items in the stated order; the other owned items follow.
 fn items_of(stated: &[Value], items: Vec<Value>, owned: Option<&Owned<'_>>) -> Vec<Value> {
     let name = |item: &Value| item.get("name").cloned();
     let mut placed = Vec::with_capacity(items.len());
@@ -177,7 +177,7 @@ fn add_differences(
     path: &mut Vec<String>,
     differences: &mut Vec<FieldPath>,
 ) {
-    // The annotation is a hash of the object, so it differs together with any other field.
+    // The annotation hashes the object, so it differs together with any other field.
     let fields = stated.iter().filter(|(key, _)| *key != ANNOTATION_APPLIED);
     for (key, value) in fields {
         path.push(key.clone());

@@ -11,7 +11,7 @@ pub enum PassEntry {
     Ignore,
     /// No pass: an annotation pauses the parent.
     Paused,
-    /// The host removes its finalizer without calling the guest.
+    /// The host removes the finalizer without calling the guest.
     Release,
     /// The host calls the guest.
     Pass(Phase),
@@ -24,7 +24,7 @@ pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> PassE
     if finalizing && !parent.has_finalizer(&plugin.finalizer()) {
         return PassEntry::Ignore;
     }
-    // This check comes before the pause, so that a user can end a stuck deletion of a paused parent too.
+    // This check comes before the pause, so that a user can also delete a paused parent that is stuck.
     if finalizing && (says_true(ANNOTATION_SKIP_FINALIZE) || !manifest.finalize) {
         return PassEntry::Release;
     }

@@ -1,11 +1,11 @@
-//! Managed fields in Kubernetes' `FieldsV1` form: the fields of an object that one manager owns.
+//! Managed fields in Kubernetes' `FieldsV1` form: the fields that one manager owns in an object.
 //!
 //! ```text
 //! {"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}
 //! ```
 //!
-//! `f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the object or list itself.
-//! A member without members of its own covers everything below it: it is a leaf, or atomic.
+//! `f:` is a field, `k:` a list item by keys, `v:` a set item by value, `.` the object or list itself.
+//! An empty member covers everything below it: it is a leaf, or atomic.
 
 mod items;
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 pub(super) struct Owned<'a>(Vec<(Cow<'a, str>, Self)>);
 
 impl<'a> Owned<'a> {
-    /// Parses the managed fields of one manager; returns `None` for any other text.
+    /// Parses one manager's managed fields; returns `None` for any other text.
     pub(super) fn parse(fields: &'a str) -> Option<Self> {
         serde_json::from_str(fields).ok()
     }
@@ -32,7 +32,7 @@ impl<'a> Owned<'a> {
         self.0.iter().map(|(name, member)| (&**name, member))
     }
 
-    /// Returns the owned part of a field.
+    /// Returns what is owned below a field.
     pub(super) fn field(&self, field: &str) -> Option<&Self> {
         let sought = || "f:".bytes().chain(field.bytes());
         let by_name = |(name, _): &(Cow<'_, str>, Self)| name.bytes().cmp(sought());
@@ -52,7 +52,7 @@ impl<'a> Owned<'a> {
         true
     }
 
-    /// Takes out the owned part of a field.
+    /// Removes and returns what is owned below a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
         let mut members = self
             .0
@@ -61,12 +61,12 @@ impl<'a> Owned<'a> {
         members.next().map(|(_, member)| member)
     }
 
-    /// Returns for each item of a list the place of its member, or `None` if the manager does not own the item.
+    /// Returns for each list item its member's place, or `None` if the manager does not own the item.
     pub(super) fn match_items(&self, items: &[Value]) -> Vec<Option<usize>> {
         items::match_items(self, items)
     }
 
-    /// Returns the owned part of a list item, by the place that [`match_items`](Self::match_items) returned.
+    /// Returns what is owned below a list item, by the place that [`match_items`](Self::match_items) returned.
     pub(super) fn member(&self, place: usize) -> &Self {
         &self.0[place].1
     }
@@ -111,9 +111,9 @@ struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Metadata fields that identify the object; managed fields never contain them.
 const IDENTITY: [&str; 2] = ["name", "namespace"];
 
-/// Returns true if the manager owns every leaf of the object.
+/// Returns true if the manager owns every leaf in the object.
 ///
-/// The identity needs no owner, and neither does `status`, because an apply of the object itself cannot set it.
+/// The identity needs no owner, and neither does `status`, because applying the object itself cannot set it.
 pub(super) fn covers(owned: &Owned<'_>, object: &Map<String, Value>) -> bool {
     object
         .iter()
@@ -165,7 +165,7 @@ fn covered(owned: &Owned<'_>, value: &Value) -> bool {
     }
 }
 
-/// Returns the part of a value that a manager owns.
+/// Returns what a manager owns in a value.
 pub(super) fn owned_values(owned: &Owned<'_>, value: &Value) -> Value {
     if owned.is_whole() {
         return value.clone();
@@ -187,12 +187,12 @@ pub(super) fn owned_values(owned: &Owned<'_>, value: &Value) -> Value {
     }
 }
 
-/// Returns the keys of a list item from its member name; `None` for other members.
+/// Parses a list item's keys from the member name; `None` for other members.
 pub(super) fn item_keys(member: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(member.strip_prefix("k:")?).ok()
 }
 
-/// Returns true if a manager owns exactly the paths of `stated`, and they have these values in `observed`.
+/// Returns true if a manager owns exactly the paths in `stated`, and they have these values in `observed`.
 ///
 /// `owned` is the member for this path; `None` if the manager owns nothing here.
 pub(super) fn owns_exactly(owned: Option<&Owned<'_>>, stated: &Value, observed: &Value) -> bool {
@@ -261,7 +261,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Returns true if every list of `stated` is also a list in `observed`; its items may belong to other managers.
+/// Returns true if every list in `stated` is also a list in `observed`; the items may belong to other managers.
 fn has_lists(stated: &Value, observed: &Value) -> bool {
     match (stated, observed) {
         (Value::Object(stated), Value::Object(observed)) => stated.iter().all(|(key, value)| {

@@ -1,20 +1,20 @@
-//! Generation of random values for Secrets.
+//! Generates random values for Secrets.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::Generated;
 
-/// Random bytes per call of the random source.
+/// Random bytes per call to the random source.
 const CHUNK_BYTES: usize = 64;
 
-/// Returns the value of the annotation `innkeeper.dev/generated`; none without a token, so that Secrets of plugins that
+/// Returns the annotation `innkeeper.dev/generated`; none without a token, so that Secrets from plugins that
 /// rotate nothing stay as they are.
 pub(super) fn tokens(generate: &[Generated]) -> Option<String> {
     let tokens: BTreeMap<&str, &str> = generate
         .iter()
         .filter_map(|entry| Some((&*entry.key, entry.token.as_deref()?)))
         .collect();
-    // Infallible: a map of texts is JSON.
+    // Infallible: a map from texts to texts is JSON.
     (!tokens.is_empty()).then(|| serde_json::to_string(&tokens).unwrap_or_default())
 }
 
@@ -30,7 +30,7 @@ pub fn is_rotated(entry: &Generated, annotation: Option<&str>) -> bool {
     drawn.get(&entry.key) != Some(token)
 }
 
-/// Generates a value from random bytes, with the same probability for every character of the alphabet.
+/// Generates a value from random bytes, with the same probability for every character in the alphabet.
 pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String {
     let alphabet = entry.alphabet.as_bytes();
     let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
@@ -84,7 +84,7 @@ mod tests {
             ("a", Some("x"), false),
             ("a", Some("y"), true),
             ("a", None, false),
-            // The first token of an existing value.
+            // An existing value gets a token for the first time.
             ("c", Some("1"), true),
             ("c", None, false),
         ] {

@@ -4,10 +4,10 @@ use innkeeper_model::{Operation, join_first};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The prefix of the host's labels and annotations.
+/// The prefix for the host's labels and annotations.
 pub(super) const OWN_PREFIX: &str = "innkeeper.dev/";
 
-/// The number of lost fields that a message names: all that the host writes on one object.
+/// How many lost fields a message names: all that the host writes on one object.
 const NAMED_MAX: usize = 8;
 
 /// The metadata that binds an object to the host.
@@ -25,7 +25,7 @@ struct AnsweredObject {
     metadata: Binding,
 }
 
-/// Names the metadata of the host that an operation has written and that the API server's answer lacks; none if it has all.
+/// Names the host metadata that an operation wrote and the API server's answer lacks; none if it lacks nothing.
 pub fn lost_metadata(operation: &Operation, answer: &str) -> Option<String> {
     let sent = match operation {
         Operation::Create { body, .. } | Operation::Update { body, .. } => applied(body),
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Each row removes a pointer from an answer that has all of the sent object.
+    /// Each row removes a pointer from an answer that has the whole sent object.
     #[test]
     fn an_answer_without_metadata_of_the_host_names_it() {
         let body = json!({

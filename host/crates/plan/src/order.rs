@@ -1,14 +1,14 @@
-//! The order in which the children of an answer may be created.
+//! The order in which the host may create children.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::{Child, ObjectId};
 
 /// Sorts children so that each comes after those that it waits for, and otherwise by kind, namespace and name.
-/// The order of the answer does not matter.
+/// The answer's own order does not matter.
 ///
 /// The policy check guarantees unique keys and no cycles.
-/// A cycle would not block this function: its children would come last.
+/// A cycle would not block this function: the children in it would come last.
 pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
     let by_id: BTreeMap<ObjectId, &Child> =
         children.iter().map(|child| (child.id(), child)).collect();

@@ -1,4 +1,4 @@
-//! The owner of an object, and the patches that change it.
+//! Who owns an object, and the patches that change the owner.
 
 use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, RemovalPolicy};
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Context, ForeignOwner};
 
-/// Decides if an existing object belongs to a parent, or else the host must not touch it; its name proves nothing.
+/// Decides if an existing object belongs to a parent; otherwise the host must not touch it. The name proves nothing.
 ///
 /// An object belongs to the parent if the parent's UID controls it, or if it has the host's proof that it is retained for a
-/// parent of this identity. Another controller may control a retained object: a StatefulSet does so with its claims.
+/// parent with this identity. Another controller may control a retained object, as a StatefulSet does with claims.
 pub(super) fn belongs_to(existing: &Object, parent: &Object) -> bool {
     is_controlled_by(existing, parent) || is_retained_for(existing, parent)
 }
@@ -34,7 +34,7 @@ pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
-/// Returns the owner of an object that does not belong to the parent.
+/// Returns who owns an object that does not belong to the parent.
 pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
     let Some(controller) = &object.controller else {
         let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
@@ -69,7 +69,7 @@ pub(super) fn owner_reference(parent: &Object) -> Value {
     })
 }
 
-/// Returns the JSON patch that changes the link of a child to its parent; `None` if the link is already as desired.
+/// Returns the JSON patch that changes a child's link to the parent; `None` if the link is already as desired.
 ///
 /// The patch changes only the ownerReference and the annotation, and it tests the observed UID and resourceVersion.
 pub(super) fn transfer(context: &Context<'_>, object: &Object, to: RemovalPolicy) -> Option<Value> {
@@ -95,7 +95,7 @@ pub(super) fn transfer(context: &Context<'_>, object: &Object, to: RemovalPolicy
 
 /// Returns the JSON patch that gives an object without an owner to a parent.
 ///
-/// The patch also sets the label on which the child watches select. The apply of all other fields follows in a later
+/// The patch also sets the label on which the child watches select. The host applies all other fields in a later
 /// pass, after the watch has shown the object.
 pub(super) fn adoption(context: &Context<'_>, object: &Object, to: RemovalPolicy) -> Value {
     let mut patch = Vec::from(bound_to(object));

@@ -1,4 +1,4 @@
-//! The readiness of a child.
+//! Child readiness.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{PlannedChild, Progress};
 
-/// Returns true if the observed child is ready, before any write of this pass.
+/// Returns true if the observed child is ready, before this pass writes anything.
 pub(super) fn observed(
     child: &Child,
     object: Option<&Object>,
@@ -38,14 +38,14 @@ pub(super) fn observed(
     match child.readiness {
         Readiness::Ready => true,
         Readiness::NotReady => false,
-        // The controller of the kind has not seen the update that this pass applies. A kind without a generation has no
+        // The kind's controller has not seen the update that this pass applies. A kind without a generation has no
         // controller that would need to see it.
         Readiness::Derive if *progress == Progress::Updated && object.generation.is_some() => false,
         Readiness::Derive => is_ready(&child.kind, &object.json, ready_condition),
     }
 }
 
-/// Returns true if a planned child is ready, judged by the object that the API server returned for its write.
+/// Returns true if a planned child is ready, judged by the object that the API server returned for the write.
 pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
     match child.readiness {
         Readiness::Ready => true,
@@ -54,10 +54,10 @@ pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
     }
 }
 
-/// Derives the readiness of an object from its JSON.
+/// Derives an object's readiness from the JSON.
 ///
-/// No object is ready while it is being deleted or while its controller has not seen its last generation.
-/// Otherwise the declared condition decides, or the rule of its kind; an object of a kind without a rule is ready as soon
+/// No object is ready while it is being deleted or while the controller has not seen the last generation.
+/// Otherwise the declared condition decides, or the kind's rule; without a rule for the kind, an object is ready as soon
 /// as it exists.
 pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
     let Ok(probe) = serde_json::from_str::<Probe<'_>>(json) else {
@@ -78,14 +78,14 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
         }
         ("batch", "Job") => probe.condition("Complete"),
         ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
-        // A claim may stay pending until its first consumer, so pending counts as ready.
+        // A claim may stay pending until the first consumer, so pending counts as ready.
         ("", "PersistentVolumeClaim") => probe.phase() != Some("Lost"),
         ("", "Service") => !probe.is_load_balancer() || probe.has_ingress(),
         _ => true,
     }
 }
 
-/// The parts of an object that readiness depends on.
+/// What readiness depends on.
 ///
 /// The spec stays raw text and is parsed only for the kinds that need it, because specs are large.
 #[derive(Deserialize)]
@@ -116,7 +116,7 @@ impl Probe<'_> {
         self.status.get(field)?.as_i64()
     }
 
-    /// Returns a count of the status; a missing count is zero, because controllers omit zeros.
+    /// Returns a count from the status; a missing count is zero, because controllers omit zeros.
     fn status(&self, field: &str) -> i64 {
         self.of_status(field).unwrap_or(0)
     }
@@ -131,7 +131,7 @@ impl Probe<'_> {
         self.status.get("phase")?.as_str()
     }
 
-    /// Returns true if the controller has seen any generation of the object.
+    /// Returns true if the controller has seen any generation.
     fn seen(&self) -> bool {
         self.of_status("observedGeneration").is_some()
     }
@@ -160,7 +160,7 @@ impl Probe<'_> {
             .is_some_and(|conditions| conditions.iter().any(holds))
     }
 
-    /// Returns true if all replicas are updated and ready, and no replica of an older template is left.
+    /// Returns true if all replicas are updated and ready, and none from an older template is left.
     fn deployment(&self) -> bool {
         let wanted = Self::replicas(&self.spec());
         self.status("replicas") == wanted
@@ -168,7 +168,7 @@ impl Probe<'_> {
             && self.status("readyReplicas") == wanted
     }
 
-    /// Applies the rule of a Deployment, except that replicas below the partition need no update.
+    /// Applies a Deployment's rule, except that replicas below the partition need no update.
     fn stateful_set(&self) -> bool {
         let spec = self.spec();
         let wanted = Self::replicas(&spec);

@@ -2,9 +2,9 @@
 //! it next.
 //!
 //! Pure: every call gets the time.
-//! A repetition is recognised by the last successful write of this process, never by a mark on the object, which the other
+//! A repetition is recognised by this process's last successful write, never by a mark on the object, which the other
 //! side may remove.
-//! Without this ledger, two clients that insist on different states of an object would write as fast as they can, for ever.
+//! Without this ledger, two clients that insist on different states would write as fast as they can, for ever.
 
 use std::time::{Duration, Instant};
 
@@ -12,34 +12,34 @@ use innkeeper_model::{ANNOTATION_APPLIED, Backoff, Object, ObjectId, Operation, 
 
 use super::contention::{Contention, Undone};
 
-/// The number of repetitions, each within [`SOON`] of the one before, from which on a write is contested.
+/// After how many repetitions, each within [`SOON`] of the one before, a write is contested.
 ///
-/// Chosen: a user who tries something out, or a controller that starts, causes fewer.
+/// A user who tries something out, or a controller that starts, causes fewer.
 const REPEATS_MAX: u32 = 5;
 
 /// The time after which a repetition is independent of the one before, and the last write is forgotten.
 ///
-/// Chosen: a controller that watches the object undoes a write within seconds, and a slow one within a minute.
+/// A controller that watches the object undoes a write within seconds, and a slow one within a minute.
 const SOON: Duration = Duration::from_mins(1);
 
 /// The first wait before a contested write is repeated; each further wait is twice as long.
 ///
-/// Chosen: long enough to slow the other client down, short enough that a conflict that ends soon costs little.
+/// Long enough to slow the other client down, short enough that a conflict that ends soon costs little.
 const WAIT_MIN: Duration = Duration::from_secs(5);
 
-/// The longest wait before a contested write is repeated; equal to the longest back-off of a failed pass.
+/// The longest wait before the host repeats a contested write; as long as a failed pass's longest back-off.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// The part of the cluster that a write is about.
+/// What a write is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The host's finalizer on the parent.
     Finalizer,
-    /// The status of the parent.
+    /// The parent's status.
     Status,
-    /// A child: its existence and its fields.
+    /// A child: existence and fields.
     Child(ObjectId),
-    /// The link of a child to its parent.
+    /// A child's link to the parent.
     Owner(ObjectId),
 }
 
@@ -49,14 +49,14 @@ pub struct RepeatableWrite {
     subject: Subject,
     /// Equal for equal writes; none if `is_undone` alone decides.
     content: Option<Box<str>>,
-    /// The generation of the parent.
+    /// The parent's generation.
     generation: Option<i64>,
     /// True if the observed state proves that the last write is undone, whatever this write states.
     is_undone: bool,
 }
 
 impl RepeatableWrite {
-    /// Returns the write of an operation; none for operations that remove something of the host's own.
+    /// Returns an operation's write; none for operations that remove what the host made.
     pub fn for_operation(operation: &Operation, generation: Option<i64>) -> Option<Self> {
         let (subject, content, is_undone) = match operation {
             Operation::AddFinalizer => (Subject::Finalizer, "", true),
@@ -79,7 +79,7 @@ impl RepeatableWrite {
         })
     }
 
-    /// Returns the part of the cluster that it is about.
+    /// Returns what the write is about.
     pub const fn subject(&self) -> &Subject {
         &self.subject
     }
@@ -91,13 +91,13 @@ impl RepeatableWrite {
 #[derive(Debug, Default)]
 pub struct Repeats(Vec<Record>);
 
-/// The last write about a subject, and its repetitions.
+/// The last write about a subject, and the repetitions.
 #[derive(Debug)]
 struct Record {
     subject: Subject,
-    /// The content of the write; of a status, the digest of the host's part as the write left it.
+    /// The write's content; for a status, a digest over the host's part as the write left it.
     content: Box<str>,
-    /// The version that a write of the status left.
+    /// The version after a status write.
     version: ResourceVersion,
     generation: Option<i64>,
     written: Instant,
@@ -108,13 +108,13 @@ struct Record {
     contest: Option<Box<Contest>>,
 }
 
-/// The state of a contested write.
+/// A contested write.
 #[derive(Debug)]
 struct Contest {
     waits: Backoff,
     /// The wait before the next repetition.
     wait: Duration,
-    /// The cause of the last repetition; none until a live read has found it.
+    /// What caused the last repetition; none until a live read has found it.
     undone: Option<Undone>,
 }
 
@@ -134,13 +134,13 @@ impl Record {
 
     /// Returns true if a write repeats this one.
     ///
-    /// A new content for a new generation of the parent is an edit of the user, also where the last write is undone.
+    /// New content for a new parent generation is the user's edit, even if the last write was undone.
     fn is_repeated_by(&self, write: &RepeatableWrite) -> bool {
         write.content.as_ref() == Some(&self.content)
             || (write.is_undone && self.generation == write.generation)
     }
 
-    /// Returns the time of the next repetition; none if it may follow at once.
+    /// Returns when the next repetition may follow; none if at once.
     fn due(&self) -> Option<Instant> {
         let contest = self.contest.as_ref()?;
         Some(self.repeated + contest.wait)
@@ -148,7 +148,7 @@ impl Record {
 
     /// Returns the time at which the record is forgotten.
     ///
-    /// A contest lasts for twice its wait: in the first half the subject is left alone, so the other side has no reason to
+    /// A contest lasts twice as long as the wait: in the first half the host leaves the subject alone, so the other side has no reason to
     /// write; only a quiet second half shows that it has stopped.
     fn end(&self) -> Instant {
         let contest_end =
@@ -223,7 +223,7 @@ impl Repeats {
         Some(due.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// Sets the digest of the host's part of the status, as the last write left it in this version.
+    /// Sets the digest over the host's part of the status, as the last write left it in this version.
     pub fn set_status(&mut self, digest: &str, version: ResourceVersion) {
         if let Ok(at) = self.place(&Subject::Status) {
             self.0[at].content = digest.into();
@@ -231,13 +231,13 @@ impl Repeats {
         }
     }
 
-    /// Returns true if the cause of a contest has not been found yet.
+    /// Returns true if a contest's cause has not been found yet.
     pub fn is_unexplained(&self, subject: &Subject) -> bool {
         let contest = self.get(subject).and_then(|record| record.contest.as_ref());
         contest.is_some_and(|contest| contest.undone.is_none())
     }
 
-    /// Sets the cause of a contest.
+    /// Sets a contest's cause.
     pub fn explain(&mut self, subject: &Subject, undone: Undone) {
         if let Ok(at) = self.place(subject)
             && let Some(contest) = &mut self.0[at].contest

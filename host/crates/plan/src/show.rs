@@ -1,4 +1,4 @@
-//! The display of a plan as short lines.
+//! Displays a plan as short lines.
 
 use std::fmt;
 

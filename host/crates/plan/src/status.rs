@@ -16,9 +16,9 @@ use super::{
     text::drop_null_fields,
 };
 
-/// The host's part of the conditions that tell deployment tools if a failed parent is tried again.
+/// The host's conditions that tell deployment tools if the host retries a failed parent.
 ///
-/// A parent that never failed has none of them. They stay as `False` after a failure: two field managers may own them, so
+/// A parent that never failed has neither. They stay as `False` after a failure: two field managers may own them, so
 /// leaving one out would not remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
@@ -32,7 +32,7 @@ pub enum Outlook {
     Stalled,
 }
 
-/// One apply of the subresource `status`.
+/// An apply for the subresource `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusWrite {
     /// The field manager.
@@ -118,7 +118,7 @@ pub fn report_status(
     status(plugin, parent, report, &synced, None, outlook, now)
 }
 
-/// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.
+/// Returns true if the host wrote the parent's condition `Synced` last, for this plugin.
 pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
     let managers = [plugin.status_manager(), plugin.host_manager()];
     managers.iter().any(|manager| {
@@ -126,13 +126,13 @@ pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
         let synced = owned
             .as_ref()
             .and_then(|owned| owned_condition(owned, reason::SYNCED));
-        // A manager that wrote another status since owns the field `status`; both still own the key of the condition.
+        // A manager that wrote another status since owns the field `status`; both still own the condition's key.
         synced.is_some_and(|synced| synced.field("status").is_some())
     })
 }
 
-/// Returns a digest of the part of a parent's status that the host owns. It changes if another client changes a value or
-/// takes a field over, also under the name of the host's field manager.
+/// Returns a digest over what the host owns in a parent's status. It changes if another client changes a value or
+/// takes a field over, even as the host's field manager.
 pub fn own_status(plugin: &PluginName, parent: &Object) -> Digest {
     let RawParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
     let managers = [plugin.status_manager(), plugin.host_manager()];
@@ -143,7 +143,7 @@ pub fn own_status(plugin: &PluginName, parent: &Object) -> Digest {
     Digest::of(json!(parts).to_string().as_bytes())
 }
 
-/// Returns true if the condition `Synced` of a parent already has this reason, for its current generation.
+/// Returns true if the parent's condition `Synced` already has this reason, for the current generation.
 pub fn gives(parent: &Object, reason: &str) -> bool {
     let observed = ObservedStatus::new(parent, jiff::Timestamp::UNIX_EPOCH);
     observed.find(reason::SYNCED).is_some_and(|synced| {
@@ -158,14 +158,14 @@ fn guest_status(report: &Report) -> Map<String, Value> {
     status
 }
 
-/// The parsed part of the parent's JSON; the rest is skipped.
+/// What is parsed from the parent's JSON; the rest is skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawParent {
     status: Value,
 }
 
-/// The observed status of the parent.
+/// The parent's observed status.
 struct ObservedStatus<'a> {
     parent: &'a Object,
     status: Value,
@@ -188,7 +188,7 @@ impl<'a> ObservedStatus<'a> {
         conditions.iter().find(is_it)
     }
 
-    /// Returns a condition to write; its `lastTransitionTime` changes only with its status.
+    /// Returns a condition to write; the `lastTransitionTime` changes only with the status.
     fn condition(&self, condition: &Condition) -> Value {
         let status: &str = condition.status.into();
         let kept = self
@@ -266,7 +266,7 @@ impl<'a> ObservedStatus<'a> {
     }
 }
 
-/// Returns the part of a parent's status that a manager owns; `None` if it owns nothing.
+/// Returns what a manager owns in a parent's status; `None` if it owns nothing.
 fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
     let entry = parent.managed.iter().find(|entry| {
         entry.applied
@@ -276,7 +276,7 @@ fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
     Owned::parse(&entry.fields)?.into_field("status")
 }
 
-/// Returns the owned part of one condition.
+/// Returns what is owned in one condition.
 fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned<'a>> {
     let mut conditions = owned.field("conditions")?.members();
     let is_it = |member: &str| {

@@ -1,4 +1,4 @@
-//! Tests of the plan: tables, and properties over an API server in memory.
+//! Plan tests: tables, and properties over an API server in memory.
 #![cfg_attr(
     test,
     expect(

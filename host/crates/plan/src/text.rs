@@ -1,4 +1,4 @@
-//! Helpers for JSON that several parts of a plan share.
+//! JSON helpers that several modules share.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub(super) fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Removes `creationTimestamp: null` from each `metadata` below: the types of Kubernetes always write it, also in templates.
+/// Removes `creationTimestamp: null` from each `metadata` below: Kubernetes' types always write it, also in templates.
 pub(super) fn drop_unset_times(fields: &mut Map<String, Value>) {
     fn below(value: &mut Value) {
         match value {

@@ -1,9 +1,9 @@
 //! From bytes to compiled code.
 //!
 //! All checks that need no compiler come first, because compiling is the expensive and dangerous step: the file format,
-//! the contract version, the imports and exports, the sizes of all parts.
+//! the contract version, imports and exports, and all sizes.
 //! A host compiles in separate processes, which can be bounded and killed; see [`Compiler`].
-//! This module does not know the source of the bytes.
+//! This module does not know where the bytes come from.
 
 mod cache;
 mod child;
@@ -48,7 +48,7 @@ use crate::{
     wasi,
 };
 
-/// The package of the contract.
+/// The contract's package.
 const PACKAGE: &str = "innkeeper:plugin/";
 /// The interface that every plugin exports.
 const RECONCILER: &str = "innkeeper:plugin/reconciler@";
@@ -59,32 +59,32 @@ const IMPORTS: [&str; 3] = [
     "innkeeper:plugin/cluster@",
 ];
 
-/// Size limits of an artifact and its parts.
+/// Size limits for an artifact and everything in it.
 ///
 /// Some inputs take far more time and memory to compile than their size suggests: a valid module of 600 KB took 37.7 s and
-/// 12.3 GB. These limits keep ordinary mistakes away from the compiler; the bounds of its process stop the rest.
-/// Chosen so that the guests of this project are far below them.
+/// 12.3 GB. These limits keep ordinary mistakes away from the compiler; its process's bounds stop the rest.
+/// The guests in this repository are far below them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The whole file, in bytes.
     pub bytes_max: usize,
-    /// Functions of all modules.
+    /// Functions in all modules.
     pub functions_max: usize,
-    /// Local variables of one function.
+    /// Local variables per function.
     pub locals_max: u32,
-    /// The body of one function, in bytes.
+    /// One function's body, in bytes.
     pub body_bytes_max: usize,
     /// Core modules, and components, in the component.
     pub modules_max: usize,
-    /// Memories of all modules.
+    /// Memories in all modules.
     pub memories_max: usize,
-    /// Tables of all modules.
+    /// Tables in all modules.
     pub tables_max: usize,
-    /// Data segments of all modules.
+    /// Data segments in all modules.
     pub data_segments_max: usize,
-    /// Element segments of all modules.
+    /// Element segments in all modules.
     pub element_segments_max: usize,
-    /// Globals of all modules.
+    /// Globals in all modules.
     pub globals_max: usize,
 }
 
@@ -117,7 +117,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Returns the digest of the bytes.
+    /// Returns the bytes' digest.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -128,7 +128,7 @@ impl Artifact {
     }
 }
 
-/// Reads a regular file of at most `bytes_max` bytes.
+/// Reads a regular file with at most `bytes_max` bytes.
 pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     let failed = |source: std::io::Error| {
         let path = path.display().to_string();
@@ -140,7 +140,7 @@ pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     };
     let kind = fs::metadata(path).map_err(failed)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
-        // Reading a pipe could wait for its writer for ever. Reading a directory fails with a good message of its own.
+        // Reading a pipe could wait for ever. Reading a directory fails with a good message anyway.
         return Err(failed(std::io::Error::other("it is no regular file")));
     }
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
@@ -202,7 +202,7 @@ pub fn compile(
 ) -> Result<Artifact, Error> {
     compile_with(engine, bytes, limits, cache, |digest| {
         let component = Component::new(engine.wasmtime(), bytes).map_err(Error::Compile)?;
-        // The stored form is mapped from its file, so that many plugins share the page cache instead of the heap.
+        // The stored form is mapped from the file, so that many plugins share the page cache instead of the heap.
         let stored = cache.and_then(|cache| cache.store(engine, digest, &component));
         Ok(stored.unwrap_or_else(|| Compiled {
             source: CodeSource::Memory(component.clone()),
@@ -276,7 +276,7 @@ fn check_world(inspection: &Inspection) -> Result<&str, Error> {
     Ok(version)
 }
 
-/// Returns the version in a name of the contract's package; empty if the name has none.
+/// Returns the version in the contract package's name; empty if the name has none.
 fn contract_version(name: &str) -> Option<&str> {
     let interface = name.strip_prefix(PACKAGE)?;
     Some(interface.split_once('@').map_or("", |(_, version)| version))

@@ -1,4 +1,4 @@
-//! The WIT types of every contract version, and the imports of guests.
+//! WIT types for every contract version, and guest imports.
 //!
 //! One module per version. Only `convert` uses their types, so that no other code depends on a version.
 

@@ -1,6 +1,6 @@
-//! The input and the result of a call.
+//! A call's input and result.
 //!
-//! Every end of a call is a value: a guest that traps, loops or answers garbage is a [`CallFault`], never an error of the
+//! Every outcome is a value: a guest that traps, loops or answers garbage is a [`CallFault`], never an error of the
 //! host.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -20,12 +20,12 @@ pub struct ObservedChild {
     pub object: Arc<str>,
 }
 
-/// The input of one call, but for the configuration, which belongs to the loaded plugin.
+/// One call's input, except the configuration, which belongs to the loaded plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The parent as guests see it.
     pub parent: &'a str,
-    /// All its children, sorted by kind, namespace and name.
+    /// All children, sorted by kind, namespace and name.
     pub children: &'a [ObservedChild],
     /// The reason for the pass.
     pub phase: Phase,
@@ -33,37 +33,37 @@ pub struct Request<'a> {
     pub namespace_terminating: bool,
 }
 
-/// The clock and the seed of a pass. A recording keeps both, so that the pass can be replayed.
+/// A pass's clock and seed. A recording keeps both, so that the pass can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The answer of `now`: milliseconds since the Unix epoch.
+    /// What `now` answers: milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// The seed of `random`; must be secret and new for every pass unless it is a replay.
+    /// The seed for `random`; must be secret and new for every pass unless it is a replay.
     pub seed: [u8; 32],
 }
 
-/// The end of a call.
+/// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The guest answered, and the answer keeps the rules of the boundary.
+    /// The guest answered, and the answer keeps the boundary's rules.
     Answered(Outcome),
     /// The guest answered that it could not do its work.
     GuestFault(Fault),
     /// The guest broke a rule or a limit, or broke down.
     Faulted(CallFault),
-    /// The guest read a kind that is not yet cached: the pass has to run again from its start. The guest never learns.
+    /// The guest read a kind that is not yet cached: the pass has to start again. The guest never learns.
     Parked(Gvk),
 }
 
-/// The result of a call, with its costs.
+/// A call's result and costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReport {
-    /// The end of the call.
+    /// How the call ended.
     pub end: End,
     /// The cost in the engine's own unit, the same for the same input on every machine; only with
     /// [`Metering::Fuel`](crate::Metering::Fuel).
     pub fuel: Option<u64>,
-    /// CPU time of the thread, from the instance's making to the checked answer.
+    /// Thread CPU time from instantiation to validated answer.
     pub cpu: Duration,
     /// The most memory that the instance held, tables included, in bytes.
     pub memory_peak_bytes: usize,
@@ -75,15 +75,15 @@ pub struct CallReport {
     pub used_now: bool,
     /// True if the guest asked for random bytes; such a pass is not remembered and its recording is secret.
     pub used_random: bool,
-    /// The lines that the guest logged, within the limits of the log.
+    /// The lines that the guest logged, within the log's limits.
     pub log: Vec<LogLine>,
     /// The lines beyond these limits, counted.
     pub log_dropped: Dropped,
-    /// The time of each step.
+    /// Each step's time.
     pub timing: Timing,
     /// True if the call waited for memory that was reserved for other calls.
     pub waited_for_memory: bool,
-    /// The speed that the call was expected to have in its [`Pool`](crate::Pool).
+    /// How fast the [`Pool`](crate::Pool) expected the call to be.
     pub speed: CallSpeed,
 }
 
@@ -93,16 +93,16 @@ pub enum CallSpeed {
     /// It ends soon.
     #[default]
     Prompt,
-    /// It may take long: its deadline is long, or the last call of its plugin exceeded the deadline.
+    /// It may take long: the deadline is long, or the plugin's last call exceeded the deadline.
     Slow,
 }
 
-/// Wall time of the steps of a call.
+/// Wall time per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// Making the instance, start functions included.
     pub instantiate: Duration,
-    /// Handing the request over, the guest's work, and taking its answer over.
+    /// Passing the request, the guest's work, and reading the answer.
     pub call: Duration,
     /// Parsing and checking the answer.
     pub check: Duration,
@@ -115,13 +115,13 @@ pub enum CallLimit {
     HostCalls,
     /// Bytes that `get` and `list` return.
     HostCallBytes,
-    /// Bytes of one call of `random`.
+    /// Bytes per `random` call.
     RandomBytesPerCall,
-    /// Bytes of all calls of `random`.
+    /// Bytes over all `random` calls.
     RandomBytes,
     /// Bytes that one call hands to the host, such as a log line.
     ArgumentBytes,
-    /// Handles of streams and the like that are held at a time.
+    /// Handles for streams and the like that are open at a time.
     Handles,
 }
 
@@ -138,7 +138,7 @@ impl fmt::Display for CallLimit {
     }
 }
 
-/// A fault of a guest; its text is fit for a condition on the parent.
+/// A guest's fault; the text is fit for a condition on the parent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFault {
     /// It panicked, or executed an instruction that traps.
@@ -149,7 +149,7 @@ pub enum CallFault {
         /// Functions with a name on the guest's stack, innermost first; at most ten.
         backtrace: Vec<String>,
     },
-    /// It used up its time.
+    /// It used up the time.
     #[error("the plugin did not answer within {} ms of CPU time", limit.as_millis())]
     DeadlineExceeded {
         /// CPU time that it may use.
@@ -161,12 +161,12 @@ pub enum CallFault {
         /// Memory that it may hold.
         limit_bytes: usize,
     },
-    /// Its answer breaks a rule of the contract.
+    /// The answer breaks a contract rule.
     #[error("{at}: {problem}")]
     OutputRejected {
         /// The place in the answer: `child "web": object.spec.replicas`.
         at: String,
-        /// The problem there and its remedy.
+        /// The problem there and the remedy.
         problem: String,
     },
     /// It asked the host for too much.
@@ -182,7 +182,7 @@ pub enum CallFault {
         "the plugin waits, and nothing in a pass can be waited for: answer now, and ask for a later pass by requeue-after-ms"
     )]
     Waited,
-    /// It called a function of sockets.
+    /// It called a socket function.
     #[error(
         "the plugin calls {function}, and plugins have no network: read objects with cluster.get and cluster.list, let a Job do the rest"
     )]
@@ -199,7 +199,7 @@ pub enum CallFault {
 }
 
 impl CallFault {
-    /// The reason of the condition, and the label of the metric.
+    /// The condition's reason and the metric's label.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Trapped { .. }
@@ -214,7 +214,7 @@ impl CallFault {
     }
 }
 
-/// Returns the end of a message that names the functions; empty without any.
+/// Names the functions at a message's end; empty without any.
 fn stack(backtrace: &[String]) -> String {
     match backtrace {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! The memory that the process may have: the limits of its cgroup in the unified hierarchy, and swap.
+//! How much memory the process may have: its cgroup's limits in the unified hierarchy, and swap.
 //!
 //! Without a unified hierarchy no limit is known.
 
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the memory limit of the process and its children together, in bytes; none if there is no limit.
+/// Returns the memory limit for the process and its children together, in bytes; none if there is no limit.
 pub fn memory_bytes_max() -> Option<u64> {
     memory_bytes_max_below(Path::new("/"))
 }
@@ -15,7 +15,7 @@ pub fn memory_bytes_max() -> Option<u64> {
 fn memory_bytes_max_below(root: &Path) -> Option<u64> {
     let read = |group: PathBuf| fs::read_to_string(group.join("memory.max")).ok();
     let limits = own_groups(root).into_iter().filter_map(read);
-    // The file of a group without a limit contains `max`.
+    // A group without a limit has `max` in this file.
     limits.filter_map(|text| text.trim().parse().ok()).min()
 }
 

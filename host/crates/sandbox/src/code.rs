@@ -1,7 +1,7 @@
-//! The code of a component: linked while the component is called, and unmapped while it is idle.
+//! A component's code: linked while the component is called, and unmapped while it is idle.
 //!
-//! Code is mapped from a file. An unmapped component costs one descriptor, and its next call takes some
-//! milliseconds more. So a host of a thousand plugins keeps only the code of its busy plugins in memory.
+//! Code is mapped from a file. An unmapped component costs one descriptor, and the next call takes some
+//! milliseconds more. So a host with a thousand plugins keeps only busy plugins' code in memory.
 
 use std::{
     fs::File,
@@ -18,13 +18,13 @@ use crate::{
     convert::{self, Adapter},
 };
 
-/// The number of components, counted from the last one loaded, that stay in memory until their first call.
+/// How many components, counted from the last one loaded, stay in memory until their first call.
 ///
 /// A host that has just started may load a thousand plugins and calls few of them. Chosen, not measured: a plugin usually
 /// gets its first call right after it was loaded, and few are loaded at the same time.
 const UNCALLED_MAX: usize = 8;
 
-/// The place of compiled code, from which it can be mapped again.
+/// Where compiled code can be mapped from again.
 #[derive(Clone)]
 pub(super) enum CodeSource {
     /// Memory only.
@@ -45,7 +45,7 @@ impl CodeSource {
             Self::Memory(component) => return Ok(component.clone()),
             Self::File(file) => file,
         };
-        // Opened by its descriptor: its name may belong to another file by now.
+        // Opened by descriptor: the name may belong to another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
         // differs. The cache put it into a directory that no other user can write to. It is read-only, and it is replaced
@@ -54,7 +54,7 @@ impl CodeSource {
     }
 }
 
-/// The code of one component.
+/// One component's code.
 pub(super) struct Code {
     source: CodeSource,
     contract: String,
@@ -73,7 +73,7 @@ struct Linked {
 impl Code {
     /// Returns the adapter for a call; maps and links the code again if it was unmapped.
     pub(super) fn adapter(&self, engine: &wasmtime::Engine) -> Result<Arc<dyn Adapter>, Error> {
-        // Held while the code is mapped: concurrent calls of one component wait for one mapping instead of making several.
+        // Held while the code is mapped: concurrent calls to one component wait for one mapping instead of making several.
         let mut linked = self.linked.lock();
         (linked.used_at, linked.called) = (Instant::now(), true);
         if let Some(adapter) = &linked.adapter {
@@ -106,7 +106,7 @@ impl Code {
     }
 }
 
-/// The code of all components of an engine that may be unmapped while it is idle.
+/// All code in an engine that may be unmapped while it is idle.
 #[derive(Default)]
 pub(super) struct Codes {
     codes: Mutex<Vec<Weak<Code>>>,
@@ -137,7 +137,7 @@ impl Codes {
         code
     }
 
-    /// Registers code. Of the code that waits for its first call, only the last few stay.
+    /// Registers code. Among code that waits for its first call, only the last few stay.
     fn look_after(&self, code: &Arc<Code>) {
         let mut codes = self.codes.lock();
         codes.push(Arc::downgrade(code));
@@ -152,7 +152,7 @@ impl Codes {
         }
     }
 
-    /// Unmaps code that was not used for this long, and returns the number of components that were linked until now.
+    /// Unmaps code that was not used for this long, and returns how many components that were.
     pub(super) fn unmap_idle(&self, idle: Duration) -> usize {
         let codes: Vec<_> = {
             let mut codes = self.codes.lock();

@@ -1,8 +1,8 @@
 //! Between WIT and `model`.
 //!
-//! One adapter per contract version, chosen once when a plugin is loaded; all other code is independent of versions.
-//! The rules of the boundary are checked here: texts are JSON objects within limits of size and depth, without `null`.
-//! The grants of a plugin are checked by `policy`.
+//! One adapter per contract version, chosen once when a plugin is loaded; all other code knows no versions.
+//! The boundary's rules are checked here: texts are JSON objects within size and depth limits, without `null`.
+//! `policy` checks a plugin's grants.
 
 mod json;
 mod v0_1;
@@ -30,12 +30,12 @@ pub(super) const VERSIONS: &[&str] = &[v0_1::VERSION];
 /// A guest's answer, checked.
 pub(super) type Answer = Result<Outcome, Fault>;
 
-/// Something in an answer that breaks a rule of the boundary.
+/// Something in an answer that breaks a boundary rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
     /// The place in the answer.
     pub(super) at: String,
-    /// The problem and its remedy.
+    /// The problem and the remedy.
     pub(super) problem: String,
 }
 
@@ -47,7 +47,7 @@ impl Rejected {
         }
     }
 
-    /// Returns the same problem with its place below another one.
+    /// Returns the same problem with the place below another one.
     fn below(self, at: &str) -> Self {
         Self::new(format!("{at}{}", self.at), self.problem)
     }
@@ -84,7 +84,7 @@ pub(super) trait Adapter: Send + Sync {
     /// Returns the contract version.
     fn version(&self) -> &'static str;
 
-    /// Creates an instance and asks it for the description of the plugin. The outer error is a trap or a limit.
+    /// Creates an instance and asks it for the plugin's description. The outer error is a trap or a limit.
     fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>>;
 
     /// Creates an instance and runs one pass in it. The outer error is a trap or a limit.
@@ -107,19 +107,19 @@ pub(super) fn stated(
     v0_1::stated(answer, phase, limits)
 }
 
-/// Parses the schema of a configuration, whose text is short.
+/// Parses a configuration schema, whose text is short.
 pub(super) fn config_schema(text: &str) -> Result<Value, manifest::Error> {
     config::check_size(text.len())?;
     Ok(json::value("config-schema", text)?)
 }
 
-/// Links a component and returns its adapter.
+/// Links a component and returns the adapter.
 pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Adapter>, Error> {
     let mut linker = Linker::new(component.engine());
     match version {
         v0_1::VERSION => v0_1::V0_1::new(&mut linker, component)
             .map(|adapter| -> Arc<dyn Adapter> { Arc::new(adapter) }),
-        // Unreachable: artifacts of other versions are refused.
+        // Unreachable: artifacts with other versions are refused.
         other => Err(wasmtime::format_err!("unsupported version {other}")),
     }
     .map_err(Error::Link)

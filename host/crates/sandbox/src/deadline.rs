@@ -1,4 +1,4 @@
-//! The deadline of a call: CPU time of its thread, with wall time as a backstop.
+//! A call's deadline: thread CPU time, with wall time as a backstop.
 //!
 //! CPU time, because a throttled node must not fault innocent guests. Wall time too, because a guest that uses no CPU
 //! must also end.
@@ -18,7 +18,7 @@ use crate::{
 const NEXT_TICK: u64 = 1;
 
 /// The ratio of the wall time to the CPU time that a call may take: a node on which a thread gets less than a tenth of a
-/// processor is too slow for the deadline to mean anything. Chosen, not measured.
+/// processor is too slow for the deadline to mean anything.
 const WALL_FACTOR: u32 = 10;
 
 /// A running measurement on the calling thread.
@@ -47,14 +47,14 @@ impl Stopwatch {
     }
 }
 
-/// Ends the call at its deadline. Must be called before the instance is made, because start functions are guest code.
+/// Ends the call at the deadline. Must be called before the instance is made, because start functions are guest code.
 pub(super) fn arm(
     store: &mut Store<StoreState>,
     watch: Stopwatch,
     limit: Duration,
     ticker: &Ticker,
 ) {
-    // Before the ticker knows of the call: a tick in between interrupts it too early, and never too late.
+    // Before the ticker knows the call: a tick in between interrupts it too early, and never too late.
     store.set_epoch_deadline(NEXT_TICK);
     // The time since the start is never less than the CPU time: so the tick is due no later than the deadline, and the
     // remaining time is watched again.
@@ -70,14 +70,14 @@ pub(super) fn arm(
     });
 }
 
-/// Returns the time for which a call cannot be over its deadline.
+/// Returns how long a call certainly stays within the deadline.
 fn left(limit: Duration, cpu: Duration, wall: Duration) -> Duration {
     let wall_left = (limit * WALL_FACTOR).saturating_sub(wall);
     limit.saturating_sub(cpu).min(wall_left)
 }
 
 fn thread_cpu_time() -> Duration {
-    // Infallible: the time of a thread is never negative.
+    // Infallible: a thread's time is never negative.
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 

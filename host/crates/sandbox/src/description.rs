@@ -13,23 +13,23 @@ mod preview;
 use super::Error;
 pub use preview::{Preview, check_schema, preview};
 
-/// The name of the section.
+/// The section's name.
 pub const SECTION: &str = "innkeeper:description";
 
 /// The size of the longest description, in bytes; a parsed one takes many times as much memory. That of an answer by
 /// default, in which the executed description has to fit.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The factor by which indentation may make a description longer than its canonical text.
+/// How many times longer than the canonical text indentation may make a description.
 const INDENTED_FACTOR: usize = 4;
 
 /// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
-    // Infallible: all keys are texts, and no plugin can request a list of namespaces, the only value without a JSON form.
+    // Infallible: all keys are texts, and no plugin can request a namespace list, the only value without a JSON form.
     serde_json::to_value(manifest).unwrap_or_default()
 }
 
-/// Returns a component with its description embedded; the component must not have one already.
+/// Embeds a description in a component, which must not have one already.
 ///
 /// The same component and description give the same bytes.
 pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
@@ -44,10 +44,10 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     bytes
 }
 
-/// The embedded description of a component, unread.
+/// A component's embedded description, unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Embedded {
-    /// Its text.
+    /// The text.
     Text(Box<[u8]>),
     /// It has more than 4 MiB, or is there several times.
     Unusable,
@@ -66,7 +66,7 @@ pub fn embedded(component: &[u8]) -> Option<Embedded> {
         }
     });
     let text = first?;
-    // A component may hold as many texts as fit into it: none of them is parsed.
+    // A component may hold as many texts as fit: none is parsed.
     if texts > 1 || text.len() > BYTES_MAX {
         return Some(Embedded::Unusable);
     }
@@ -106,7 +106,7 @@ fn difference(embedded: &Value, executed: &Value) -> Option<String> {
     field.cloned()
 }
 
-/// Visits the payloads of the outermost component, up to the first damaged one.
+/// Visits the outermost component's payloads, up to the first damaged one.
 pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a>)) {
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {

@@ -1,6 +1,6 @@
-//! The WebAssembly engine of the process, its settings, and its bounds on live instances.
+//! The process's WebAssembly engine, its settings, and bounds on live instances.
 //!
-//! There is one engine per process and metering: compiled code, the pool of memories and the ticker belong to it.
+//! There is one engine per process and metering: compiled code, the memory pool and the ticker belong to it.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -17,16 +17,16 @@ use crate::{
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Memory per slot that is wiped rather than given back to the kernel: page faults cost more than the wiping. A guest of
-/// typed Kubernetes objects stays below it, so that its memory is never given back.
+/// Memory per slot that is wiped rather than given back to the kernel: page faults cost more than wiping. A guest with
+/// typed Kubernetes objects stays below it, so that memory is never given back.
 /// Measured: an empty call takes 11 us with 2 MiB kept and 13 us with nothing kept.
 const LINEAR_MEMORY_KEEP_RESIDENT_BYTES: usize = 4 * MIB;
-/// The same for tables; 8,192 elements of eight bytes, more than the tables of a usual guest have.
+/// The same for tables; 8,192 eight-byte elements, more than a usual guest's tables have.
 const TABLE_KEEP_RESIDENT_BYTES: usize = 64 * KIB;
-/// With the whole range of a 32-bit address reserved and a guard behind it, no access needs a check of its bounds; such
+/// With the whole 32-bit address range reserved and a guard behind it, no access needs a bounds check; such
 /// checks cost a third on JSON.
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
-/// Stack of a guest: the default of wasmtime. Host calls run on the rest of the thread's stack, which has 2 MiB.
+/// A guest's stack: wasmtime's default. Host calls run on the rest of the thread's stack, which has 2 MiB.
 const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
 /// Functions named in a fault: enough to find the place in a condition, which people read.
 const BACKTRACE_FRAMES_MAX: usize = 10;
@@ -37,19 +37,19 @@ pub enum Metering {
     /// By time alone: the fast way.
     #[default]
     Epochs,
-    /// By time, and every call reports its fuel: a figure of cost that is the same on every machine.
+    /// By time, and every call reports fuel: a cost figure that is the same on every machine.
     Fuel,
 }
 
-/// The settings of the engine.
+/// The engine's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Calls that may run at a time; a further one waits.
     pub calls_max: NonZeroU32,
     /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
     pub memory_bytes_max: usize,
-    /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
-    /// need more than is left waits. No call may have more than half of it.
+    /// Memory that all instances may have together, in bytes; none: as much as each may have. A call that may
+    /// need more than is left waits. No call may have more than half.
     pub memory_together_bytes_max: Option<usize>,
     /// If true, the kernel is asked for the pages that a guest has touched, which makes wiping cheaper.
     /// Only where swap is off ([`swap_is_off`](crate::swap_is_off)): a touched page that was swapped out is not
@@ -81,14 +81,14 @@ pub struct Engine {
 struct Inner {
     engine: wasmtime::Engine,
     settings: EngineSettings,
-    // One permit per instance of the pool: wasmtime answers a further one with an error.
+    // One permit per pool instance: wasmtime answers a further one with an error.
     instances: Semaphore,
-    // One permit: a plugin that describes itself does so outside of the guest threads.
+    // One permit: a plugin that describes itself does so outside the guest threads.
     describing: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
     // One permit per byte that instances with long deadlines may have together: half, and no call may have more than the
-    // other half. So a call with a short deadline never waits for the end of a long one.
+    // other half. So a call with a short deadline never waits for a long one.
     long_memory: Semaphore,
     /// Code that may be unmapped while it is idle.
     codes: Codes,
@@ -122,7 +122,7 @@ impl Engine {
         })
     }
 
-    /// Unmaps the code of components that have been idle for this long, and returns their number.
+    /// Unmaps components that have been idle for this long, and returns how many.
     ///
     /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
     pub fn unmap_idle(&self, idle: Duration) -> usize {
@@ -141,7 +141,7 @@ impl Engine {
         &self.inner.settings
     }
 
-    /// Returns the part of this much memory that one instance may have, in bytes.
+    /// Returns how much of this memory one instance may have, in bytes.
     pub fn memory_bytes_max(&self, bytes: usize) -> usize {
         let pool = self.inner.settings.memory_bytes_max;
         bytes.min(pool).min(self.inner.long_memory.permits_max())
@@ -149,7 +149,7 @@ impl Engine {
 
     /// Waits until instances leave this much memory; `long` is true for a call with a long deadline.
     pub(super) fn memory(&self, bytes: usize, long: bool) -> ReservedMemory<'_> {
-        // First: a call that waits for the end of a long one must not stand before others in the order of `memory`.
+        // First: a call that waits for a long one must not precede others in the order of `memory`.
         let long = long.then(|| self.inner.long_memory.acquire(bytes));
         ReservedMemory {
             all: self.inner.memory.acquire(bytes),
@@ -212,8 +212,8 @@ fn compilation(metering: Metering) -> Config {
     config
 }
 
-/// Returns the number of instances: one more than calls, for a plugin that describes itself. Many plugins that are loaded
-/// at a time would otherwise hold the instances of calls.
+/// Returns how many instances there are: one more than calls, for a plugin that describes itself. Many plugins that are loaded
+/// at a time would otherwise hold the calls' instances.
 const fn instances(settings: &EngineSettings) -> u32 {
     settings.calls_max.get().saturating_add(1)
 }

@@ -1,20 +1,20 @@
-//! Memory of one instance: all linear memories and tables together.
+//! One instance's memory: all linear memories and tables together.
 //!
-//! The limits of wasmtime apply to each memory separately: a component with four memories would get four times its limit.
+//! Wasmtime's limits apply to each memory separately: a component with four memories would get four times the limit.
 
 use wasmtime::ResourceLimiter;
 
-/// Core instances of one component: its own module, the glue that the encoder adds, and adapters. The pool has this
+/// Core instances per component: the module itself, the glue that the encoder adds, and adapters. The pool has this
 /// many for every instance.
 pub(super) const CORE_INSTANCES_MAX: u32 = 16;
-/// Memories of one component; a guest has one.
+/// Memories per component; a guest has one.
 pub(super) const MEMORIES_MAX: u32 = 4;
-/// Tables of one component: as many as core instances.
+/// Tables per component: as many as core instances.
 pub(super) const TABLES_MAX: u32 = 16;
-/// Elements of one table; the functions of a large guest whose address is taken are a few thousand.
+/// Elements per table; a large guest takes the addresses of a few thousand functions.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 65_536;
 
-/// Adds up and bounds the memory of an instance.
+/// Adds up and bounds an instance's memory.
 #[derive(Debug)]
 pub(super) struct MemoryMeter {
     bytes_max: usize,
@@ -38,7 +38,7 @@ impl MemoryMeter {
         self.peak_bytes
     }
 
-    /// Returns true if the guest asked for more than its limit.
+    /// Returns true if the guest asked for more than the limit.
     pub(super) const fn exceeded(&self) -> bool {
         self.exceeded
     }
@@ -68,8 +68,8 @@ impl ResourceLimiter for MemoryMeter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // A memory cannot grow beyond its own maximum, and asking for that is no fault. A memory without one is given the
-        // maximum of the pool here, which is never below the limit.
+        // A memory cannot grow beyond its own maximum, and asking for that is no fault. A memory without one gets the
+        // pool's maximum here, which is never below the limit.
         if maximum.is_some_and(|maximum| desired > maximum && maximum < self.bytes_max) {
             return Ok(false);
         }

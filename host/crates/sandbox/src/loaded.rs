@@ -24,7 +24,7 @@ pub struct Described {
     inner: Arc<LoadedComponent>,
 }
 
-/// The parts that all configurations of one component share.
+/// What all configurations of one component share.
 struct LoadedComponent {
     engine: Engine,
     code: Arc<Code>,
@@ -36,9 +36,9 @@ struct LoadedComponent {
 impl Described {
     /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but always with the longest of the
     /// short deadlines. A description is made once, and one with many definitions takes longer than any answer; but while it
-    /// runs, no other plugin describes itself, and a call may wait for its memory.
+    /// runs, no other plugin describes itself, and a call may wait for memory.
     ///
-    /// Blocks for the time of such calls.
+    /// Blocks as long as such calls take.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
         let adapter = convert::adapter(artifact.contract(), &artifact.code.component)?;
         let context = Context {
@@ -93,7 +93,7 @@ impl Described {
         &self.inner.digest
     }
 
-    /// Checks that the schema of the configuration compiles within the limits of a check.
+    /// Checks that the configuration's schema compiles within a check's limits.
     ///
     /// Blocks for a process if the plugin has a schema.
     pub fn check_config_schema(&self, checker: &ConfigChecker) -> Result<(), Error> {
@@ -121,7 +121,7 @@ impl Described {
     }
 }
 
-/// A plugin with its configuration: one revision, ready to be called.
+/// A plugin with a configuration: one revision, ready to be called.
 ///
 /// # Expected flow
 ///
@@ -153,11 +153,11 @@ impl Described {
 ///
 /// # Guarantees
 ///
-/// A fresh instance for every call: no call sees memory of another one, and the same input gives the same answer.
+/// A fresh instance for every call: no call sees another one's memory, and the same input gives the same answer.
 ///
 /// # Errors
 ///
-/// Every fault of the guest is in the report. An [`Error`] is always the host's.
+/// Every guest fault is in the report. An [`Error`] is always the host's.
 pub struct Plugin {
     component: Arc<LoadedComponent>,
     config: String,
@@ -171,7 +171,7 @@ impl Plugin {
         &self.component.manifest
     }
 
-    /// The revision: a digest of the bytes and the configuration.
+    /// The revision: a digest over bytes and configuration.
     pub fn revision(&self) -> &Digest {
         &self.revision
     }
@@ -191,9 +191,9 @@ impl Plugin {
         self.component.contract
     }
 
-    /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with its recording.
+    /// Runs one pass in a fresh instance, on this thread, and returns `reads` with the recording.
     ///
-    /// Fails only if the host cannot map the code of the plugin again. Every fault of the guest is in the report. Blocks
+    /// Fails only if the host cannot map the plugin's code again. Every guest fault is in the report. Blocks
     /// until an instance is free and then for at most ten times the deadline.
     pub fn call<R: Reads + 'static>(
         &self,
@@ -203,7 +203,7 @@ impl Plugin {
         limits: &Limits,
     ) -> Result<(CallReport, R), Error> {
         let component = &self.component;
-        // Before the clock starts, and outside of the sandbox: every error inside is a fault of the guest, and a
+        // Before the clock starts, and outside the sandbox: every error inside is the guest's fault, and a
         // failure to map the code again is the host's.
         let adapter = component.code.adapter(component.engine.wasmtime())?;
         let (ended, ran) = sandbox::run(
@@ -232,7 +232,7 @@ impl Plugin {
     }
 }
 
-/// Returns the revision of a component, by its digest, and a configuration.
+/// Returns the revision for a component, by digest, and a configuration.
 pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
     revision_with(digest, &canonical(config))
 }
@@ -241,12 +241,12 @@ fn revision_with(digest: &Digest, config: &str) -> Digest {
     Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
 }
 
-/// Returns the canonical text: maps of serde_json are sorted.
+/// Returns the canonical text: serde_json's maps are sorted.
 fn canonical(config: &Map<String, Value>) -> String {
     Value::Object(config.clone()).to_string()
 }
 
-/// The reads of a plugin that describes itself: all are refused.
+/// Refuses all reads while a plugin describes itself.
 struct NoReads;
 
 impl Reads for NoReads {

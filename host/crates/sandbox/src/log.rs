@@ -1,4 +1,4 @@
-//! The log of guests: bounded per pass and per second, and returned to the caller, which knows the parent.
+//! Guest logs: bounded per pass and per second, and returned to the caller, which knows the parent.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 
 use innkeeper_model::{Rate, TokenBucket};
 
-/// The level of a line.
+/// A line's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display)]
 #[strum(serialize_all = "camelCase")]
 pub enum LogLevel {
@@ -18,11 +18,11 @@ pub enum LogLevel {
     Warn,
     /// Progress, for operators.
     Info,
-    /// Details, for the author of the plugin.
+    /// Details for the plugin's author.
     Debug,
 }
 
-/// One line of a guest.
+/// A line that a guest logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The level.
@@ -53,29 +53,29 @@ impl Dropped {
 /// the host keeps for each line.
 const LINE_OVERHEAD_BYTES: usize = 16;
 
-/// The bytes of the last error that are kept beside the log: a condition of the host has 2,048 characters at most.
+/// How much of the last error is kept beside the log: the host's conditions have 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
 /// A longer line of a standard stream is split, so that a guest that writes no line ends holds little memory. Chosen, not
 /// measured.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// The number of the last lines of the error stream that form the message of a fault: a panic of Rust has its place and its
+/// How many last lines from the error stream form a fault's message: a Rust panic has the place and the
 /// message on two lines, and advice on a third.
 const LAST_LINES: usize = 3;
 
-/// The words in the first line of a panic: of Rust, whose message follows, and of Go, whose stack follows.
+/// Words in a panic's first line: in Rust, the message follows, and in Go, the stack.
 const PANIC_WORDS: [&str; 3] = [" panicked at ", "panic: ", "fatal error: "];
 
-/// The log of one pass.
+/// One pass's log.
 #[derive(Debug)]
 pub(super) struct LogBuffer {
     lines: Vec<LogLine>,
     dropped: Dropped,
     bytes_left: usize,
-    /// The unfinished line of each standard stream, by the level of its lines.
+    /// Each standard stream's unfinished line, by level.
     unfinished: BTreeMap<LogLevel, Vec<u8>>,
-    /// The last lines of the error stream; from the first line of a panic on, the first ones.
+    /// The error stream's last lines; from a panic's first line on, the first ones.
     last_lines: VecDeque<String>,
     panics: bool,
     /// The line at level error that came last: a guest's panic hook writes its message before the trap, and it has to
@@ -96,12 +96,12 @@ impl LogBuffer {
         }
     }
 
-    /// Returns true if the text of a line would be used, so that the caller copies it only then.
+    /// Returns true if a line's text would be used, so that the caller copies it only then.
     pub(super) fn takes(&self, level: LogLevel) -> bool {
         level == LogLevel::Error || self.bytes_left > LINE_OVERHEAD_BYTES
     }
 
-    /// Appends a line, cut off at the limit of the pass.
+    /// Appends a line, cut off at the pass's limit.
     pub(super) fn push(&mut self, level: LogLevel, mut message: String) {
         if level == LogLevel::Error {
             self.last_error = Some(cut(&message, LAST_ERROR_BYTES_MAX).to_owned());
@@ -122,7 +122,7 @@ impl LogBuffer {
         self.lines.push(LogLine { level, message });
     }
 
-    /// Appends bytes of the standard stream whose lines have this level.
+    /// Appends bytes from the standard stream whose lines have this level.
     pub(super) fn write(&mut self, level: LogLevel, bytes: &[u8]) {
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         for piece in lines.flat_map(|line| line.chunks(LINE_BYTES_MAX)) {
@@ -134,7 +134,7 @@ impl LogBuffer {
         }
     }
 
-    /// Appends the last lines of the standard streams, which have no line end.
+    /// Appends the standard streams' last lines, which have no line end.
     pub(super) fn finish(&mut self) {
         self.end_line(LogLevel::Info);
         self.end_line(LogLevel::Error);
@@ -177,14 +177,14 @@ impl LogBuffer {
     }
 }
 
-/// The log rate of one plugin over all its passes, in bytes; the burst is the bytes of one second.
+/// A plugin's log rate over all passes, in bytes; the burst is one second's bytes.
 #[derive(Debug, Default)]
 pub(super) struct LogRate {
     bucket: parking_lot::Mutex<TokenBucket<Instant>>,
 }
 
 impl LogRate {
-    /// Keeps the lines within the rate of the plugin and counts the others.
+    /// Keeps the lines within the plugin's rate and counts the others.
     pub(super) fn admit(
         &self,
         bytes_per_second_max: usize,
@@ -212,7 +212,7 @@ impl LogRate {
     }
 }
 
-/// Returns the longest prefix of at most so many bytes that ends between characters.
+/// Returns the longest prefix with at most this many bytes that ends between characters.
 pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(log.take_last_error().as_deref(), Some("the last words"));
         let (lines, dropped) = log.take();
         let lengths: Vec<usize> = lines.iter().map(|line| line.message.len()).collect();
-        // 100 - (50 + 16) - 16 leaves 18 bytes, which is nine characters of two bytes.
+        // 100 - (50 + 16) - 16 leaves 18 bytes, which is nine two-byte characters.
         assert_eq!(lengths, [50, 18]);
         assert_eq!(
             dropped,

@@ -1,6 +1,6 @@
-//! The rules for the description of a plugin.
+//! The rules for plugin descriptions.
 //!
-//! `policy` decides on grants, and the installer of CRDs compares them with those of the cluster.
+//! `policy` decides on grants, and `plugin-controller` compares definitions with the installed ones.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +12,21 @@ use innkeeper_model::{
 };
 use serde_json::Value;
 
-// The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
-// kind of each entry.
+// The longest lists: more than any known plugin needs, and few enough that the host can watch each entry's kind.
 pub(super) const PARENTS_MAX: usize = 16;
 pub(super) const CRDS_MAX: usize = 64;
 pub(super) const CHILDREN_MAX: usize = 128;
 pub(super) const READS_MAX: usize = 128;
-// The lists of a description, as errors name them.
+// A description's lists, as errors name them.
 pub(super) const PARENTS: &str = "parents";
 pub(super) const CRDS: &str = "crds";
 pub(super) const CHILDREN: &str = "children";
 pub(super) const READS: &str = "reads";
 
-/// A mistake in a description, for the author of the plugin.
+/// A mistake in a description, for the plugin's author.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name of the plugin has the problem in the cause.
+    /// The plugin's name has the problem in the cause.
     #[error("the name is not valid")]
     Name(#[from] InvalidPluginName),
     /// The version is missing, too long or has other characters.
@@ -35,7 +34,7 @@ pub enum Error {
         "\"{0}\" is not a version: use at most {VERSION_CHARS_MAX} letters, digits, dots, dashes, underscores and plus signs, starting and ending with a letter or digit"
     )]
     Version(
-        /// The start of the text.
+        /// How the text starts.
         String,
     ),
     /// There is no parent.
@@ -46,7 +45,7 @@ pub enum Error {
     TooMany {
         /// The list.
         part: &'static str,
-        /// Its length.
+        /// How many entries it has.
         count: usize,
         /// The longest allowed length.
         max: usize,
@@ -69,7 +68,7 @@ pub enum Error {
         kind: Gvk,
         /// The field.
         field: &'static str,
-        /// Its text.
+        /// The text.
         value: String,
     },
     /// A label selector does not parse.
@@ -86,10 +85,10 @@ pub enum Error {
     Duplicate {
         /// The list.
         part: &'static str,
-        /// The kind, or the name of a CRD.
+        /// The kind, or a CRD's name.
         kind: String,
     },
-    /// A text is not JSON, or not of the required type.
+    /// A text is not JSON, or has another type.
     #[error("{at}: {problem}")]
     Json {
         /// The place.
@@ -100,18 +99,18 @@ pub enum Error {
     /// A CRD is not valid.
     #[error("crds[{index}] is not valid")]
     Crd {
-        /// Its place in the list.
+        /// The place in the list.
         index: usize,
-        /// The problem and its remedy.
+        /// The problem and the remedy.
         #[source]
         source: Box<crd::Refusal>,
     },
-    /// The schema of the configuration is outside of the accepted form.
+    /// The configuration's schema does not have the accepted form.
     #[error("the configuration's schema is not accepted")]
     ConfigSchema(#[from] config::Refusal),
 }
 
-/// Checks the lengths of the lists, before they are converted.
+/// Checks how long the lists are, before they are converted.
 pub(super) fn check_counts<P, C, H, R>(
     parents: &[P],
     crds: &[C],
@@ -174,14 +173,14 @@ pub fn check(manifest: &Manifest) -> Result<(), Error> {
     }
     check_crds(manifest)?;
     if let Some(schema) = &manifest.config_schema {
-        // The text of an executed description is checked before it is parsed; this holds for each other one.
+        // An executed description's text is checked before it is parsed; this is for all others.
         config::check_size(schema.to_string().len())?;
         config::check(schema)?;
     }
     Ok(())
 }
 
-/// Checks the version and the kinds of a description, which conditions show.
+/// Checks a description's version and kinds, which conditions show.
 pub(super) fn check_names<'a>(
     version: &str,
     parents: impl ExactSizeIterator<Item = &'a Gvk>,
@@ -203,7 +202,7 @@ pub(super) fn check_names<'a>(
     Ok(())
 }
 
-/// Parses the label selector of a read; none selects all.
+/// Parses a read's label selector; none selects all.
 pub(super) fn selector(kind: &Gvk, text: Option<String>) -> Result<Selector, Error> {
     parse_selector(&text.unwrap_or_default()).map_err(|source| Error::Selector {
         kind: kind.clone(),
@@ -211,12 +210,12 @@ pub(super) fn selector(kind: &Gvk, text: Option<String>) -> Result<Selector, Err
     })
 }
 
-/// Returns a kind in a list of a description.
+/// Parses a kind in a description's list.
 pub(super) fn kind(part: &'static str, api_version: &str, kind: &str) -> Result<Gvk, Error> {
     Gvk::parse(api_version, kind).map_err(|source| Error::ApiVersion { part, source })
 }
 
-/// Checks kinds that must be distinct. They are compared without versions: an object exists in all versions of its kind,
+/// Checks kinds that must be distinct. They are compared without versions: an object exists in all its kind's versions,
 /// so that a kind in two versions would be watched and written twice.
 fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
     let mut seen = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The threads that run guests.
 //!
-//! Plain threads and not those of the asynchronous runtime: a guest computes for as long as its deadline allows.
-//! A plugin holds at most half of them, so that one that is slow cannot starve the others, and a single one from the
-//! moment that it exceeds its deadline until it answers again.
+//! Plain threads and not the asynchronous runtime's: a guest computes for as long as the deadline allows.
+//! A plugin holds at most half the threads, so that one that is slow cannot starve the others, and a single one from the
+//! moment that it exceeds a deadline until it answers again.
 //! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only. Of
 //! the memory, the engine leaves them half.
 
@@ -23,9 +23,9 @@ use crate::{
     CallFault, CallReport, CallSpeed, Context, End, Error, ObservedChild, Plugin, Request,
 };
 
-/// The time after which a group of dry-run calls leaves its thread, once the running call has ended.
+/// After this time, a group of dry-run calls leaves the thread, once the running call has ended.
 ///
-/// Handing a thread over takes about as long as a call, so a group has many calls of the usual length (about 0.3 ms).
+/// Handing a thread over takes about as long as a call, so a group has many usual calls (about 0.3 ms).
 /// Passes wait for the thread, so it is far less than a deadline. Measured with 1,000 live parents: a swap takes 79 ms in
 /// groups, and took 204 ms with single calls.
 const DRY_RUN_GROUP_MAX: Duration = Duration::from_millis(5);
@@ -35,7 +35,7 @@ const DRY_RUN_GROUP_MAX: Duration = Duration::from_millis(5);
 pub struct Job<R> {
     /// The parent as guests see it.
     pub parent: Arc<str>,
-    /// All its children, sorted by kind, namespace and name.
+    /// All children, sorted by kind, namespace and name.
     pub children: Vec<ObservedChild>,
     /// The reason for the pass.
     pub phase: Phase,
@@ -43,9 +43,9 @@ pub struct Job<R> {
     pub namespace_terminating: bool,
     /// Answers the guest's reads.
     pub reads: R,
-    /// The clock and the seed of the pass.
+    /// The pass's clock and seed.
     pub context: Context,
-    /// The limits of the plugin.
+    /// The plugin's limits.
     pub limits: Arc<Limits>,
 }
 
@@ -67,9 +67,9 @@ pub struct Pool {
     workers: Vec<JoinHandle<()>>,
     /// Notified when a thread panicked.
     died: Arc<Notify>,
-    /// The number of threads that a plugin may have at a time.
+    /// How many threads a plugin may have at a time.
     share: usize,
-    /// The number of threads that dry runs may have at a time.
+    /// How many threads dry runs may have at a time.
     dry_runs_max: usize,
 }
 
@@ -83,15 +83,15 @@ struct Desk {
 
 struct PoolState {
     schedule: Schedule<Client, Work>,
-    /// The number of threads that wait for a call.
+    /// How many threads wait for a call.
     idle: usize,
     stopped: bool,
 }
 
-/// The owner of calls that share threads.
+/// Whose calls share threads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
-    /// A plugin, over all its revisions.
+    /// A plugin, over all revisions.
     Plugin(PluginName),
     /// All dry runs with a long deadline, or all others: short ones do not wait for long ones.
     DryRuns { long: bool },
@@ -100,9 +100,9 @@ enum Client {
 /// Runs calls, reports their end to the schedule, and sends their results to the waiting future.
 type Work = Box<dyn FnOnce(&Desk, &RunningCall<Client>) + Send>;
 
-/// The results of a group of dry-run calls.
+/// The results from a group of dry-run calls.
 pub struct DryRunResults<R> {
-    /// The results of the jobs that ran, in the order of the jobs.
+    /// The results for the jobs that ran, in the same order.
     pub called: Vec<(CallReport, R)>,
     /// The jobs that did not run.
     pub left: VecDeque<Job<R>>,
@@ -152,10 +152,10 @@ impl Pool {
     }
 
     /// Runs one call, once a thread is free and the plugin with this name holds less than its share of the threads. One
-    /// component may be active under several names, each with a share of its own.
+    /// component may be active under several names, each with a separate share.
     ///
-    /// If the future is dropped, a running call still runs to its end, at most until its deadline, and its report is lost.
-    /// Fails if the pool is closed, or if the host cannot map the code of the plugin again; neither is a fault of the guest.
+    /// If the future is dropped, a running call still ends normally, at most at the deadline, and the report is lost.
+    /// Fails if the pool is closed, or if the host cannot map the plugin's code again; neither is the guest's fault.
     pub async fn call<R: Reads + 'static>(
         &self,
         name: &PluginName,
@@ -175,12 +175,12 @@ impl Pool {
         .await?
     }
 
-    /// Runs the calls of a dry run in their order on one thread. All plugins with short deadlines together have one such
+    /// Runs a dry run's calls in order on one thread. All plugins with short deadlines together have one such
     /// group at a time, outside of their shares, and those with long deadlines another one, unless the threads are
     /// [for dry runs](Self::for_dry_runs). A group that takes long ends early, but after at least one call, and returns the
     /// remaining jobs.
     ///
-    /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
+    /// A call that exceeds the deadline here does not make the plugin's active revision slow.
     pub async fn dry_run<R: Reads + 'static>(
         &self,
         plugin: Arc<Plugin>,
@@ -194,7 +194,7 @@ impl Pool {
             while let Some(job) = jobs.pop_front() {
                 match job.run(&plugin) {
                     Ok(ended) => called.push(ended),
-                    // The code is mapped once for all calls of a group, so that a failure concerns all of them.
+                    // The code is mapped once for a group, so that a failure concerns all calls.
                     Err(error) => return (Learned::Nothing, Err(error)),
                 }
                 if begin.elapsed() >= DRY_RUN_GROUP_MAX {
@@ -238,7 +238,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Each thread ends after its running call.
+        // Each thread ends after the running call.
         self.desk.state.lock().stopped = true;
         self.desk.changed.notify_all();
         for worker in self.workers.drain(..) {
@@ -295,7 +295,7 @@ impl Desk {
     }
 }
 
-/// Returns the consequence of the end of a call for the next calls of its plugin.
+/// Returns what a call's outcome means for the plugin's next calls.
 const fn learned(end: &End) -> Learned {
     match end {
         End::Answered(_) => Learned::Prompt,
@@ -304,7 +304,7 @@ const fn learned(end: &End) -> Learned {
     }
 }
 
-/// Reports the panic of the thread that holds it.
+/// Reports if the thread that holds it panics.
 struct PanicGuard(Arc<Notify>);
 
 impl Drop for PanicGuard {

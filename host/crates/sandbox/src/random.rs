@@ -19,7 +19,7 @@ impl RandomStream {
         }
     }
 
-    /// Returns the next bytes of the stream. The sizes of the calls do not change the stream.
+    /// Returns the next bytes. The stream does not depend on how many bytes each call takes.
     pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
         while self.rest.len() < len {
             let block = Sha256::new()

@@ -1,4 +1,4 @@
-//! One call as text: its whole input and its answer, so that the call can be replayed elsewhere.
+//! One call as text: the whole input and the answer, so that the call can be replayed elsewhere.
 //!
 //! A host logs it on request, and `innkeeper replay` repeats it.
 //! Objects are kept byte by byte as the guest received them, because only the same input gives the same answer.
@@ -16,7 +16,7 @@ use super::{Context, Job, ObservedChild, Plugin, call_output::CallOutput};
 
 /// A call as text.
 ///
-/// Its format may change with every version of the host: it is for debugging, not for archives.
+/// The format may change with every host version: it is for debugging, not for archives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
@@ -24,22 +24,22 @@ pub struct Recording {
     form: RecordingFormat,
     /// The name under which the plugin was active.
     pub plugin: String,
-    /// The digest of its bytes and configuration.
+    /// The digest over bytes and configuration.
     pub revision: String,
-    /// True if it holds secrets: the seed of the random bytes, from which the guest may have made passwords or keys.
+    /// True if it holds secrets: the random seed, from which the guest may have made passwords or keys.
     pub secret: bool,
     phase: Phase,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     namespace_terminating: bool,
     now_ms: u64,
-    /// The seed of `random`; none if it was not called.
+    /// The seed for `random`; none if it was not called.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
     config: Box<RawValue>,
     parent: Box<RawValue>,
     children: Vec<RecordedChild>,
     reads: Vec<RecordedRead>,
-    /// The end of the call.
+    /// The call's outcome.
     pub answer: Map<String, Value>,
 }
 
@@ -73,7 +73,7 @@ enum ReadAnswer {
     InvalidSelector,
 }
 
-/// The input of a call, kept until the call has ended.
+/// A call's input, kept until the call has ended.
 pub struct Recorder {
     parent: Arc<str>,
     children: Vec<ObservedChild>,
@@ -83,7 +83,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Copies the input of a call.
+    /// Copies a call's input.
     pub fn new<R>(job: &Job<R>) -> Self {
         Self {
             parent: Arc::clone(&job.parent),
@@ -94,7 +94,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the recording of the call, with its reads and its end.
+    /// Returns the recording, with reads and outcome.
     pub fn finish(
         self,
         name: &PluginName,
@@ -153,7 +153,7 @@ impl Recording {
         self.children.iter().map(child).collect()
     }
 
-    /// Returns the phase of the pass.
+    /// Returns the pass's phase.
     pub const fn phase(&self) -> Phase {
         self.phase
     }
@@ -163,7 +163,7 @@ impl Recording {
         self.namespace_terminating
     }
 
-    /// Returns the clock and the seed of the pass; the seed is zero if the guest did not ask for random bytes.
+    /// Returns the pass's clock and seed; the seed is zero if the guest did not ask for random bytes.
     pub fn context(&self) -> Context {
         let seed = self
             .seed
@@ -337,7 +337,7 @@ mod tests {
             reads.list(&list("Node", None)),
             Err(ReadFailure::NotServed(node))
         );
-        // As recorded, whatever the data of this host says.
+        // As recorded, whatever this host's data says.
         let mut time = ZoneTime {
             zone: "Europe/Berlin".into(),
             unix_ms: 5,

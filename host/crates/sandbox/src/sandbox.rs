@@ -1,4 +1,4 @@
-//! Runs guest code in a store of its own, under all limits, and returns its end.
+//! Runs guest code in a separate store, under all limits, and returns how it ended.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use crate::{
 /// counts records and lists.
 const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 
-/// Part of the error of wasmtime if more than that would be lifted; a test fails when the text changes.
+/// Part of wasmtime's error if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
-/// The state of a call that has ended, with its costs.
+/// A call that has ended, with the costs.
 pub(super) struct Ran {
     state: StoreState,
     fuel: Option<u64>,
@@ -80,7 +80,7 @@ pub(super) fn run<T>(
 }
 
 impl Ran {
-    /// Returns the report and the reads of the call, which must have the type `R`.
+    /// Returns the call's report and reads, which must have the type `R`.
     pub(super) fn into_report<R: Reads + 'static>(self, end: End) -> (CallReport, R) {
         let Self {
             state,
@@ -124,7 +124,7 @@ fn timing(started_at: Instant, state: &StoreState, ended_at: Instant) -> Timing 
     }
 }
 
-/// Returns the fault of a guest whose call ended in an error of wasmtime.
+/// Returns the guest's fault for a wasmtime error.
 fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
     if state.meter.exceeded() {
         return CallFault::MemoryExceeded {
@@ -140,13 +140,13 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
     let trap = error.downcast_ref::<Trap>();
     let frames = error.downcast_ref::<WasmBacktrace>();
     if trap.is_none() && frames.is_none() && state.instantiated_at.is_some() {
-        // The guest had returned, and its result is no value of the contract's types.
+        // The guest had returned, and the result does not fit the contract's types.
         return CallFault::OutputRejected {
             at: "answer".to_owned(),
             problem: error.root_cause().to_string(),
         };
     }
-    // Wasmtime refuses the argument before the host's function is entered, and tells it by its text alone.
+    // Wasmtime refuses the argument before the host's function is entered, and only the error's text tells.
     if trap.is_none() && error.root_cause().to_string().contains(LIFT_REFUSED) {
         return CallFault::LimitExceeded {
             limit: CallLimit::ArgumentBytes,
@@ -156,9 +156,9 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
     let last_error = state.log.lock().take_last_error();
     let exited = error.is::<I32Exit>();
     let message = match (trap, last_error) {
-        // A panic of a Rust guest ends in this instruction, after its hook wrote the message.
+        // A Rust panic ends in this instruction, after the hook wrote the message.
         (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
-        // A panic of a Go guest ends in an exit.
+        // A Go panic ends in an exit.
         (None, Some(last_words)) if exited => last_words,
         (Some(trap), _) => trap.to_string(),
         (None, _) => error.root_cause().to_string(),
@@ -166,7 +166,7 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
     let backtrace = frames
         .into_iter()
         .flat_map(WasmBacktrace::frames)
-        // A number without a name tells its reader nothing.
+        // A number without a name tells nothing.
         .filter_map(|frame| frame.func_name().map(str::to_owned))
         .collect();
     CallFault::Trapped { message, backtrace }

@@ -1,7 +1,7 @@
 //! The order in which free guest threads take waiting calls.
 //!
 //! A pure data structure: it starts nothing and waits for nothing.
-//! Clients with waiting calls take turns, so that a client with one call does not wait for all calls of another.
+//! Clients with waiting calls take turns, so that a client with one call does not wait for all another one's calls.
 //! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only. The engine shares out the
 //! memory of calls in the same way, by their deadlines.
 
@@ -9,23 +9,23 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::CallSpeed;
 
-/// The consequence of an ended call for the next calls of its client.
+/// What an ended call means for its client's next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Learned {
     /// The call answered in time: the client is not slow.
     Prompt,
-    /// The call exceeded its deadline: the client is slow.
+    /// The call exceeded the deadline: the client is slow.
     Slow,
     /// None.
     Nothing,
 }
 
-/// The waiting calls, and the number of running calls of each client.
+/// The waiting calls, and how many calls each client runs.
 ///
-/// A call is slow if its deadline is long, or if its client is slow: whether a client has answered in time before tells
-/// nothing about its next call with a long deadline.
+/// A call is slow if its deadline is long, or if its client is slow: a prompt client can still be slow on a call with a
+/// long deadline.
 ///
-/// Not bounded: each caller waits for the end of its call, and the number of callers is bounded elsewhere.
+/// Not bounded: each caller waits for its call, and callers are bounded elsewhere.
 #[derive(Debug)]
 pub(super) struct Schedule<C, W> {
     clients: BTreeMap<C, ClientCalls<W>>,
@@ -40,7 +40,7 @@ pub(super) struct Schedule<C, W> {
 /// A call that waits for a thread.
 #[derive(Debug)]
 struct WaitingCall<W> {
-    /// True if its deadline is long.
+    /// True if the deadline is long.
     long: bool,
     work: W,
 }
@@ -49,11 +49,11 @@ struct WaitingCall<W> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningCall<C> {
     pub(super) client: C,
-    /// Its speed when it began. A prompt call ends soon, even if its client becomes slow meanwhile.
+    /// The speed when the call began. A prompt call ends soon, even if the client becomes slow meanwhile.
     pub(super) speed: CallSpeed,
 }
 
-/// A client, which may use a share of the threads.
+/// A client, which may use some of the threads.
 #[derive(Debug)]
 struct ClientCalls<W> {
     waiting: VecDeque<WaitingCall<W>>,
@@ -70,7 +70,7 @@ impl<W> ClientCalls<W> {
         self.running < running_max
     }
 
-    /// Returns the speed of the next call.
+    /// Returns the next call's speed.
     fn speed(&self) -> CallSpeed {
         let is_slow = self.slow || self.waiting.front().is_some_and(|call| call.long);
         if is_slow {
@@ -97,7 +97,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         }
     }
 
-    /// Adds a call of a client, of which at most `running_max` run at a time; `long` is true if its deadline is long.
+    /// Adds a client's call; at most `running_max` run at a time. `long` is true if the deadline is long.
     pub(super) fn add(&mut self, client: &C, running_max: usize, long: bool, work: W) {
         let known = self.clients.entry(client.clone()).or_insert(ClientCalls {
             waiting: VecDeque::new(),
@@ -260,14 +260,14 @@ mod tests {
             ("-A", "C1"),
             ("-B", "D1"),
             ("-C", "A2"),
-            // A prompt client is slow after its first fault, and waits with the others.
+            // A prompt client is slow after the first fault, and waits with the others.
             ("!e !e", ""),
             ("e3 f1", "f1"),
             ("-A", "e3"),
             ("B2", ""),
             // After an answer in time it is prompt again.
             ("-e e4 e5", "B2 e4 e5"),
-            // A short deadline of a client with long ones is prompt too.
+            // A short deadline is prompt, even if the client also has long ones.
             ("b3 B4", "b3"),
             ("-D", "B4"),
         ] {
@@ -323,7 +323,7 @@ mod tests {
         ]
     }
 
-    /// A schedule with its own account of the calls in it.
+    /// A schedule with a separate account of the calls in it.
     struct Watched {
         schedule: Schedule<usize, (usize, bool)>,
         running_max: usize,
@@ -346,7 +346,7 @@ mod tests {
             calls.filter(|call| call.client == client).count()
         }
 
-        /// Returns true if the next call of a client is prompt and within its share.
+        /// Returns true if a client's next call is prompt and within the share.
         fn has_prompt_call(&self, client: usize) -> bool {
             let is_prompt = self.waiting[client].front() == Some(&false) && !self.slow[client];
             is_prompt && self.count(client) < self.running_max

@@ -1,13 +1,13 @@
 //! A counting semaphore for threads: permits are instances, compiler processes, or bytes of memory.
 //!
-//! The semaphore of tokio waits in a future and takes at most `u32::MAX` permits at a time. Here threads block, and a
+//! Tokio's semaphore waits in a future and takes at most `u32::MAX` permits at a time. Here threads block, and a
 //! guest may need more bytes than that.
 
 use parking_lot::{Condvar, Mutex};
 
-/// A number of permits that threads acquire in the order in which they ask.
+/// Permits that threads acquire in the order in which they ask.
 ///
-/// A thread acquires all that it needs at once, so that no thread waits while it holds permits of the same semaphore.
+/// A thread acquires all that it needs at once, so that no thread waits while it holds permits.
 pub(super) struct Semaphore {
     permits_max: usize,
     state: Mutex<SemaphoreState>,
@@ -16,7 +16,7 @@ pub(super) struct Semaphore {
 
 struct SemaphoreState {
     free: usize,
-    /// The ticket of the next thread that asks.
+    /// The next ticket.
     next: u64,
     /// The ticket that is served. Without this order, threads that need few permits could overtake one that needs
     /// many for ever.
@@ -37,7 +37,7 @@ impl Semaphore {
         }
     }
 
-    /// The number of permits, free or not.
+    /// How many permits there are, free or not.
     pub(super) const fn permits_max(&self) -> usize {
         self.permits_max
     }
@@ -77,7 +77,7 @@ pub(super) struct Permits<'a> {
 }
 
 impl Permits<'_> {
-    /// The number of permits that were free after these were taken.
+    /// How many permits were free after these were taken.
     pub(super) const fn left(&self) -> usize {
         self.left
     }
@@ -113,7 +113,7 @@ mod tests {
                 let (semaphore, held, most) = (&semaphore, &held, &most);
                 scope.spawn(move || {
                     for turn in 0..200 {
-                        // One of them always asks for more than exist.
+                        // One thread always asks for more than exist.
                         let count = if thread == 0 {
                             1000
                         } else {

@@ -1,4 +1,4 @@
-//! The state of one call: the data that a guest's imports answer from, and the limits of these imports.
+//! One call's state: what a guest's imports answer from, and their limits.
 //!
 //! Imports answer from memory and never wait.
 //! To end a call, the host notes the reason in `ending` and traps the guest. The caller gets the noted reason, not the
@@ -18,7 +18,7 @@ use crate::{
     random::RandomStream,
 };
 
-/// Random bytes in one call of `random`; the contract states this limit.
+/// Random bytes per `random` call; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
 /// The time until the instance is complete, in milliseconds since the epoch: not zero, at which Go's runtime gives up, and
 /// earlier than each pass, so that no clock goes back.
@@ -47,19 +47,19 @@ pub(super) enum Ending {
     Parked(Gvk),
 }
 
-/// The refusal that a guest gets instead of an answer to a read.
+/// What a guest gets instead of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadRefusal {
     NotGranted,
     NotServed,
 }
 
-/// The state of a guest that uses WASI.
+/// State for a guest that uses WASI.
 pub(super) struct Wasi {
     pub(super) cli: WasiCliCtx,
     pub(super) files: WasiFilesystemCtx,
     pub(super) handles: ResourceTable,
-    /// The handles of waits that never end.
+    /// Handles for waits that never end.
     pub(super) waits: BTreeSet<u32>,
 }
 
@@ -76,10 +76,10 @@ impl Default for Wasi {
     }
 }
 
-/// The state of one call.
+/// One call's state.
 pub(crate) struct StoreState {
     pub(super) meter: MemoryMeter,
-    /// Shared with the standard streams of the guest, which cannot reach this state.
+    /// Shared with the guest's standard streams, which cannot reach this state.
     pub(super) log: Arc<Mutex<LogBuffer>>,
     pub(super) ending: Option<Ending>,
     pub(super) reads: Box<dyn AnyReads>,
@@ -97,7 +97,7 @@ pub(crate) struct StoreState {
     read_bytes_max: usize,
     now_ms: u64,
     random: RandomStream,
-    /// The random bytes until the instance is complete: the same in each pass of a component.
+    /// The random bytes until the instance is complete: the same in each of a component's passes.
     startup: RandomStream,
     startup_bytes: usize,
 }
@@ -131,14 +131,14 @@ impl StoreState {
         }
     }
 
-    /// Returns true until the export is entered. What a runtime asks for then is no part of the pass.
+    /// Returns true until the export is entered. What a runtime asks for then does not belong to the pass.
     const fn is_starting(&self) -> bool {
         self.instantiated_at.is_none()
     }
 
     /// Ends the call.
     pub(super) fn end(&mut self, ending: Ending) -> wasmtime::Error {
-        // The first reason counts: later ones are consequences of ending the guest.
+        // The first reason counts: later ones follow from ending the guest.
         self.ending.get_or_insert(ending);
         wasmtime::Error::msg("the host ended the call")
     }
@@ -213,7 +213,7 @@ impl StoreState {
         Ok(())
     }
 
-    /// Counts a read and returns its kind.
+    /// Counts a read and returns the kind.
     pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
         self.count_read()?;
         match Gvk::parse(api_version, kind) {

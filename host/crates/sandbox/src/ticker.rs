@@ -1,7 +1,7 @@
-//! The thread that advances the epoch of an engine when a call may be over its deadline.
+//! The thread that advances an engine's epoch when a call may have exceeded its deadline.
 //!
-//! A thread of its own, because a runtime whose workers are busy would not tick when it matters.
-//! It sleeps until the first deadline of the calls that run, and nearly all of them end long before: a busy host wakes it
+//! A separate thread, because a runtime whose workers are busy would not tick when it matters.
+//! It sleeps until the first deadline among the running calls, and nearly all end long before: a busy host wakes it
 //! a few times per second, an idle one never.
 
 use std::{
@@ -18,7 +18,7 @@ use slab::Slab;
 /// the tick came while they set a later time.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Ticks when the time of a [`Watched`] call has come; dropping it waits for its thread.
+/// Ticks when a [`Watched`] call's time has come; dropping it waits for the thread.
 pub(super) struct Ticker {
     calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +32,7 @@ struct Calls {
 
 #[derive(Default)]
 struct State {
-    /// The times of the calls that run.
+    /// The running calls' times.
     due: Slab<Instant>,
     /// The time until which the thread sleeps; none while it waits for a call.
     sleeps_until: Option<Instant>,
@@ -88,7 +88,7 @@ impl Calls {
     }
 }
 
-/// A call that is interrupted by a tick at its time.
+/// A call that a tick interrupts at its time.
 #[must_use = "no tick comes after it is dropped"]
 pub(super) struct Watched {
     calls: Arc<Calls>,

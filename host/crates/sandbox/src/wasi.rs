@@ -1,16 +1,16 @@
 //! A confined WASI for plugins: some toolchains always import it.
 //!
 //! `wasmtime-wasi` without files, sockets, environment and input, and with one argument: klog stops without any.
-//! The clock, the random bytes and the output are those of the pass, with its limits, and are answered here: the clock
-//! stands still, the random bytes follow from the seed of the pass, and the output goes into the log of the plugin.
+//! Clock, random bytes and output come from the pass, within its limits, and are answered here: the clock
+//! stands still, the random bytes follow from the pass's seed, and the output goes into the plugin's log.
 //! Every stream is ready. The clock stands still, so that a wait for a later time would never end: it ends the call.
-//! Each call of a function of sockets ends it too.
+//! Each call to a socket function ends it too.
 //!
-//! NB: `wasmtime-wasi` answers some calls in a runtime of tokio that it starts at the first of them, although nothing waits
+//! NB: `wasmtime-wasi` answers some calls in a tokio runtime that it starts at the first one, although nothing waits
 //! there. It would panic on a thread that drives a runtime already: guests run on plain and on blocking threads only.
 //!
-//! Only the interfaces that a component imports are linked, and the state of a call is made by its first use of WASI: a
-//! guest without WASI pays for none of it.
+//! Only the interfaces that a component imports are linked, and a call's state is made at the first WASI call: a
+//! guest without WASI pays nothing.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -56,14 +56,14 @@ use crate::{
     state::{StoreState, Wasi},
 };
 
-/// The functions of an interface that answer from the state of the pass.
+/// An interface's functions that answer from the pass's state.
 type Pass = HasSelf<StoreState>;
-/// The functions of an interface that need the handles of the guest only.
+/// An interface's functions that need only the guest's handles.
 type Handles = HasSelf<ResourceTable>;
 
 type Link = fn(&mut Linker<StoreState>) -> wasmtime::Result<()>;
 
-/// Makes a list of interfaces, each with the function that links it: name, module, its part of the state, access to that.
+/// Lists interfaces, each with the function that links it: name, module, its part of the state, access to that.
 macro_rules! interfaces {
     ($($name:literal: $module:ident, $part:ty, $access:ident;)*) => {
         [$(($name, |linker| $module::add_to_linker::<_, $part>(linker, $access))),*]
@@ -94,7 +94,7 @@ const INTERFACES: [(&str, Link); 20] = interfaces! {
     "wasi:random/random": random, Pass, pass;
 };
 
-/// The interfaces of sockets, each with the resources that it makes. The other interfaces use these.
+/// The socket interfaces, each with the resources that it makes. The other interfaces use these.
 const SOCKETS: [(&str, &[&str]); 7] = [
     ("wasi:sockets/instance-network", &[]),
     ("wasi:sockets/ip-name-lookup", &["resolve-address-stream"]),
@@ -112,7 +112,7 @@ const SOCKETS: [(&str, &[&str]); 7] = [
     ("wasi:sockets/udp-create-socket", &[]),
 ];
 
-/// The prefix of the supported versions: later versions of this line only add to the interfaces.
+/// The supported versions' prefix: later versions in this line only add to the interfaces.
 const VERSIONS: &str = "0.2.";
 
 /// The answer to `check-write`: bytes that a guest may write at a time. Longer writes are taken too, and the log bounds
@@ -121,7 +121,7 @@ const WRITE_BYTES_TOLD: usize = 64 * 1024;
 
 const NANOS_PER_MILLI: u32 = 1_000_000;
 
-/// The only argument of the guest, in the place of the name of a program.
+/// The guest's only argument, where a program has its name.
 const PROGRAM: &str = "plugin";
 
 /// Returns true if an import is supported.
@@ -139,7 +139,7 @@ fn sockets(import: &str) -> Option<(&'static str, &'static [&'static str])> {
     SOCKETS.into_iter().find(|(known, _)| *known == name)
 }
 
-/// Returns the name of an interface without its version, if the version is supported.
+/// Returns an interface's name without the version, if the version is supported.
 fn supported_name(import: &str) -> Option<&str> {
     let (name, version) = import.split_once('@')?;
     // Versions such as 0.2.0-rc-2023-11-10 are older than the line.
@@ -147,11 +147,11 @@ fn supported_name(import: &str) -> Option<&str> {
     supported.then_some(name)
 }
 
-/// Adds the WASI imports of a component to a linker.
+/// Adds a component's WASI imports to a linker.
 pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     let world = component.component_type();
-    // A component may import several versions of an interface, which the linker serves with one.
+    // A component may import an interface in several versions, which the linker serves with one.
     let interfaces: BTreeMap<_, _> = world
         .imports(&engine)
         .filter_map(|(import, _)| interface(import))
@@ -160,9 +160,9 @@ pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wa
     link_sockets(linker, &world, &engine)
 }
 
-/// Adds the functions of sockets, whatever their types are: each ends the call.
+/// Adds the socket functions, whatever their types are: each ends the call.
 ///
-/// This runs outside the limits of calls, for every import that a component names: so it compares names with the table alone,
+/// This runs outside the call limits, for every import that a component names: so it compares names with the table alone,
 /// and makes no text before a call.
 fn link_sockets(
     linker: &mut Linker<StoreState>,
@@ -196,7 +196,7 @@ fn link_sockets(
     Ok(())
 }
 
-/// A resource of sockets. No guest gets one.
+/// A socket resource. No guest gets one.
 struct Socket;
 
 fn pass(state: &mut StoreState) -> &mut StoreState {
@@ -227,7 +227,7 @@ fn handles(state: &mut StoreState) -> &mut ResourceTable {
     &mut wasi(state).handles
 }
 
-/// A standard stream of the guest. Several handles may be open to one.
+/// A guest's standard stream. Several handles may be open to one.
 struct LogStream {
     /// The level of its lines. The error stream has the message of a panic, which must reach the condition even when the
     /// log is full.
@@ -309,7 +309,7 @@ impl environment::Host for StoreState {
     }
 }
 
-/// A wait that is over. One that is not is never asked: it is in the list of waits.
+/// A wait that is over. One that is not is never polled: it is in the wait list.
 struct WaitOver;
 
 #[async_trait]

@@ -19,7 +19,7 @@ fn kind() -> Gvk {
     Gvk::new("example.dev", "v1", "Gadget")
 }
 
-/// A child whose field `spec.a` has a value that its manager does not own.
+/// A child whose field `spec.a` has a value that the children's manager does not own.
 fn live() -> Object {
     Object {
         managed: vec![ManagedEntry {
@@ -125,7 +125,7 @@ async fn a_default_that_comes_back_becomes_null_or_is_owned() {
     let (is_ok, lines) = requests(answers, 7).await;
     assert!(is_ok);
     assert_eq!(lines, [OWN, applied, &null, owned]);
-    // An apply takes the null of a number.
+    // An apply accepts null for a number.
     let number = json!({"a": 5, "b": 2});
     let answers = vec![
         handed(),

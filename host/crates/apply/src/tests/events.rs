@@ -82,7 +82,7 @@ async fn a_repeated_event_is_counted_o3() {
     assert_eq!(body["regarding"]["uid"], "p1");
     assert_eq!(body["reportingController"], "innkeeper.dev/web");
     assert_eq!(body["eventTime"], "2026-01-01T00:00:01.000000Z");
-    // Cut at the end of a character.
+    // Cut where a character ends.
     assert_eq!(body["note"].as_str().unwrap().len(), 1024);
     assert_eq!(scene.record("p1", &event, true, SECOND).await, ["PATCH"]);
     assert_eq!(scene.last()["series"]["count"], 2);
@@ -129,7 +129,7 @@ async fn a_parent_gets_a_burst_and_then_a_trickle_o3() {
             .len();
     }
     assert_eq!(said, 25);
-    // Another parent has a bucket of its own.
+    // Another parent has a separate bucket.
     assert_eq!(
         scene.record("p2", &event("R"), true, SECOND).await,
         ["POST"]

@@ -88,7 +88,7 @@ impl Scripted {
         claimed_writer(self.port, claim, Duration::from_secs(20), 4)
     }
 
-    /// Method and path of every request.
+    /// Each request's method and path.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.asked
             .lock()

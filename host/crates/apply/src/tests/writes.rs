@@ -1,4 +1,4 @@
-//! The requests, their order, and the results of broken exchanges: A5, A6, A7, A10, A11, L1.
+//! The requests, their order, and broken exchanges: A5, A6, A7, A10, A11, L1.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -112,7 +112,7 @@ fn prune(name: &str) -> Operation {
     }
 }
 
-/// Runs a plan of these operations; the random source only gives zeros.
+/// Runs a plan with these operations; the random source only gives zeros.
 async fn execute(writer: &Writer, operations: Vec<Operation>) -> Execution {
     let plan = Plan {
         operations,
@@ -180,7 +180,7 @@ async fn every_write_is_bound_to_what_was_observed_a5_a6_l1() {
     "#]].assert_eq(&shown(&server));
 }
 
-/// A6: after a transfer, the parent must not be reported as applied before the child has its fields.
+/// A6: after a transfer, the parent must not be reported as applied before the child has the fields.
 #[tokio::test]
 async fn the_watch_shows_each_child_that_was_written() {
     for (operation, expected) in [
@@ -363,7 +363,7 @@ async fn the_hosts_own_objects_are_made_and_never_overwritten() {
     "#]].assert_eq(&shown(&server));
 }
 
-/// The status of the parent is computed from the answers, and own writes are awaited under their versions.
+/// The parent's status is computed from the answers, and own writes are awaited by version.
 #[tokio::test]
 async fn an_answer_about_another_object_or_without_end_tells_nothing() {
     let about = |kind: &str, namespace: &str, name: &str| {

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// The most changes of each type whose texts are kept. A path can be as long as a definition, and lists have as many
+/// How many changes of each type are kept as texts. A path can be as long as a definition, and lists have as many
 /// entries.
 const TEXTS_MAX: usize = 64;
 
-/// The longest text of a change, in characters.
+/// How much of a change's text is kept, in characters.
 const TEXT_CHARS_MAX: usize = 256;
 
 /// Bounds for which a higher value is narrower.
@@ -47,7 +47,7 @@ const ANY_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const RULES: &str = "x-kubernetes-validations";
 
-/// The differences, each with its path: `spec.size gets the type string`.
+/// The differences, each with a path: `spec.size gets the type string`.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     /// The changes that make the new schema narrower, at most 64.
@@ -71,7 +71,7 @@ pub(super) fn only_adds_fields(old: &Value, new: &Value) -> bool {
         && back.rules.is_empty()
 }
 
-/// Returns true if a default is that of a new schema, or has members more for fields that the new schema lacks.
+/// Returns true if the defaults are equal, or the old one only has more members, for fields that the new schema lacks.
 fn has_same_default(old: Option<&Value>, new: Option<&Value>, schema: Option<&Value>) -> bool {
     let (Some(Value::Object(old)), Some(Value::Object(new))) = (old, new) else {
         return old == new;

@@ -2,15 +2,15 @@ use std::thread;
 
 use super::*;
 
-/// The stack of a thread of the host.
+/// A host thread's stack.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Wraps a schema in so many others of this form.
+/// Wraps a schema in this many others.
 fn nested(levels: usize, wrap: impl Fn(Value) -> Value) -> Value {
     (0..levels).fold(json!({"type": "string"}), |inner, _| wrap(inner))
 }
 
-/// Returns a schema of definitions, each of which refers to the next one in this way.
+/// Returns a schema with definitions that each refer to the next one in this way.
 fn chain(levels: usize, refer: impl Fn(&str) -> Value) -> Value {
     let mut definitions = Map::new();
     for level in 0..levels {
@@ -247,7 +247,7 @@ fn the_accepted_keywords_are_those_of_definitions() {
 
 #[test]
 fn a_schema_is_bounded_in_depth_and_parts() {
-    // The root and its property are two levels.
+    // The root and the property are two levels.
     let deep = |levels: usize| {
         let inner = nested(levels - 2, |inner| json!({"items": inner}));
         json!({"properties": {"a": inner}})
@@ -271,7 +271,7 @@ fn a_schema_is_bounded_in_depth_and_parts() {
     );
 }
 
-/// Each of these overflowed the stack of the compiler or took gigabytes of memory.
+/// Each of these overflowed the compiler's stack or took gigabytes.
 #[test]
 fn chains_of_references_and_costly_patterns_are_refused_before_anything_is_compiled() {
     let refers: [fn(&str) -> Value; 10] = [

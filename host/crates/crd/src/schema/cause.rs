@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// The longest value that a message shows, in bytes: one line of a terminal with a path beside it.
+/// The longest value that a message shows, in bytes: one terminal line with a path beside it.
 const SHOWN_BYTES_MAX: usize = 60;
 
 /// One reason for a rejection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct RejectionCause {
-    /// The field: `spec.containers[0].name`; `the object` for the whole of it.
+    /// The field: `spec.containers[0].name`; `the object` for all of it.
     pub path: String,
     /// The problem, as a sentence without a subject: `is required`.
     pub message: String,
@@ -18,7 +18,7 @@ pub struct RejectionCause {
 }
 
 impl RejectionCause {
-    /// A value of the right type that breaks a constraint.
+    /// A value with the right type that breaks a constraint.
     pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         let mut path = path.into();
         if path.is_empty() {
@@ -31,7 +31,7 @@ impl RejectionCause {
         }
     }
 
-    /// The same; `blocks_rules` for a problem that makes the result of rules meaningless, such as a wrong type.
+    /// The same; `blocks_rules` for a problem that makes rule results meaningless, such as a wrong type.
     pub(super) fn blocking(self, blocks_rules: bool) -> Self {
         Self {
             blocks_rules,

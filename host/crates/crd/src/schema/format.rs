@@ -1,7 +1,7 @@
-//! The formats of texts, as strict as in the API server.
+//! Text formats, as strict as in the API server.
 //!
-//! The formats of JSON schema have the same names but are stricter. `formats.json` holds regular expressions with the
-//! verdicts of the API server's libraries (go-openapi/strfmt, asaskevich/govalidator), and those for `metadata.json`.
+//! JSON schema's formats have the same names but are stricter. `formats.json` holds regular expressions with the
+//! same verdicts as the API server's libraries (go-openapi/strfmt, asaskevich/govalidator), and those for `metadata.json`.
 //! Formats `bsonobjectid`, `creditcard`, `isbn` and `ssn` accept every text.
 
 use std::{
@@ -26,7 +26,7 @@ static PATTERNS: LazyLock<BTreeMap<String, Pattern>> = LazyLock::new(|| {
     texts.into_iter().map(pattern).collect()
 });
 
-/// A regular expression that is compiled for the first text: all of them together hold 12 MiB, and take 30 MiB meanwhile.
+/// A regular expression that is compiled for the first text: together they hold 12 MiB, and take 30 MiB meanwhile.
 struct Pattern {
     text: String,
     regex: OnceLock<Regex>,
@@ -59,16 +59,16 @@ const CHECKS: [(&str, Check); 14] = [
     ("prefix of a DNS subdomain (RFC 1123)", is_prefix),
 ];
 
-/// Returns the name of a format that the API server checks; it ignores dashes in the names, and all other formats.
+/// Returns the canonical name if the API server checks the format; it ignores dashes in names, and all other formats.
 pub(super) fn known(format: &str) -> Option<&'static str> {
     let plain = |name: &str| name.replace('-', "");
     let checks = CHECKS.iter().map(|(name, _)| *name);
     let mut names = checks.chain(PATTERNS.keys().map(String::as_str));
-    // The formats of `metadata.json` have names with spaces, so that no CustomResourceDefinition names them.
+    // The formats for `metadata.json` have names with spaces, so that no CustomResourceDefinition names them.
     names.find(|name| plain(name) == plain(format) && !name.contains(' '))
 }
 
-/// Adds all formats to a validator, in place of its own of the same names.
+/// Adds all formats to a validator, in place of the built-in ones with the same names.
 pub(super) fn register(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
     let mut options = options.should_validate_formats(true);
     for (name, pattern) in PATTERNS.iter() {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_compiled_for_the_first_text() {
-        // No other test has a text of this format.
+        // No other test has a text in this format.
         let pattern = PATTERNS.get("creditcard").unwrap();
         let schema = serde_json::json!({"format": "creditcard"});
         let validator = register(jsonschema::options()).build(&schema).unwrap();

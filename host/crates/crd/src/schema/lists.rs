@@ -9,7 +9,7 @@ use super::{
     node::{Node, item},
 };
 
-/// Names every repeated entry once, at its second appearance, as the API server does.
+/// Names every repeated entry once, at the second appearance, as the API server does.
 pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<RejectionCause> {
     let is_map = match node.x_kubernetes_list_type.as_deref() {
         Some("map") => true,

@@ -1,14 +1,14 @@
-//! The walk over a schema and a value, and the paths of fields.
+//! Walks a schema and a value together, and builds field paths.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::Value;
 
-/// One node of a schema.
+/// One schema node.
 pub(super) type Node = JSONSchemaProps;
 
-/// The schema of the items of a list.
+/// The schema for list items.
 pub(super) fn items(node: &Node) -> Option<&Node> {
     match node.items.as_ref()? {
         JSONSchemaPropsOrArray::Schema(inner) => Some(inner),
@@ -16,7 +16,7 @@ pub(super) fn items(node: &Node) -> Option<&Node> {
     }
 }
 
-/// The schema of the entries of a map.
+/// The schema for map entries.
 pub(super) fn entries(node: &Node) -> Option<&Node> {
     match node.additional_properties.as_ref()? {
         JSONSchemaPropsOrBool::Schema(inner) => Some(inner),
@@ -24,24 +24,24 @@ pub(super) fn entries(node: &Node) -> Option<&Node> {
     }
 }
 
-/// The schema of a named field.
+/// The schema for a named field.
 pub(super) fn property<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     node.properties.as_ref()?.get(name)
 }
 
-/// The schema of a field or of an entry.
+/// The schema for a field or an entry.
 pub(super) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     property(node, name).or_else(|| entries(node))
 }
 
-/// A value with its schema.
+/// A value with a schema.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaValue<'a> {
     pub(super) node: &'a Node,
     pub(super) value: &'a Value,
-    /// The path of the value: `spec.list[2].name`.
+    /// The value's path: `spec.list[2].name`.
     pub(super) path: String,
-    /// The path of the schema: `spec.list[].name`.
+    /// The schema's path: `spec.list[].name`.
     pub(super) schema_path: String,
 }
 
@@ -87,7 +87,7 @@ impl<'a> SchemaValue<'a> {
     }
 }
 
-/// The path of a named field.
+/// A named field's path.
 pub(super) fn child(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
@@ -96,12 +96,12 @@ pub(super) fn child(path: &str, name: &str) -> String {
     }
 }
 
-/// The path of a map's entry.
+/// A map entry's path.
 pub(super) fn entry(path: &str, key: &str) -> String {
     format!("{path}[{key}]")
 }
 
-/// The path of a list's item.
+/// A list item's path.
 pub(super) fn item(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }

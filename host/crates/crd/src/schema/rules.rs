@@ -1,7 +1,7 @@
 //! Validation rules in CEL (`x-kubernetes-validations`).
 //!
-//! The `kube-cel` crate compiles and evaluates the rules of one node. The walk over the values is done by [`Node`],
-//! because the crate does not report the keys of maps as the API server does. Transition rules are skipped, as on create.
+//! The `kube-cel` crate compiles and evaluates one node's rules. [`Node`] walks over the values,
+//! because the crate does not report map keys as the API server does. Transition rules are skipped, as on create.
 //!
 //! [`Node`]: super::node::Node
 
@@ -21,19 +21,19 @@ use super::{
 /// The longest message that the API server takes from an expression, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// The beginning of the message of a rule without one, as by the API server.
+/// How the API server's message begins if the rule has none.
 const FAILED: &str = "failed rule: ";
 
 /// The words that CEL reserves.
 const RESERVED: &str = "as break const continue else false for function if import in let loop \
                         namespace null package return true var void while";
 
-/// The compiled rules of a schema by the path of their node.
+/// A schema's compiled rules, by node path.
 #[derive(Debug, Default)]
 pub(super) struct CompiledRules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
 
 impl CompiledRules {
-    /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
+    /// Compiles a schema's rules; `typed` is the same node, or, inside an `allOf`, the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
         let stated = node.x_kubernetes_validations.iter().flatten();
         let mut rules = Vec::new();
@@ -51,7 +51,7 @@ impl CompiledRules {
             let mut compiled = compile_schema(&schema);
             let broken = compiled.validations.iter().position(Result::is_err);
             if let Some(Err(error)) = broken.map(|index| compiled.validations.remove(index)) {
-                // The parser shows the rest of the rule for each bracket that it cannot close.
+                // The parser shows the rest of the rule for each unclosed bracket.
                 return Err(Error::schema(path, bounds::cut(&error.to_string())));
             }
             self.0.entry(path.to_owned()).or_default().push(compiled);
@@ -69,7 +69,7 @@ impl CompiledRules {
         parts.try_for_each(|part| self.collect(part, typed, path))
     }
 
-    /// Returns a cause for every rule of a node that does not hold.
+    /// Returns a cause for every broken rule in a node.
     pub(super) fn check(&self, place: &SchemaValue<'_>) -> Vec<RejectionCause> {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
@@ -97,7 +97,7 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Reje
     }
     let made = error.message.trim();
     let is_usable = !made.is_empty() && !made.contains('\n') && made.len() <= MESSAGE_BYTES_MAX;
-    // `fieldPath` has one of the forms `.a.b` and `['a']`.
+    // `fieldPath` looks like `.a.b` or `['a']`.
     let field = error.field_path.replace("['", "[").replace("']", "]");
     let path = match field.strip_prefix('.') {
         Some(field) => child(path, field),
@@ -136,14 +136,14 @@ fn translate(rule: &ValidationRule) -> Value {
     })
 }
 
-/// Returns the types of a schema without rules, defaults and limits.
+/// Returns a schema's types without rules, defaults and limits.
 ///
-/// Every object is declared as a map whose keys are the names of its fields in rules, because `kube-cel` leaves the keys
+/// Every object is declared as a map whose keys are the field names in rules, because `kube-cel` leaves the keys
 /// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
     let fields = node.properties.iter().flatten();
     let properties = fields.map(|(name, inner)| (name_in_rules(name), types(inner)));
-    // A date is a point in time, of which `kube-cel` knows the longer form alone.
+    // A date is a point in time, and `kube-cel` knows only the longer form.
     let format = node.format.as_deref();
     let is_date = format == Some("date");
     let format = if is_date { Some("date-time") } else { format };
@@ -187,7 +187,7 @@ fn convert(value: &Value, node: Option<&Node>) -> Value {
     }
 }
 
-/// Returns the name of a field in rules.
+/// Returns a field's name in rules.
 fn name_in_rules(name: &str) -> String {
     if RESERVED.split(' ').any(|word| word == name) {
         return format!("__{name}__");

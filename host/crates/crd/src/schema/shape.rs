@@ -1,13 +1,13 @@
 //! Pruning and defaulting.
 //!
-//! The defaults of `kube-cel` are not used: they do not reach into a default that was just inserted, and ignore nulls.
+//! `kube-cel` has defaults too, but they do not reach into a default that was just inserted, and ignore nulls.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrBool;
 use serde_json::Value;
 
 use super::node::{self, Node, child, field, item};
 
-/// Drops unknown fields and forbidden nulls, inserts defaults, and returns the paths of the unknown fields.
+/// Drops unknown fields and forbidden nulls, inserts defaults, and returns the unknown fields' paths.
 pub(super) fn normalize(object: &mut Value, root: &Node) -> Vec<String> {
     let mut unknown = Vec::new();
     walk(object, Some(root), preserves(root), "", &mut unknown);
@@ -15,7 +15,7 @@ pub(super) fn normalize(object: &mut Value, root: &Node) -> Vec<String> {
     unknown
 }
 
-/// `keeps` preserves unknown fields of this value, but not those of the values in its fields.
+/// `keeps` preserves unknown fields in this value, but not further below.
 fn walk(
     value: &mut Value,
     node: Option<&Node>,
@@ -52,7 +52,7 @@ fn walk(
             let inner = node.and_then(node::items);
             for (index, value) in items.iter_mut().enumerate() {
                 replace_null(value, inner);
-                // A list that preserves unknown fields does so for its items.
+                // A list that preserves unknown fields does so for the items.
                 let keeps = keeps || inner.is_some_and(preserves);
                 walk(value, inner, keeps, &item(path, index), unknown);
             }
@@ -65,7 +65,7 @@ fn preserves(node: &Node) -> bool {
     node.x_kubernetes_preserve_unknown_fields == Some(true)
 }
 
-/// Puts the default in the place of a null that is no valid value.
+/// Replaces a null that is no valid value by the default.
 fn replace_null(value: &mut Value, node: Option<&Node>) {
     let node = node.filter(|node| value.is_null() && node.nullable != Some(true));
     if let Some(default) = node.and_then(|node| node.default.as_ref()) {

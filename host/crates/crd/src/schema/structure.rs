@@ -1,6 +1,6 @@
 //! The constraints that JSON schema has, too: types, bounds, lengths, patterns, enumerations and alternatives.
 //!
-//! The `jsonschema` crate validates; the dialect of CustomResourceDefinitions is translated for it.
+//! The `jsonschema` crate validates; this module translates the CustomResourceDefinition dialect for it.
 
 use jsonschema::{
     PatternOptions, ValidationError, Validator, error::ValidationErrorKind as Kind,
@@ -53,7 +53,7 @@ fn translate(schema: &mut Value) {
             ("items" | "additionalProperties" | "not", inner) => translate(inner),
             // An enumeration never takes null, even if it lists null.
             ("enum", Value::Array(values)) => values.retain(|value| !value.is_null()),
-            // A definition made of Rust types has its bounds as floats: messages show 10000, not 10000.0.
+            // Definitions made from Rust types have bounds as floats: messages show 10000, not 10000.0.
             ("maximum" | "minimum", bound) => *bound = without_fraction(bound),
             _ => {}
         }
@@ -73,7 +73,7 @@ fn translate(schema: &mut Value) {
     let more = schema.remove("x-innkeeper");
     schema.insert("type".to_owned(), types);
     schema.insert("format".to_owned(), format.into());
-    // The API server judges null by its type alone.
+    // The API server judges null by type alone.
     schema.insert("if".to_owned(), json!({"type": "null"}));
     schema.insert("else".to_owned(), Value::Object(junctors));
     schema.retain(|name, value| {
@@ -84,7 +84,7 @@ fn translate(schema: &mut Value) {
     }
 }
 
-/// The types that a schema allows, or null for all, and the format of a text, if the API server checks it.
+/// The types that a schema allows, or null for all, and the text format, if the API server checks it.
 fn types(schema: &Map<String, Value>) -> (Value, Option<&'static str>) {
     let is = |flag: &str| schema.get(flag) == Some(&Value::Bool(true));
     let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -98,7 +98,7 @@ fn types(schema: &Map<String, Value>) -> (Value, Option<&'static str>) {
         }
     };
     types.extend(is("nullable").then_some("null"));
-    // The API server leaves a text with a format to the check of the format, and takes lists there, too.
+    // The API server leaves a text with a format to the format check, and accepts lists there, too.
     types.extend(format.map(|_| "array"));
     let takes_all = types[0].is_empty();
     (if takes_all { Value::Null } else { json!(types) }, format)
@@ -146,7 +146,7 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
     }
 }
 
-/// Names the problems of every alternative, because nothing tells which one was meant.
+/// Names every alternative's problems, because nothing tells which one was meant.
 fn alternatives(
     path: String,
     keyword: &str,
@@ -158,7 +158,7 @@ fn alternatives(
     RejectionCause::new(path, message).blocking(causes.iter().any(|cause| cause.blocks_rules))
 }
 
-/// Finds a number that its type cannot hold; JSON schema knows integers of any size.
+/// Finds a number that the type cannot hold; JSON schema's integers have any size.
 pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<RejectionCause> {
     let float = number.as_f64()?;
     let type_ = node.type_.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Comparison with the answers of an API server of Kubernetes 1.36.
+//! Compares verdicts with those from a Kubernetes 1.36 API server.
 //!
 //! `tests/cases.yaml` was sent to it as creates with `dryRun=All` and `fieldValidation=Ignore`. `tests/answers.json` holds
 //! the stored objects, without the fields that a server adds, and the failing paths. A path is missing where the API
@@ -33,7 +33,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A case is the object without its type.
+/// A case is the object without `apiVersion` and `kind`.
 fn widget(case: &Value) -> Map<String, Value> {
     let mut widget = object(case.clone());
     let mut metadata = json!({"namespace": "default"});
@@ -94,7 +94,7 @@ fn verdicts_and_paths_are_those_of_an_api_server() {
     for (case, answer) in cases.iter().zip(&answers) {
         let ours = verdict(&schema, case);
         if answer.get("undecodable").is_some() {
-            // The API server stopped at the first field of the wrong type, and named no path.
+            // The API server stopped at the first field with a wrong type, and named no path.
             assert!(ours.get("paths").is_some(), "{} is rejected", case["name"]);
         } else if ours != *answer {
             writeln!(differences, "ours   {ours}\nserver {answer}\n").unwrap();
@@ -103,7 +103,7 @@ fn verdicts_and_paths_are_those_of_an_api_server() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// Holds the whole text for one case of each kind of constraint.
+/// Holds the whole text for one case per constraint.
 #[test]
 fn messages_name_path_and_problem() {
     let schema = widgets();
@@ -253,7 +253,7 @@ fn rejects_rule() {
     }));
 }
 
-/// Returns the problem of a definition whose `spec` has this schema.
+/// Returns what is wrong with a definition whose `spec` has this schema.
 fn problem_of(spec: &Value) -> Option<String> {
     let definition = json!({"spec": {
         "group": "test.innkeeper.dev", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
@@ -263,7 +263,7 @@ fn problem_of(spec: &Value) -> Option<String> {
     Some(innkeeper_model::error_chain(&error).to_string())
 }
 
-/// Each of these took the process: by its stack, or by gigabytes of error text or compiled patterns.
+/// Each of these ended the process, by a stack overflow or by gigabytes of error text or compiled patterns.
 #[test]
 fn refuses_rules_and_patterns_beyond_their_bounds() {
     let rule =

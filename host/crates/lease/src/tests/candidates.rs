@@ -16,73 +16,73 @@ use crate::{
 /// Milliseconds of true time, which no candidate sees.
 type Ms = u64;
 
-/// The duration of a run: more than ten lease durations, so that the lease can change hands several times.
+/// How long a run takes: more than ten lease durations, so that the lease can change hands several times.
 const END: Ms = 200_000;
 
-/// The fate of one request.
+/// What happens to one request.
 #[derive(Clone, Debug)]
 struct Fate {
     /// The time for which the process freezes before it sends the request.
     freeze: Ms,
-    /// The time of the request to the API server.
+    /// How long the request takes to the API server.
     there: Ms,
-    /// The time of the answer back to the candidate.
+    /// How long the answer takes back to the candidate.
     back: Ms,
     /// False if the request is lost.
     arrives: bool,
     /// False if the answer is lost.
     is_answered: bool,
-    /// The timeout of the request.
+    /// The request's timeout.
     patience: Ms,
 }
 
-/// The properties of one candidate.
+/// One candidate's properties.
 #[derive(Clone, Debug)]
 struct Nature {
     starts: Ms,
     offset: Ms,
-    /// The rate of its clock, in thousandths of true time.
+    /// How fast the clock runs, in thousandths of true time.
     rate: u64,
     fates: Vec<Fate>,
 }
 
 impl Nature {
-    /// Returns the time of its monotonic clock.
+    /// Returns the monotonic clock's time.
     fn clock(&self, now: Ms) -> Duration {
         Duration::from_millis(self.offset + now * self.rate / 1000)
     }
 
-    /// Returns the time of its wall clock.
+    /// Returns the wall clock's time.
     fn wall(&self, now: Ms) -> Timestamp {
         let shown = i64::try_from(self.clock(now).as_millis()).unwrap();
         Timestamp::from_millisecond(shown).unwrap()
     }
 
-    /// Returns the true time at which its clock certainly shows `clock`.
+    /// Returns the true time at which the clock certainly shows `clock`.
     fn truth(&self, clock: Duration) -> Ms {
         let shown = u64::try_from(clock.as_millis()).unwrap() - self.offset;
         (shown * 1000).div_ceil(self.rate)
     }
 }
 
-/// A request to the API server, which serves requests in the order of their arrival.
+/// A request to the API server, which serves requests as they arrive.
 #[derive(Debug)]
 enum Request {
     Read,
     Write(Write),
 }
 
-/// The state of a candidate.
+/// A candidate's state.
 struct Candidate {
     nature: Nature,
     machine: Machine,
     step: usize,
-    /// The periods of true time in which it believes that it may write.
+    /// When it believes that it may write, in true time.
     claims: Vec<(Ms, Ms)>,
     is_over: bool,
 }
 
-/// The events by time; the number keeps the order of events at the same time.
+/// The events by time; the number orders events at the same time.
 type Events = BTreeMap<(Ms, u64), (usize, Event)>;
 
 enum Event {
@@ -104,14 +104,14 @@ enum Event {
     Edit(Edit),
 }
 
-/// An edit of the lease by another client.
+/// Another client's edit.
 #[derive(Clone, Debug)]
 enum Edit {
-    /// Removes the holder and states another duration, but not that of a released lease.
+    /// Removes the holder and states another duration, but not a released lease's.
     RemoveHolder(u32),
     /// Names a candidate, or with a larger number a foreign holder.
     Name(usize),
-    /// Changes the start of the term and the number of transitions.
+    /// Changes the term's start and the transitions.
     Restart(u32),
 }
 
@@ -249,7 +249,7 @@ impl World {
         let step = candidate.step;
         let fates = &candidate.nature.fates;
         let fate = fates[step % fates.len()].clone();
-        // The candidate reads its clock before the process can freeze.
+        // The candidate reads the clock before the process can freeze.
         let sent = candidate.nature.clock(now);
         let begun = now + fate.freeze;
         let wait_until = begun + fate.patience;
@@ -322,8 +322,8 @@ impl World {
     }
 }
 
-/// Mostly prompt requests; some of them freeze for up to twice the lease's duration or take longer than it.
-/// The usual timeout is that of the host: half of the renew deadline.
+/// Mostly prompt requests; some freeze for up to twice the lease's duration or take longer than it.
+/// The usual timeout is the host's: half the renew deadline.
 fn fate() -> impl Strategy<Value = Fate> {
     let freeze = prop_oneof![20 => Just(0), 1 => 0..30_000_u64];
     let delay = || prop_oneof![10 => 0..50_u64, 1 => 0..20_000_u64];
@@ -341,7 +341,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     )
 }
 
-/// Candidates with the clocks of fault F15: up to two hours apart, and up to 5 % fast or slow.
+/// Candidates with clocks as in fault F15: up to two hours apart, and up to 5 % fast or slow.
 fn nature() -> impl Strategy<Value = Nature> {
     (
         0..30_000_u64,

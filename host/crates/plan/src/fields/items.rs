@@ -1,6 +1,6 @@
-//! Which member of the managed fields belongs to which item of a list.
+//! Which managed-fields member belongs to which list item.
 //!
-//! The API server fills in the defaults of list keys before it records a member. Only the schema of the kind has these
+//! The API server fills in defaults for list keys before it records a member. Only the kind's schema has these
 //! defaults, so an item that omits a key takes the one member that agrees in all keys that it states and that no other
 //! item needs. Values are equal as for the API server: `2.0` is `2`.
 
@@ -10,13 +10,13 @@ use serde_json::{Number, Value};
 
 use super::{Owned, item_keys};
 
-/// The name of the only key in a set, whose items are identified by their value. List keys are not empty.
+/// The only key in a set, whose items are identified by value. List keys are not empty.
 const VALUE: &str = "";
 
 /// Keys with their values in canonical form, ordered by key.
 type Identity<'a> = Vec<(&'a str, String)>;
 
-/// An owned list item: its place in the managed fields, and its keys.
+/// An owned list item: the place in the managed fields, and the keys.
 struct Member {
     place: usize,
     keys: BTreeMap<String, String>,
@@ -35,7 +35,7 @@ impl Member {
         Some(Self { place, keys })
     }
 
-    /// Returns the values of these keys, or `None` if the member does not have all of them.
+    /// Returns the values for these keys, or `None` if the member lacks one.
     fn identity<'k>(&self, keys: &[&'k str]) -> Option<Identity<'k>> {
         keys.iter()
             .map(|key| Some((*key, self.keys.get(*key)?.clone())))
@@ -43,20 +43,20 @@ impl Member {
     }
 }
 
-/// The members that an item takes in one step of the search; items with better matches come first.
+/// The members that an item takes in one search step; items with better matches come first.
 #[derive(Clone, Copy)]
 enum Step {
     /// One with exactly the stated keys.
     Exact,
     /// The only one that is left.
     Only,
-    /// The first of several.
+    /// The first if there are several.
     First,
 }
 
 /// The members that can still match, by the keys that items state.
 ///
-/// An index for each combination of stated keys keeps the search linear: a guest's list may have thousands of items.
+/// An index per stated key combination keeps the search linear: a guest's list may have thousands of items.
 struct Candidates<'m> {
     members: &'m [Member],
     combinations: BTreeSet<Vec<&'m str>>,
@@ -87,7 +87,7 @@ impl<'m> Candidates<'m> {
         candidates
     }
 
-    /// Returns the identities of all items that this member can match.
+    /// Returns the identities that this member can match.
     fn identities(&self, member: &Member) -> Vec<Identity<'m>> {
         self.combinations
             .iter()
@@ -117,7 +117,7 @@ impl<'m> Candidates<'m> {
     }
 }
 
-/// Returns for each item of a list the place of its member in `owned`, or `None`; uses no member twice.
+/// Returns for each list item the member's place in `owned`, or `None`; uses no member twice.
 pub(super) fn match_items(owned: &Owned<'_>, items: &[Value]) -> Vec<Option<usize>> {
     let members: Vec<Member> = owned
         .members()
@@ -160,7 +160,7 @@ fn identity<'k>(item: &Value, keys: &BTreeSet<&'k str>) -> Identity<'k> {
         .collect()
 }
 
-/// Returns the text of a value that is the same for all values that the API server takes for equal.
+/// Returns one text for all values that the API server considers equal.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => canonical_number(number),
@@ -182,7 +182,7 @@ fn canonical(value: &Value) -> String {
 fn canonical_number(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 => {
-            // Without the sign of a negative zero.
+            // A negative zero without the sign.
             format!("{:.0}", float + 0.0)
         }
         _ => number.to_string(),

@@ -71,7 +71,7 @@ fn wait(repeats: &Repeats, operation: &Operation, now: Instant) -> Option<u64> {
     wait.map(|wait| wait.as_secs())
 }
 
-/// A ledger with a contested update of the child `a`.
+/// A ledger with a contested update for the child `a`.
 fn contested(now: Instant) -> Repeats {
     let mut repeats = Repeats::default();
     assert!(!record(&mut repeats, &create("a", "1"), now));
@@ -82,7 +82,7 @@ fn contested(now: Instant) -> Repeats {
     repeats
 }
 
-/// Each row repeats its writes in turn.
+/// Each row repeats the writes in turn.
 #[test]
 fn a_write_counts_if_the_last_one_of_this_process_was_undone() {
     let own = || transfer(RemovalPolicy::Delete);
@@ -206,7 +206,7 @@ fn a_child_that_the_host_deletes_itself_begins_anew() {
     );
 }
 
-/// A status counts if its last write is not in place any more, whatever the new one states.
+/// A status counts if the last write is not in place any more, whatever the new one states.
 #[test]
 fn a_status_that_others_overwrite_is_contested() {
     for (observed, is_contested) in [("as written", false), ("overwritten", true)] {

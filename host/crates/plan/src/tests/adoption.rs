@@ -1,4 +1,4 @@
-//! Tests of adoption: an object without an owner becomes a child only if the parent's annotation and the grants both
+//! Adoption: an object without an owner becomes a child only if the parent's annotation and the grants both
 //! allow it: A6.
 
 use innkeeper_model::{
@@ -16,7 +16,7 @@ fn id() -> ObjectId {
     ObjectId::new(GroupKind::new("", "ConfigMap"), Some("demo"), "a")
 }
 
-/// Returns a server with an object of the child's name that another client created.
+/// Returns a server where another client created an object with the child's name.
 fn found() -> Server {
     let mut server = Server::default();
     let object = json!({
@@ -166,7 +166,7 @@ fn an_adopted_object_is_first_owned_and_then_applied() {
     }
 }
 
-/// The fields of other field managers stay, so an adopted object must meet the grants as a stated one does.
+/// Other managers' fields stay, so an adopted object must meet the grants as a stated one does.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn an_object_beyond_the_grants_is_not_adopted() {

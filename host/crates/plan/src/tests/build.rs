@@ -1,4 +1,4 @@
-//! Builders of test inputs in domain terms, with valid defaults.
+//! Builders for test inputs in domain terms, with valid defaults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Context, Plan, plan};
 
-/// The kinds that the tests use; the cluster serves all of them except `ServiceMonitor`.
+/// The kinds that the tests use; the cluster serves all except `ServiceMonitor`.
 const KINDS: [(&str, &str, &str, bool); 9] = [
     ("v1", "ConfigMap", "configmaps", true),
     ("v1", "Secret", "secrets", true),
@@ -93,7 +93,7 @@ pub fn manifest() -> Manifest {
     }
 }
 
-/// A parent `demo/shop` of kind Web.
+/// The Web `demo/shop`.
 #[derive(Clone)]
 pub struct Parent(pub Value);
 
@@ -290,7 +290,7 @@ pub fn fields(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// The inputs of a plan besides objects and answer; a test changes the fields that it is about.
+/// A plan's inputs besides objects and answer; a test changes the fields that it is about.
 pub struct Scene {
     pub manifest: Manifest,
     pub cluster: Cluster,
@@ -302,7 +302,7 @@ pub struct Scene {
     pub grants: Grants,
 }
 
-/// The key of the host of these tests.
+/// The test host's key.
 pub fn key() -> HashKey {
     HashKey::new(*b"the key of this cluster")
 }

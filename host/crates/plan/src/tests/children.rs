@@ -1,4 +1,4 @@
-//! Tests of the operations on children: A2, A4, A5, A7, A8, A10.
+//! Operations on children: A2, A4, A5, A7, A8, A10.
 
 use std::{
     sync::Arc,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{build::*, server::Server};
 use crate::{Effects, Progress, WriteFailure, conclude};
 
-/// Checks the lines of a plan.
+/// Checks a plan's lines.
 pub(super) fn check_plan(scene: &Scene, objects: &[Value], answer: &Outcome, expected: Expect) {
     expected.assert_eq(&scene.plan(objects, answer).to_string());
 }

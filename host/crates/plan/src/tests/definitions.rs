@@ -1,4 +1,4 @@
-//! The apply of CustomResourceDefinitions.
+//! Applies for CustomResourceDefinitions.
 
 use innkeeper_model::{HashKey, Object, PluginName};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Tests of managed fields: A1, A2, A4.
+//! Managed fields: A1, A2, A4.
 
 use std::time::{Duration, Instant};
 
@@ -216,7 +216,7 @@ fn list_keys_and_set_items_are_equal_as_numbers() {
 
 #[test]
 fn a_partial_key_takes_no_member_of_another_item() {
-    // An observed item without a key, of another manager, stands before the own item.
+    // Another manager's item without a key comes before the own item.
     let udp = "k:{\"port\":80,\"protocol\":\"UDP\"}";
     let owned = json!({"f:ports": {udp: {".": {}, "f:port": {}, "f:protocol": {}, "f:name": {}}}});
     let stated = json!({"ports": [{"port": 80, "protocol": "UDP", "name": "own"}]});
@@ -224,7 +224,7 @@ fn a_partial_key_takes_no_member_of_another_item() {
     assert!(owns(&owned, &stated, &observed));
 }
 
-/// A value of a list key or a set, as a plugin may state it.
+/// A list key or set value, as a plugin may state it.
 fn scalars() -> impl Strategy<Value = Value> {
     prop_oneof![
         (-3..3_i64).prop_map(Value::from),
@@ -245,7 +245,7 @@ fn recorded(value: &Value) -> Value {
     }
 }
 
-/// A list key and, if the schema of the kind has one, its default.
+/// A list key and the schema's default for it, if there is one.
 type ListKey = (&'static str, Option<Value>);
 
 fn list_keys() -> impl Strategy<Value = Vec<ListKey>> {
@@ -538,7 +538,7 @@ fn the_items_of_a_long_list_are_matched_in_little_time() {
         let observed: Vec<&Value> = all.iter().map(|(.., observed)| observed).collect();
         let begin = Instant::now();
         check_covers(owned.clone(), json!({"list": stated}), true);
-        // A stated item without its default differs from the observed one.
+        // A stated item without the default differs from the observed one.
         let expected = !name.contains("default");
         assert_eq!(
             owns(&owned["f:list"], &json!(stated), &json!(observed)),

@@ -1,4 +1,4 @@
-//! Tests of the life cycle of the finalizer: L1.
+//! The finalizer's life cycle: L1.
 
 use expect_test::expect;
 use innkeeper_model::{Outcome, Phase, Report};
@@ -39,7 +39,7 @@ fn a_plugin_that_does_not_finalize_has_no_finalizer_l1() {
         create v1 ConfigMap demo/a
     "#]]
     .assert_eq(&scene.plan(&[], &answer).to_string());
-    // A revision that no longer finalizes removes the finalizer in its next pass, even if the answer is `keep`.
+    // A revision that no longer finalizes removes the finalizer in the next pass, even if the answer is `keep`.
     scene.parent = parent("p1").finalizers(&[OURS]);
     expect![[r#"
         create v1 ConfigMap demo/a

@@ -1,4 +1,4 @@
-//! Tests of the owner of a child, and of the children that are retained: A6, A7.
+//! Child owners, and retained children: A6, A7.
 
 use expect_test::expect;
 use innkeeper_model::{ApplyPolicy, Operation, Retry};
@@ -50,7 +50,7 @@ fn transfers_ownership_before_any_apply() {
         own v1 ConfigMap demo/a
     "#]],
     );
-    // A transfer of ownership is the only write that `hold` and an existing `once` allow.
+    // An ownership transfer is the only write that `hold` and an existing `once` allow.
     for policy in [ApplyPolicy::Hold, ApplyPolicy::Once] {
         let answer = desired(vec![config_map("a").applied(policy)]);
         check_plan(
@@ -173,7 +173,7 @@ fn an_object_marked_as_retained_without_the_proof_is_foreign() {
         let plan = scene.plan(&[forged], &desired(vec![]));
         assert!(plan.is_settled(), "{plan}");
     }
-    // A copy in another namespace is no child of the parent there, which has the same name.
+    // A copy in another namespace does not belong to the parent there, which has the same name.
     elsewhere.parent = parent("p1").with("/metadata", "namespace", json!("there"));
     let mut child = config_map("a").retained();
     child.namespace = Some("there".to_owned());
@@ -295,7 +295,7 @@ fn a_child_of_a_kind_that_is_never_deleted_is_retained_instead_of_pruned() {
     check_plan(&scene, &server.objects(), &nothing, expect![""]);
 }
 
-/// A StatefulSet makes itself the controller of its claims.
+/// A StatefulSet makes itself the claims' controller.
 #[test]
 fn a_retained_child_with_another_controller_is_kept_up_and_not_fought_over() {
     let scene = scene();

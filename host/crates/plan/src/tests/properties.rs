@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{build::*, server::Server};
 use crate::plan;
 
-/// The random parts of a child; its key and name come from its position.
+/// A child's random parts; key and name come from the position.
 type Seed = (u8, ApplyPolicy, bool, Readiness, BTreeMap<u8, u8>, Vec<u8>);
 
 fn seed() -> impl Strategy<Value = Seed> {
@@ -90,7 +90,7 @@ fn converge(scene: &Scene, server: &mut Server, answer: &Outcome) {
     panic!("still to do:\n{}", scene.plan(&server.objects(), answer));
 }
 
-/// Adds objects of other owners, some of them with the names of children.
+/// Adds other owners' objects, some with the children's names.
 fn strangers(server: &mut Server) -> Vec<ObjectId> {
     let mut ids = Vec::new();
     for (name, owner) in [("c1", "p9"), ("other", "p9")] {
@@ -149,7 +149,7 @@ proptest! {
                 for field in ["uid", "resourceVersion", "generation"] {
                     object["metadata"].as_object_mut().unwrap().remove(field);
                 }
-                // The API server keeps an empty map after its last entry was removed.
+                // The API server keeps an empty map after the last entry was removed.
                 for pointer in ["/data", "/spec/template", "/spec/selector"] {
                     if object.pointer(pointer).is_some_and(|value| *value == json!({})) {
                         let (parent, last) = pointer.rsplit_once('/').unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the readiness of each kind.
+//! Each kind's readiness.
 
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ fn other_kinds_have_rules_of_their_own() {
         true,
     );
     check("v1", "ConfigMap", json!({}), json!({}), true);
-    // The rule of a kind applies only in its own group.
+    // A kind's rule applies only in the kind's own group.
     check(
         "example.dev/v1",
         "Deployment",

@@ -1,6 +1,6 @@
-//! An API server in memory, with the part of server-side apply that the plan depends on.
+//! An API server in memory, with as much server-side apply as the plan depends on.
 //!
-//! Paths are lists of member names in the form of `FieldsV1`; every manager has the set of paths that it owns.
+//! Paths are lists of member names as in `FieldsV1`; every manager has a set of owned paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::build::fields;
 
 type Path = Vec<String>;
 
-/// Lists of objects with their merge keys; all other lists are atomic.
+/// Object lists with merge keys; all other lists are atomic.
 const LIST_KEYS: [(&str, &[&str]); 3] = [
     ("ports", &["port", "protocol"]),
     ("ownerReferences", &["uid"]),
@@ -71,7 +71,7 @@ impl Server {
                 self.apply(id, "innkeeper:web", body);
             }
             Operation::Transfer { id, patch, .. } => {
-                // A JSON patch has no precondition other than its own tests.
+                // A JSON patch has no precondition except the tests in it.
                 self.test(id, patch)?;
                 self.patch(id, patch);
             }
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// Updates one field as another client, which takes the field from its owners if the value changes.
+    /// Updates one field as another client, which takes the field from the owners if the value changes.
     pub fn edit(&mut self, id: &ObjectId, path: &[&str], value: Option<Value>) -> bool {
         let path: Path = path.iter().map(|step| format!("f:{step}")).collect();
         let Some(stored) = self.objects.get_mut(id) else {
@@ -160,7 +160,7 @@ impl Server {
         taken.contains(&true)
     }
 
-    /// Executes the tests of a JSON patch.
+    /// Executes a JSON patch's tests.
     fn test(&self, id: &ObjectId, patch: &Value) -> Result<(), Refused> {
         let stored = self.objects.get(id).ok_or(Refused("gone"))?;
         let found = |step: &Value| stored.object.pointer(step["path"].as_str()?).cloned();
@@ -211,7 +211,7 @@ impl Server {
         stored.object["metadata"]["resourceVersion"] = self.version.to_string().into();
     }
 
-    /// Removes the managed fields of an object, and changes nothing else.
+    /// Removes an object's managed fields, and changes nothing else.
     pub fn disown(&mut self, id: &ObjectId) {
         self.version += 1;
         let stored = self.objects.get_mut(id).unwrap();
@@ -234,7 +234,7 @@ impl Server {
 }
 
 impl Stored {
-    /// Returns the object with its managed fields.
+    /// Returns the object with managed fields.
     fn shown(&self) -> Value {
         let mut object = self.object.clone();
         let entries: Vec<Value> = self
@@ -276,7 +276,7 @@ fn is_system(path: &Path) -> bool {
     }
 }
 
-/// Fills in the default of a list key; the API server also does this before it computes the owned paths.
+/// Fills in a list key's default; the API server also does this before it computes the owned paths.
 fn defaulted(value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(ports) = value
@@ -318,7 +318,7 @@ fn paths(value: &Value, path: &mut Path, all: &mut BTreeSet<Path>) {
         (Value::Array(items), Some(keys)) => {
             for item in items {
                 path.push(item_member(item, keys));
-                // An ownerReference is atomic; for other items, managers own the item itself and its fields.
+                // An ownerReference is atomic; for other items, managers own the item itself and the fields.
                 if keys != ["uid"] {
                     paths(item, path, all);
                 }

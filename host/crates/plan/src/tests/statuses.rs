@@ -1,4 +1,4 @@
-//! Tests of the status writes: A9.
+//! Status writes: A9.
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{Condition, ConditionStatus, Report};
@@ -56,7 +56,7 @@ fn written() -> Parent {
     owned_by(json!([entry("innkeeper:web:status", fields)]))
 }
 
-/// Returns such a parent with these managers of its status.
+/// Returns such a parent with these status managers.
 fn owned_by(entries: Value) -> Parent {
     let conditions = json!([
         shown("Synced", "True", "Applied"),

@@ -1,7 +1,7 @@
 //! Compiled artifacts on disk, by content, and verdicts on bytes that cannot be compiled.
 //!
 //! Compiled code is native code and is run without further checks.
-//! So the directory must belong to the user of this process and must not be writable by others, only this module writes to
+//! So the directory must belong to this process's user and must not be writable by others, only this module writes to
 //! it, and an entry whose bytes differ from the written ones is compiled again.
 
 use std::{
@@ -31,11 +31,11 @@ use crate::{Engine, Metering, code::CodeSource};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
-/// Write permission of group and others.
+/// Write permission for group and others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Bytes of a file that are hashed at a time; the code itself never has to be on the heap.
+/// How many bytes are hashed at a time; the code itself never has to be on the heap.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Sets the time of the last use of a file, and leaves that of its last change.
+/// Sets when a file was last used, and leaves when it was last changed.
 const USED_NOW: Timestamps = Timestamps {
     last_access: Timespec {
         tv_sec: 0,
@@ -46,32 +46,32 @@ const USED_NOW: Timestamps = Timestamps {
         tv_nsec: UTIME_OMIT,
     },
 };
-/// The suffix of the names of compiled code.
+/// The file suffix for compiled code.
 const CODE: &str = "cwasm";
-/// The suffix of the names of digests of compiled code.
+/// The file suffix for compiled code's digests.
 const SUM: &str = "sum";
-/// The suffix of the names of verdicts.
+/// The file suffix for verdicts.
 const VERDICT: &str = "refused";
-/// The longest verdict that is read, in bytes; the host writes a line of the compiler.
+/// The longest verdict that is read, in bytes; the host writes one line from the compiler.
 const VERDICT_BYTES_MAX: u64 = 256 << 10;
-/// The suffix of the names of the bytes of plugins.
+/// The file suffix for plugin bytes.
 pub(super) const BYTES: &str = "wasm";
-/// The suffix of the names of marks of checked signatures.
+/// The file suffix for marks that a signature was checked.
 pub(super) const SIGNED: &str = "signed";
-/// The prefix of the names of unfinished files.
+/// The file prefix for unfinished files.
 const UNFINISHED: &str = ".new-";
 /// The age from which an unfinished file is removed: no compiler may run for so long (two minutes at most), so a killed
 /// process left it behind.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
-/// The size of a file beside its contents, so that many small files are bounded too: the block of a usual file system.
+/// A file's size beside the contents, so that many small files are bounded too: a usual file system's block.
 const FILE_BYTES: u64 = 4096;
 
-/// A directory of compiled artifacts, and of the bytes of plugins.
+/// A directory with compiled artifacts and plugin bytes.
 ///
 /// # Expected flow
 ///
 /// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
-/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and state the
+/// compiled part. Keep an active revision's bytes, so that it can start again while the registry is down, and state the
 /// components that each owner needs: the others are removed.
 ///
 /// ```
@@ -94,7 +94,7 @@ const FILE_BYTES: u64 = 4096;
 ///
 /// # Guarantees
 ///
-/// Every entry is whole, also after a crash: a file gets its name after its last byte is on disk. A damaged entry counts as
+/// Every entry is whole, also after a crash: a file gets its name after the last byte is on disk. A damaged entry counts as
 /// missing.
 ///
 /// With a bound, the directory exceeds it only by components that are kept, and for a moment by the last one that was
@@ -102,17 +102,17 @@ const FILE_BYTES: u64 = 4096;
 ///
 /// # Assumptions
 ///
-/// No other user can write to the directory. Several processes of one user may share it.
+/// No other user can write to the directory. Several processes may share it if they have the same user.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,
-    /// The bound of the directory; none: it grows without bound.
+    /// The directory's bound; none if it may grow without bound.
     bytes_max: Option<u64>,
     needs: Arc<Mutex<AllNeeds>>,
 }
 
 impl Cache {
-    /// Opens a directory, making it and its parents where they are missing.
+    /// Opens a directory, and creates it and the parents where they are missing.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let path = || directory.display().to_string();
         let failed = |source| Error::OpenCache {
@@ -124,7 +124,7 @@ impl Cache {
             .mode(DIRECTORY_MODE)
             .create(directory)
             .map_err(failed)?;
-        // Resolved first: the target of a symbolic link has to be safe, not the link.
+        // Resolved first: a symbolic link's target has to be safe, not the link.
         let directory = directory.canonicalize().map_err(failed)?;
         let metadata = fs::symlink_metadata(&directory).map_err(failed)?;
         check_owner(
@@ -153,7 +153,7 @@ impl Cache {
         }
     }
 
-    /// Replaces the needs of an owner. Components that no owner needs any more are removed at once.
+    /// Replaces an owner's needs, and removes components that no owner needs any more.
     pub fn need(&self, owner: impl Into<String>, needs: Needs) {
         let removed = self.needs.lock().replace(owner.into(), needs);
         for digest in removed {
@@ -161,7 +161,7 @@ impl Cache {
         }
     }
 
-    /// Declares that every owner has stated its needs: from now on, the bound removes all other components.
+    /// Declares that all owners' needs are known: from now on, the bound removes all other components.
     pub fn know_all_needs(&self) {
         let were_complete = mem::replace(&mut self.needs.lock().are_complete, true);
         if !were_complete {
@@ -169,7 +169,7 @@ impl Cache {
         }
     }
 
-    /// Returns the error of compiled code that could not be stored.
+    /// Returns why compiled code could not be stored.
     pub(super) fn not_kept(&self, source: io::Error) -> Error {
         let path = self.directory.display().to_string();
         Error::Keep { path, source }
@@ -193,7 +193,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
+    /// Returns the compiled form for this digest; none if it is missing, damaged or for another engine.
     pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Compiled> {
         let path = self.path(engine, digest, CODE);
         let expected = fs::read_to_string(self.path(engine, digest, SUM)).ok()?;
@@ -207,7 +207,7 @@ impl Cache {
         if let Err(error) = futimens(&code, &USED_NOW) {
             tracing::debug!(%error, path = %path.display(), "failed to note the use of compiled code");
         }
-        // Also after an update of the host, whose engine refuses the code of the one before.
+        // Also after a host update, because the new engine refuses the old one's code.
         Compiled::map(engine, code)
             .inspect_err(|error| {
                 tracing::warn!(%error, path = %path.display(), "failed to map compiled code, which is made again");
@@ -222,9 +222,9 @@ impl Cache {
             .tempfile_in(&self.directory)
     }
 
-    /// Finishes a file of [`Cache::begin`] and maps its code.
+    /// Finishes a file from [`Cache::begin`] and maps the code.
     ///
-    /// The inner error is a refusal of the engine, which another attempt would not change.
+    /// The inner error is the engine's refusal, which a retry would not change.
     pub(super) fn adopt(
         &self,
         engine: &Engine,
@@ -233,7 +233,7 @@ impl Cache {
     ) -> io::Result<wasmtime::Result<Compiled>> {
         let path = self.path(engine, digest, CODE);
         let sum = sum_of(&code.reopen()?)?;
-        // The sum first: a process that finds the code must find its sum too. A sum without code is only a miss.
+        // The sum first: a process that finds the code must find the sum too. A sum without code is only a miss.
         self.write(&self.path(engine, digest, SUM), sum.as_bytes())?;
         finish(code, &path)?;
         let mapped = Compiled::map(engine, File::open(&path)?);
@@ -245,7 +245,7 @@ impl Cache {
         Ok(mapped)
     }
 
-    /// Stores compiled code and returns it mapped from its file; none if that fails. The caller then keeps the code in
+    /// Stores compiled code and returns it mapped from the file; none if that fails. The caller then keeps the code in
     /// memory, and the next start compiles again.
     pub(super) fn store(
         &self,
@@ -298,7 +298,7 @@ impl Cache {
         }
     }
 
-    /// Removes components beyond the bound. One that was just written stays: its owner has not stated its needs yet.
+    /// Removes components beyond the bound. One that was just written stays: the owner has not stated any needs yet.
     pub(super) fn keep_within(&self, written: Option<&Digest>) {
         let Some(bytes_max) = self.bytes_max else {
             return;
@@ -350,7 +350,7 @@ impl Cache {
         Ok(entries.into_values().collect())
     }
 
-    /// Removes all files of a component.
+    /// Removes a component's files.
     fn remove(&self, digest: &Digest) {
         let prefix = format!("{}.", digest.to_hex());
         let files = fs::read_dir(&self.directory)
@@ -359,7 +359,7 @@ impl Cache {
             .flatten();
         let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
         names.retain(|name| name.to_string_lossy().starts_with(&prefix));
-        // The marks of signatures first: if the process ends in between, the bytes only count as unsigned.
+        // Signature marks first: if the process ends in between, the bytes only count as unsigned.
         names.sort_by_key(|name| !name.to_string_lossy().ends_with(SIGNED));
         for name in names {
             let path = self.directory.join(name);
@@ -372,7 +372,7 @@ impl Cache {
         }
     }
 
-    /// Returns the path of a file about a component; engines of another metering have files of their own.
+    /// Returns the path to a file about a component; engines with another metering have separate files.
     fn path(&self, engine: &Engine, digest: &Digest, suffix: &str) -> PathBuf {
         let metering = match engine.settings().metering {
             Metering::Epochs => "epochs",
@@ -390,7 +390,7 @@ impl Cache {
     }
 }
 
-/// Gives a written file its mode and its name. It is on disk before it has its name, so that a crash leaves no half file.
+/// Sets a written file's mode and name. It is on disk before it gets the name, so that a crash leaves no half file.
 fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
     file.as_file()
         .set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
@@ -399,7 +399,7 @@ fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the digest of a file, read piece by piece, because compiled code can have hundreds of megabytes.
+/// Hashes a file piece by piece, because compiled code can have hundreds of megabytes.
 fn sum_of(mut file: &File) -> io::Result<String> {
     let mut sum = Digester::default();
     let mut piece = vec![0; PIECE_BYTES];
@@ -411,8 +411,8 @@ fn sum_of(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// Returns a hash of all that a verdict depends on beside the bytes: the engine with its settings, the bounds, and the rules
-/// of the confinement. If another build of the host has another hash, it only compiles once more.
+/// Hashes all that a verdict depends on beside the bytes: the engine with its settings, the bounds, and the rules
+/// of the confinement. If another host build has another hash, it only compiles once more.
 fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
     let mut question = DefaultHasher::new();
     let engine = engine.wasmtime().precompile_compatibility_hash();

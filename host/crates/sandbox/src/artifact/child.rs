@@ -1,5 +1,5 @@
-//! The process that compiles one plugin, or checks one configuration: it binds and confines itself, reads its input from
-//! standard input, and writes native code or the problems of the configuration to standard output.
+//! The process that compiles one plugin, or checks one configuration: it limits and confines itself, reads from
+//! standard input, and writes native code or the configuration's problems to standard output.
 //!
 //! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
 //! cache.
@@ -28,48 +28,48 @@ use crate::{Metering, engine};
 
 /// Open files: the standard streams, one or two for a moment, and some to spare.
 const DESCRIPTORS_MAX: u64 = 16;
-/// Seconds between SIGXCPU at the limit of CPU time, which tells the host the reason, and SIGKILL, which cannot be
+/// Seconds between SIGXCPU at the CPU time limit, which tells the host the reason, and SIGKILL, which cannot be
 /// ignored.
 const CPU_SECONDS_EXTRA: u64 = 2;
 /// The highest score: the kernel ends this process first when memory is short.
 const OOM_SCORE: &[u8] = b"1000";
 
-/// The exit code of a process whose compiler refused the component, or the schema of a configuration.
+/// The exit code if the compiler refused the component or a configuration schema.
 /// Not 2: an unusable command line ends with 2, and that is no verdict on the component.
 const REFUSED: u8 = 3;
-/// The exit code of a process that failed to write its code, to which the host gave a file.
+/// The exit code if the process failed to write code to the host's file.
 pub(super) const UNWRITTEN: u8 = 4;
-/// The exit code of a process that failed for another reason.
+/// The exit code for all other failures.
 const FAILED: u8 = 1;
 
-/// Bounds of the process.
+/// Bounds on the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildBounds {
     /// Address space, in bytes.
     pub memory_bytes_max: u64,
     /// CPU time, in seconds.
     pub cpu_seconds_max: u64,
-    /// Size of the compiled code, in bytes.
+    /// The compiled code's size, in bytes.
     pub code_bytes_max: u64,
-    /// The process ID of the host, without which this process ends.
+    /// The host's process ID; this process ends with the host.
     pub host_process: Option<u32>,
 }
 
-/// The work of the process.
+/// What the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
     /// It compiles a component.
     Compile {
-        /// Threads of the compiler.
+        /// Compiler threads.
         threads: NonZeroUsize,
-        /// True if the engine of the compiled code counts fuel.
+        /// True if the engine that will run the code counts fuel.
         fuel: bool,
     },
-    /// It checks a configuration against its schema.
+    /// It checks a configuration against a schema.
     CheckConfig,
 }
 
-/// An error of the compiling process.
+/// An error in the compiling process.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The compiling process cannot lower its own limits.
@@ -84,13 +84,13 @@ pub enum ChildError {
     /// The input did not arrive from the host.
     #[error("failed to read standard input")]
     Read(#[source] io::Error),
-    /// The schema of a configuration does not compile.
+    /// A configuration schema does not compile.
     #[error(transparent)]
     Schema(config::Refusal),
     /// The operating system gave no thread.
     #[error("failed to start the threads that compile")]
     Threads(#[source] rayon::ThreadPoolBuildError),
-    /// The compiler refused its settings.
+    /// The compiler refused the settings.
     #[error("failed to set up the compiler")]
     Engine(#[source] wasmtime::Error),
     /// The compiler refused the component.
@@ -102,7 +102,7 @@ pub enum ChildError {
 }
 
 impl ChildError {
-    /// The exit code of the process.
+    /// The process's exit code.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Compile(_) | Self::Schema(_) => REFUSED,
@@ -120,7 +120,7 @@ pub(super) fn is_refusal(code: i32) -> bool {
 /// Limits and confines this process, calls `confined`, and does the work with `input` whose result goes to `output`. Must run
 /// before any other thread.
 ///
-/// The host needs the line of the confinement even if the process is stopped later: only a confined process has reached
+/// The host needs the confinement line even if the process is stopped later: only a confined process has reached
 /// out because of its input.
 pub fn child(
     bounds: ChildBounds,
@@ -130,7 +130,7 @@ pub fn child(
     confined: &mut dyn FnMut(Confinement),
 ) -> Result<(), ChildError> {
     limit(&bounds).map_err(ChildError::Limit)?;
-    // The host may have died before this process asked for the signal of its death: then it never comes.
+    // The host may have died before this process asked for a signal at the host's death: then it never comes.
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
     if bounds.host_process.is_some_and(|host| parent != Some(host)) {
         return Err(ChildError::Orphaned);
@@ -162,7 +162,7 @@ fn compile(bytes: &[u8], threads: NonZeroUsize, fuel: bool) -> Result<Vec<u8>, C
         .map_err(ChildError::Compile)
 }
 
-/// Returns the problems of a configuration as JSON.
+/// Returns a configuration's problems as JSON.
 fn check_config(bytes: &[u8]) -> Result<Vec<u8>, ChildError> {
     let ConfigCheck { schema, config } =
         serde_json::from_slice(bytes).map_err(|error| ChildError::Read(error.into()))?;

@@ -1,5 +1,5 @@
-//! Checks configurations in the confined process: a schema and a configuration are texts of strangers, and neither the
-//! compiled patterns of the one nor the evaluation of the other is bounded by its size.
+//! Checks configurations in the confined process: strangers wrote schema and configuration, and neither the
+//! compiled patterns in the one nor the evaluation of the other is bounded by size.
 
 use std::{
     borrow::Cow,
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::{Error, semaphore::Semaphore};
 
-/// The bounds of a check. The configurations of this project take milliseconds and 20 MiB.
+/// The bounds on a check. The configurations in this repository take milliseconds and 20 MiB.
 const BOUNDS: CompileBounds = CompileBounds {
-    // Few, because each may take all of its memory, and more than one, because one may wait for its CPU time.
+    // Few, because each may take all the memory, and more than one, because one may wait for CPU time.
     processes_max: NonZeroU32::MIN.saturating_add(1),
     memory_bytes_max: 256 << 20,
     cpu_seconds_max: 5,
-    // Ten problems of 500 characters.
+    // Ten problems with 500 characters each.
     code_bytes_max: 64 << 10,
-    // That of a compiler: a throttled node must not fail innocent configurations.
+    // As for a compiler: a throttled node must not fail innocent configurations.
     wall_max: Duration::from_mins(2),
     retries_max: 0,
 };
@@ -37,14 +37,14 @@ const BOUNDS: CompileBounds = CompileBounds {
 /// Valid configurations that are remembered: more than a host has Plugins.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The input of the process.
+/// The process's input.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ConfigCheck<'a> {
     pub(super) schema: Cow<'a, Value>,
     pub(super) config: Cow<'a, Value>,
 }
 
-/// Checks configurations against the schemas of plugins, each in a confined process of its own.
+/// Checks configurations against plugin schemas, each in a separate confined process.
 pub struct ConfigChecker {
     program: Program,
     bounds: CompileBounds,
@@ -70,7 +70,7 @@ impl ConfigChecker {
         }
     }
 
-    /// Checks the configuration of a revision; with no schema, only `{}` fits. Starts no process without a schema, nor for a
+    /// Checks a revision's configuration; with no schema, only `{}` fits. Starts no process without a schema, nor for a
     /// configuration that was valid before.
     ///
     /// Blocks until the process has ended: usually 20 ms, and at most two minutes after those before it.
@@ -103,17 +103,17 @@ impl ConfigChecker {
         Ok(())
     }
 
-    /// Compiles the schema of a plugin, as a check does, without a configuration.
+    /// Compiles a plugin's schema, as a check does, without a configuration.
     pub(crate) fn check_schema(&self, manifest: &Manifest) -> Result<(), Error> {
         let Some(schema) = &manifest.config_schema else {
             return Ok(());
         };
-        // The problems of an empty configuration are none of the schema.
+        // An empty configuration's problems say nothing about the schema.
         let empty = Value::Object(Map::new());
         self.problems(manifest, schema, &empty).map(drop)
     }
 
-    /// Returns the problems of a configuration, from one process.
+    /// Returns a configuration's problems, from one process.
     fn problems(
         &self,
         manifest: &Manifest,

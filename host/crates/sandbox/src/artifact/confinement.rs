@@ -1,4 +1,4 @@
-//! The confinement of the compiling process: it reads its input, computes, and writes its output, and nothing else.
+//! Confines the compiling process: it reads, computes and writes the result, and nothing else.
 //!
 //! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp
 //! refuses all system calls that compiling does not need.
@@ -14,13 +14,13 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
-/// The newest version of Landlock that the library knows; older kernels enforce their part of it.
+/// The newest Landlock version that the library knows; older kernels enforce what they know.
 const LANDLOCK: ABI = ABI::V10;
 
-/// System calls that compiling needs: those of the allocator, the threads and the standard streams.
+/// System calls that compiling needs: for the allocator, threads and standard streams.
 ///
-/// A list of the allowed ones and not of the forbidden ones, because kernels get new system calls. All others seem to be
-/// missing (ENOSYS), as in an older kernel: for these, libraries have another way. So another version of a library compiles
+/// An allow list and not a deny list, because kernels get new system calls. All others seem to be
+/// missing (ENOSYS), as in an older kernel: for these, libraries have another way. So another library version compiles
 /// as before, and a thread begins with `clone`, whose flags a filter can read, instead of `clone3`.
 const NEEDED: [i64; 29] = [
     libc::SYS_brk,
@@ -57,7 +57,7 @@ const NEEDED: [i64; 29] = [
 /// System calls that reach another process, another machine or the kernel itself. No library makes them on its own, so they
 /// end the process.
 ///
-/// Opening a file does not: the allocator may read the number of processors from one, and has another way without it.
+/// Opening a file does not: the allocator may read how many processors there are, and has another way without it.
 const REACHING: [i64; 35] = [
     libc::SYS_accept4,
     libc::SYS_add_key,
@@ -96,7 +96,7 @@ const REACHING: [i64; 35] = [
     libc::SYS_userfaultfd,
 ];
 
-/// Flags of `clone` that matter here: those of a new thread, and of new namespaces.
+/// `clone` flags that matter here: for a new thread, and for new namespaces.
 const CLONE_FLAGS: i32 = libc::CLONE_THREAD
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWIPC
@@ -106,21 +106,21 @@ const CLONE_FLAGS: i32 = libc::CLONE_THREAD
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS;
 
-/// The filters of a process that is confined in full.
+/// The filters in a fully confined process.
 const FILTERS: usize = 2;
 
 /// The system calls that a filter names: a verdict on a component depends on them.
 pub(super) const RULES: (&[i64], &[i64], i32) = (&NEEDED, &REACHING, CLONE_FLAGS);
 
-/// The start of the line of a confined process: `confined: Landlock V7, seccomp`.
+/// How a confined process's line starts: `confined: Landlock V7, seccomp`.
 pub(super) const CONFINED: &str = "confined: ";
 
 /// The restrictions that the kernel enforces on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// The version of Landlock; none if the kernel lacks it.
+    /// The Landlock version; none if the kernel lacks it.
     landlock: Option<ABI>,
-    /// The filters of system calls, of [`FILTERS`].
+    /// How many of the [`FILTERS`] for system calls are installed.
     filters: usize,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// An error of the confinement. A kernel or a container without a part of it is none.
+/// A confinement error. That a kernel or container lacks a part is none.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Landlock failed, so the component is not compiled. A kernel without Landlock is no error.
@@ -175,12 +175,12 @@ fn restrict_files() -> Result<Option<ABI>, RulesetError> {
     })
 }
 
-/// Filters the system calls of all threads of this process. Returns the number of filters that the kernel took.
+/// Filters system calls for all threads in this process. Returns how many filters the kernel accepted.
 fn filter_calls() -> Result<usize, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else {
         return Ok(0);
     };
-    // Of all filters that match, the strictest decides.
+    // If several filters match, the strictest decides.
     let filters: [_; FILTERS] = [reaching(arch)?, needed(arch)?];
     for (applied, filter) in filters.into_iter().enumerate() {
         match seccompiler::apply_filter_all_threads(&BpfProgram::try_from(filter)?) {
@@ -193,14 +193,14 @@ fn filter_calls() -> Result<usize, seccompiler::Error> {
     Ok(FILTERS)
 }
 
-/// Returns true if the kernel has no filters, or if the seccomp profile of the container refuses them (EPERM).
+/// Returns true if the kernel has no filters, or if the container's seccomp profile refuses them (EPERM).
 fn is_unsupported(error: &io::Error) -> bool {
     let unsupported = [libc::EINVAL, libc::ENOSYS, libc::EPERM];
     let number = error.raw_os_error();
     number.is_some_and(|number| unsupported.contains(&number))
 }
 
-/// Returns the filter that ends the process at a call that reaches out of it.
+/// Returns the filter that ends the process at a call that reaches outside.
 fn reaching(arch: TargetArch) -> Result<SeccompFilter, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REACHING.map(|call| (call, Vec::new())).into();
     // A new process.
@@ -219,21 +219,21 @@ fn needed(arch: TargetArch) -> Result<SeccompFilter, BackendError> {
     let is_data = argument(2, bits(libc::PROT_EXEC), 0)?;
     rules.insert(libc::SYS_mmap, vec![is_data.clone()]);
     rules.insert(libc::SYS_mprotect, vec![is_data]);
-    // The signal of an abort.
+    // An abort's signal.
     let is_own = argument(0, u64::MAX, process::id().into())?;
     rules.insert(libc::SYS_tgkill, vec![is_own]);
     let others = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     SeccompFilter::new(rules, others, SeccompAction::Allow, arch)
 }
 
-/// Returns the rule that an argument has this value in the bits of a mask.
+/// Returns the rule that an argument has this value in a mask's bits.
 fn argument(index: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
     let operator = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, value)?;
     SeccompRule::new(vec![condition])
 }
 
-/// Returns flags as an argument of a system call.
+/// Returns flags as a system call argument.
 fn bits(flags: i32) -> u64 {
     flags.unsigned_abs().into()
 }

@@ -1,10 +1,10 @@
-//! Errors of loading and compiling an artifact.
+//! Errors when loading and compiling an artifact.
 
 use innkeeper_model::Retry;
 
 use super::CompileVerdict;
 
-/// An error of loading and compiling an artifact.
+/// An error when loading and compiling an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not exist.
@@ -44,7 +44,7 @@ pub enum Error {
         "this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build"
     )]
     CoreModule,
-    /// It is WebAssembly of a kind that the host does not know.
+    /// It is WebAssembly that the host does not know.
     #[error(
         "this is WebAssembly in encoding version {version}, layer {layer}, which this host does not know"
     )]
@@ -54,7 +54,7 @@ pub enum Error {
         /// 0 for modules, 1 for components.
         layer: u16,
     },
-    /// It ends within one of its parts.
+    /// It ends in the middle.
     #[error("the file is truncated: copy it or build it again")]
     Truncated,
     /// It is damaged.
@@ -69,25 +69,25 @@ pub enum Error {
     /// A part of it is too large.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
-        /// The kind of part.
+        /// What is too large.
         what: &'static str,
-        /// The number of parts, or their size.
+        /// How many there are, or how large.
         count: usize,
         /// The limit.
         max: usize,
     },
-    /// It was built against an unsupported version of the contract.
+    /// It was built against an unsupported contract version.
     #[error(
         "unsupported contract version innkeeper:plugin@{found} (supported: {}): build it with an SDK for a supported version, or update the host",
         supported.join(", ")
     )]
     UnknownContract {
-        /// The version of the component.
+        /// The component's version.
         found: String,
-        /// The versions of this host, oldest first.
+        /// This host's versions, oldest first.
         supported: &'static [&'static str],
     },
-    /// Its parts use different versions of the contract.
+    /// Imports and exports use different contract versions.
     #[error(
         "it mixes the versions {first} and {second} of innkeeper:plugin: build all of it with one SDK"
     )]
@@ -100,7 +100,7 @@ pub enum Error {
     /// It has imports that plugins do not get.
     #[error("forbidden imports: {}", imports.join("; "))]
     ForbiddenImports {
-        /// Each import with its remedy.
+        /// Each import with a remedy.
         imports: Vec<String>,
     },
     /// It is a component, but not a plugin.
@@ -109,10 +109,10 @@ pub enum Error {
         if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
     )]
     OtherWorld {
-        /// Its exports.
+        /// The exports.
         exports: Vec<String>,
     },
-    /// It lacks the export of every plugin.
+    /// It lacks the export that every plugin has.
     #[error(
         "it does not export innkeeper:plugin/reconciler: export a reconciler with the SDK's macro"
     )]
@@ -128,9 +128,9 @@ pub enum Error {
         "the compiler was killed {times} times before it was done, the last time {cause}: give the host more CPU or memory"
     )]
     CompilerKilled {
-        /// The number of attempts.
+        /// How often the host tried.
         times: u32,
-        /// The cause of the last end.
+        /// Why it ended last.
         cause: String,
     },
     /// The process could not be run.
@@ -152,7 +152,7 @@ pub enum Error {
     UnsafeCacheDirectory {
         /// The directory.
         path: String,
-        /// The problem and its remedy.
+        /// The problem and the remedy.
         problem: String,
     },
     /// The cache directory cannot be used.
@@ -167,7 +167,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the time of the next attempt with the same bytes.
+    /// Returns when to retry with the same bytes.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::CompilerKilled { .. } | Self::RunCompiler(_) | Self::Keep { .. } => {
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Returns the reason of a condition, in CamelCase.
+    /// Returns the condition's reason, in CamelCase.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Verdict(

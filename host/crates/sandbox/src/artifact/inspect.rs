@@ -7,14 +7,14 @@ use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
 use super::contract_version;
 use crate::description;
 
-/// The format of bytes.
+/// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A component.
     Component,
     /// A core module.
     CoreModule,
-    /// WebAssembly of an unknown kind.
+    /// Unknown WebAssembly.
     UnknownEncoding {
         /// The version in the header.
         version: u16,
@@ -28,11 +28,11 @@ pub enum What {
 /// A tool that took part in making a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Producer {
-    /// Its role: `language`, `processed-by`, `sdk`.
+    /// The role: `language`, `processed-by`, `sdk`.
     pub role: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
 }
 
@@ -45,11 +45,11 @@ pub struct Inspection {
     pub size_bytes: usize,
     /// Their digest.
     pub digest: Digest,
-    /// The names of the component's imports, in order.
+    /// The component's imports, in order.
     pub imports: Vec<String>,
-    /// The names of the component's exports, in order.
+    /// The component's exports, in order.
     pub exports: Vec<String>,
-    /// The version of the contract; none if they are no plugin.
+    /// The contract version; none if they are no plugin.
     pub contract: Option<String>,
     /// The name in their metadata.
     pub name: Option<String>,
@@ -59,7 +59,7 @@ pub struct Inspection {
     pub is_described: bool,
 }
 
-/// Inspects bytes; of a damaged component, the part before the damage.
+/// Inspects bytes; in a damaged component, the part before the damage.
 pub fn inspect(bytes: &[u8]) -> Inspection {
     let mut inspection = Inspection {
         what: what(bytes),
@@ -104,7 +104,7 @@ fn what(bytes: &[u8]) -> What {
     }
 }
 
-/// Collects the names of the outermost component; inner components are not inspected.
+/// Collects names from the outermost component; inner components are not inspected.
 fn outermost(bytes: &[u8], inspection: &mut Inspection) {
     description::outermost(bytes, |payload| match payload {
         Payload::ComponentImportSection(section) => {

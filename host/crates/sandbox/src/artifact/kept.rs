@@ -1,6 +1,6 @@
-//! The bytes of plugins on disk, by content: a revision that was active can start again while its source is down.
+//! Content-addressed component cache, so that a known revision starts without its registry.
 //!
-//! The name of a file is the digest of its bytes, and every read checks it.
+//! Files are named by digest, and every read checks it.
 //! The bytes do not show their signature, so a checked one is noted in a file beside them. This is as safe as the compiled
 //! code in the same directory.
 //! The owners decide which components are needed: [`Needs`](super::Needs).
@@ -31,7 +31,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the bytes of this digest; none if they are missing, damaged, or larger than the present limit.
+    /// Returns the bytes with this digest; none if they are missing, damaged, or larger than the present limit.
     pub fn kept(&self, digest: &Digest, limits: &Limits) -> Option<Vec<u8>> {
         let path = self.bytes(digest);
         let bytes = super::read_file(&path, limits.bytes_max).ok()?;
@@ -42,7 +42,7 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Returns the first of these keys whose signature on the bytes of this digest was checked.
+    /// Returns the first of these keys whose signature on the bytes with this digest was checked.
     pub fn signer<'a>(&self, digest: &Digest, keys: &'a [Digest]) -> Option<&'a Digest> {
         keys.iter().find(|key| self.mark(digest, key).exists())
     }

@@ -14,18 +14,18 @@ use innkeeper_model::Digest;
 
 use super::Cache;
 
-/// The longest text of a mark in bytes: far more than the loads of one Plugin take.
+/// A mark's longest text in bytes: far more than one Plugin's loads take.
 const MARK_BYTES_MAX: usize = 4096;
-/// The prefix of the names of marks; no component has such a name.
+/// The file prefix for marks; no component has such a name.
 const PREFIX: &str = "mark-";
 
 impl Cache {
-    /// Returns the text of an owner's mark; none if it is missing, unreadable or longer than 4 KiB.
+    /// Returns an owner's mark; none if it is missing, unreadable or longer than 4 KiB.
     pub fn mark_of(&self, owner: &str) -> Option<Vec<u8>> {
         super::read_file(&self.mark_path(owner), MARK_BYTES_MAX).ok()
     }
 
-    /// Replaces the mark of an owner; without a text it is removed.
+    /// Replaces an owner's mark; without a text it is removed.
     pub fn set_mark(&self, owner: &str, text: Option<&[u8]>) -> io::Result<()> {
         let path = self.mark_path(owner);
         let Some(text) = text else {
@@ -41,7 +41,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the marks of all owners but these.
+    /// Removes the marks except these owners'.
     pub fn keep_marks<'a>(&self, owners: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
         let kept: BTreeSet<String> = owners.into_iter().map(mark_name).collect();
         for file in fs::read_dir(&self.directory)? {
@@ -60,7 +60,7 @@ impl Cache {
     }
 }
 
-/// Returns the name of a file; the owner may have any characters.
+/// Returns a file name; the owner may have any characters.
 fn mark_name(owner: &str) -> String {
     format!("{PREFIX}{}", Digest::of(owner.as_bytes()).to_hex())
 }
@@ -78,7 +78,7 @@ mod tests {
         cache.set_mark("web", Some(b"one")).unwrap();
         cache.set_mark("web", Some(b"two")).unwrap();
         cache.set_mark("../shop", Some(b"three")).unwrap();
-        // The bound of the directory counts components only.
+        // The directory's bound counts components only.
         cache.know_all_needs();
         cache.need("web", Needs::default());
         let next = open();

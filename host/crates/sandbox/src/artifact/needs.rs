@@ -1,6 +1,6 @@
-//! The components that are needed, and those that a bound of the cache directory removes; see [`Cache`](super::Cache).
+//! Which components are needed, and which ones the cache directory's bound removes; see [`Cache`](super::Cache).
 //!
-//! Removed code costs its next user a compilation, and removed bytes a fetch; code that is in use stays mapped.
+//! Removed code costs a compilation at the next use, and removed bytes a fetch; code that is in use stays mapped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use innkeeper_model::Digest;
 
-/// The components that one owner, such as a Plugin, may use again, by the digests of their bytes.
+/// The components that one owner, such as a Plugin, may use again, by digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Never removed: the active and the last good revision.
@@ -18,26 +18,26 @@ pub struct Needs {
     pub spare: BTreeSet<Digest>,
 }
 
-/// The needs of all owners.
+/// All owners' needs.
 #[derive(Debug, Default)]
 pub(super) struct AllNeeds {
     owners: BTreeMap<String, Needs>,
-    /// True once every owner has stated its needs.
+    /// True once all owners' needs are known.
     pub(super) are_complete: bool,
 }
 
-/// All files of one component in the directory.
+/// One component's files in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CacheEntry {
     pub(super) digest: Digest,
     pub(super) size_bytes: u64,
     pub(super) used_at: SystemTime,
-    /// True if the bytes of the component are among them, which only a Plugin keeps.
+    /// True if the component's bytes are among them, which only a Plugin keeps.
     pub(super) has_bytes: bool,
 }
 
 impl AllNeeds {
-    /// Replaces the needs of an owner, and returns the components that no owner needs any more.
+    /// Replaces an owner's needs, and returns the components that no owner needs any more.
     pub(super) fn replace(&mut self, owner: String, needs: Needs) -> Vec<Digest> {
         let before = if needs == Needs::default() {
             self.owners.remove(&owner)
@@ -53,7 +53,7 @@ impl AllNeeds {
         named.into_iter().filter(|one| !is_needed(one)).collect()
     }
 
-    /// Returns true if a component has to stay. Until all needs are known, every component of a Plugin may be active.
+    /// Returns true if a component has to stay. Until all needs are known, any Plugin's component may be active.
     pub(super) fn is_kept(&self, entry: &CacheEntry) -> bool {
         let mut all = self.owners.values();
         !self.are_complete && entry.has_bytes || all.any(|needs| needs.kept.contains(&entry.digest))
@@ -91,7 +91,7 @@ mod tests {
         names.split_whitespace().map(digest).collect()
     }
 
-    /// An entry of 10 bytes with the time of its last use.
+    /// A 10-byte entry with the time when it was last used.
     fn entry(name: &str, used_at: u64) -> CacheEntry {
         CacheEntry {
             digest: digest(name),

@@ -1,9 +1,9 @@
 //! Compiles in separate processes, and stores their results.
 //!
-//! For some components the compiler takes far more time and memory than their size suggests, and that is no bug of it.
-//! So it runs in a process that can be bounded and killed: the same program as the host, without its environment, its
-//! descriptors and its memory. [`child`](mod@super::child) is the part inside the process.
-//! A verdict of such a process is remembered, unless the machine may be the cause.
+//! For some components the compiler takes far more time and memory than their size suggests, and that is no bug.
+//! So it runs in a process that can be bounded and killed: the same program as the host, without the environment,
+//! descriptors and memory. [`child`](mod@super::child) is the part inside the process.
+//! Its verdict is remembered, unless the machine may be the cause.
 
 use std::{
     ffi::OsString,
@@ -34,36 +34,36 @@ use super::{
 };
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
-/// The descriptors that a process gets: its standard streams.
+/// The descriptors that a process gets: the standard streams.
 const DESCRIPTORS_KEPT: RawFd = 3;
 
-/// Bytes of the last line that are kept: a condition of the host has 2,048 characters at most.
+/// How much of the last line is kept: the host's conditions have 2,048 characters at most.
 const WORDS_BYTES_MAX: usize = 2048;
 
-/// Bytes of the output that are read; more than any compiler writes before it ends.
+/// How much output is read; more than any compiler writes before it ends.
 const WORDS_READ_MAX: u64 = 1 << 20;
 
-/// The messages for lack of memory: of the standard library before it aborts, and of the compiler.
+/// The messages for lack of memory: from the standard library before it aborts, and from the compiler.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "out of memory"];
 
 /// The cause if the kernel stopped a process before it was confined. It had not read the component, so the profile of the
 /// container forbids a call that it needs.
 const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the component: allow landlock_create_ruleset, landlock_restrict_self, prctl, prlimit64 and seccomp in the seccomp profile of the container";
 
-/// The exit code of a process after a panic in Rust.
+/// The exit code after a Rust panic.
 const PANICKED: i32 = 101;
 
-/// The program of the compiling process, and its first arguments.
+/// The compiling process's program and first arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file.
     pub path: PathBuf,
-    /// Its first arguments.
+    /// The first arguments.
     pub arguments: Vec<OsString>,
 }
 
 impl Program {
-    /// Returns the running program, even if its file has been replaced or removed since.
+    /// Returns the running program, even if the file has been replaced or removed since.
     pub fn of_process() -> Self {
         Self {
             path: PathBuf::from("/proc/self/exe"),
@@ -82,7 +82,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Creates a compiler that stores its results in a cache.
+    /// Creates a compiler that stores results in a cache.
     pub fn new(cache: Cache, program: Program, bounds: CompileBounds) -> Self {
         let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
         Self {
@@ -148,7 +148,7 @@ impl Compiler {
         }
     }
 
-    /// Runs one process to its end.
+    /// Runs one process until it ends.
     fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
         let failed = Error::RunCompiler;
         let code = self
@@ -169,11 +169,11 @@ impl Compiler {
     }
 }
 
-/// The end of a confined process.
+/// How a confined process ended.
 pub(super) enum ProcessEnd {
-    /// It wrote its output, under these restrictions of the kernel.
+    /// It wrote the output, under these kernel restrictions.
     Success { confinement: Option<String> },
-    /// It failed to write its output, with its last line.
+    /// It failed to write the output, with its last line.
     Unwritten(String),
     /// It wrote no output, and would not another time.
     Found(CompileVerdict),
@@ -181,7 +181,7 @@ pub(super) enum ProcessEnd {
     Killed(String),
 }
 
-/// Runs one confined process to its end, with the input in its standard input and a file for its output.
+/// Runs one confined process until it ends, with the input in standard input and a file for the output.
 pub(super) fn run_confined(
     program: &Program,
     bounds: &CompileBounds,
@@ -228,7 +228,7 @@ pub(super) fn run_confined(
     conclude(bounds, status, said)
 }
 
-/// Returns the conclusion from the end of a process that wrote no output.
+/// Concludes from how a process ended that wrote no output.
 fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Result<ProcessEnd> {
     let is_short_of_memory = OUT_OF_MEMORY.iter().any(|words| said.contains(words));
     let signal = status.signal().and_then(Signal::from_named_raw);
@@ -278,15 +278,15 @@ fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) ->
         .arg(format!("--code-bytes-max={code_bytes_max}"))
         .args(arguments)
         .arg(format!("--host-process={}", std::process::id()))
-        // The environment of the host may hold credentials.
+        // The host's environment may hold credentials.
         .env_clear()
         .current_dir("/")
-        // Signals of a terminal are for the host only.
+        // Terminal signals are for the host only.
         .process_group(0);
     command
 }
 
-/// The end of a compiling process.
+/// How a compiling process ended.
 enum CompilerEnd {
     /// It wrote code to a file, and the restrictions that the kernel enforced on it.
     Compiled {
@@ -299,7 +299,7 @@ enum CompilerEnd {
     Killed(String),
 }
 
-/// Runs a process to its end; returns none if that took too long.
+/// Runs a process until it ends; returns none if that took too long.
 fn run_within(mut command: Command, wall_max: Duration) -> io::Result<Option<ExitStatus>> {
     // Descriptors that the host opened close on exec anyway; inherited ones may not.
     close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
@@ -315,7 +315,7 @@ fn run_within(mut command: Command, wall_max: Duration) -> io::Result<Option<Exi
 
 fn ends_within(child: &Child, wall_max: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + wall_max;
-    // The process was not waited for, so its number cannot belong to another process yet.
+    // The process was not waited for, so its ID cannot belong to another process yet.
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut watched = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     let ended = retry_on_intr(|| {
@@ -339,14 +339,14 @@ fn words_of_process(words: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Returns the restrictions of a process, which are its first line; none if it ended before it was confined.
+/// Returns a process's restrictions from its first line; none if it ended before it was confined.
 fn confinement_of(words: &str) -> Option<&str> {
     words.lines().next()?.strip_prefix(CONFINED)
 }
 
-/// Returns the last line on the end of a process, without the prefix `error: `.
+/// Returns a process's last line, without the prefix `error: `.
 fn last_line(words: &str) -> String {
-    // The last line of a panic is advice on backtraces.
+    // A panic's last line is advice on backtraces.
     let says = |line: &&str| {
         let is_other = ["note: ", CONFINED]
             .iter()

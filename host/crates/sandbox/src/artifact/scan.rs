@@ -1,4 +1,4 @@
-//! Validates a component and counts its parts before the compiler sees it.
+//! Validates a component and counts what is in it before the compiler sees it.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use wasmparser::{
 use super::{Error, Limits};
 
 /// Levels of component and instance types within each other. `wasmparser` reads them by recursion without a limit: 3 KB of
-/// types overflow a stack of 2 MiB. Worlds of WIT have three levels.
+/// types overflow a 2 MiB stack. WIT worlds have three levels.
 const TYPE_LEVELS_MAX: usize = 32;
 
-/// Returns the features of the engine: must match [`engine`](crate::engine), or a component would pass here and fail in the
+/// Returns the engine's features: must match [`engine`](crate::engine), or a component would pass here and fail in the
 /// compiler.
 fn features() -> WasmFeatures {
     let off = WasmFeatures::THREADS
@@ -25,9 +25,9 @@ fn features() -> WasmFeatures {
     WasmFeatures::default() - off
 }
 
-/// Returns the error of a component that cannot be divided into its parts.
+/// Returns why a component cannot be parsed.
 fn damaged(error: BinaryReaderError) -> Error {
-    // The parser names the end of the file by this text alone.
+    // The parser reports the file's end by this text alone.
     if error.message().starts_with("unexpected end-of-file") {
         Error::Truncated
     } else {
@@ -35,7 +35,7 @@ fn damaged(error: BinaryReaderError) -> Error {
     }
 }
 
-/// Returns the error of a part that does not validate.
+/// Returns why a part does not validate.
 fn invalid(error: BinaryReaderError) -> Error {
     match error.missing_wasm_feature() {
         Some(_) => Error::Feature(error),
@@ -113,13 +113,13 @@ fn check_types(mut reader: BinaryReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a type, or a declaration within a type. Of a component or instance type only the beginning: returns the number of
-/// its declarations, which follow.
+/// Reads a type, or a declaration within a type. For a component or instance type, reads only the beginning: returns the number of
+/// declarations, which follow.
 fn open_type(
     reader: &mut BinaryReader<'_>,
     is_declaration: bool,
 ) -> Result<Option<u32>, BinaryReaderError> {
-    // The bytes of the component model's binary format.
+    // Bytes from the component model's binary format.
     const DECLARED_TYPE: u8 = 0x01;
     const COMPONENT_TYPE: u8 = 0x41;
     const INSTANCE_TYPE: u8 = 0x42;

@@ -1,37 +1,37 @@
-//! The bounds of a compiler, and the verdict on a component that cannot be compiled within them: it is the same at every
+//! The bounds on a compiler, and the verdict on a component that cannot be compiled within them: it is the same at every
 //! attempt.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The most address space of a compiler, in bytes: enough for an ordinary component of about 6 MB.
+/// A compiler's most address space, in bytes: enough for an ordinary component with about 6 MB.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// The remedy for a component that exceeds a limit.
 const SMALLER: &str = "make it smaller, its largest functions first";
 
-/// The bounds of one compiling process, and the number of such processes.
+/// The bounds on one compiling process, and how many may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileBounds {
     /// Processes at a time.
     pub processes_max: NonZeroU32,
-    /// Address space in bytes. A component of 1 MB takes about 300 MB.
+    /// Address space in bytes. A 1 MB component takes about 300 MB.
     pub memory_bytes_max: u64,
-    /// CPU time in seconds. A component of 1 MB takes about one.
+    /// CPU time in seconds. A 1 MB component takes about one.
     pub cpu_seconds_max: u64,
-    /// Native code and its metadata, in bytes.
+    /// Native code and metadata, in bytes.
     pub code_bytes_max: u64,
     /// Time until the process is killed. Long, because a process that merely gets little CPU is innocent.
     pub wall_max: Duration,
-    /// The number of times that a killed process is started again.
+    /// How often a killed process is started again.
     pub retries_max: u32,
 }
 
 impl CompileBounds {
-    /// Returns the usual bounds on a machine with so many processors and so much memory for all processes together.
+    /// Returns the usual bounds for this many processors and this much memory for all processes together.
     ///
-    /// Compilers get at most half of the memory: the kernel may end all processes of a container that uses up its memory.
+    /// Compilers get at most half the memory: the kernel may end all processes in a container that uses up its memory.
     pub fn on(processors: NonZeroU32, memory_bytes_max: Option<u64>) -> Self {
         let share = memory_bytes_max.map_or(u64::MAX, |bytes| bytes / 2);
         let each = share.min(MEMORY_BYTES_MAX);
@@ -41,9 +41,9 @@ impl CompileBounds {
         Self {
             processes_max: processors.min(fit),
             memory_bytes_max: each,
-            // Thirty times as much as a component of 1 MB takes.
+            // Thirty times as much as a 1 MB component takes.
             cpu_seconds_max: 30,
-            // Chosen, not measured: sixteen times the largest component.
+            // Sixteen times the largest component.
             code_bytes_max: 512 << 20,
             // Four times the CPU time: a throttled node must not fail innocent components.
             wall_max: Duration::from_mins(2),

@@ -1,6 +1,6 @@
-//! Contract version 0.1.0: its types as bindgen derives them from `wit/`, and its imports.
+//! Contract version 0.1.0: types as bindgen derives them from `wit/`, and imports.
 //!
-//! The imports are linked by hand: the answer to a read is copied into the memory of the guest directly from the cache,
+//! The imports are linked by hand: the answer to a read is copied into guest memory directly from the cache,
 //! without an owned text in between.
 
 use std::sync::Arc;
@@ -20,9 +20,9 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: false },
 });
 
-/// Adds all imports of this version to a linker.
+/// Adds this version's imports to a linker.
 pub(crate) fn link(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
-    // It has types only, but a component names it among its imports.
+    // It has types only, but components import it.
     linker.instance("innkeeper:plugin/types@0.1.0")?;
 
     let mut host = linker.instance("innkeeper:plugin/host@0.1.0")?;

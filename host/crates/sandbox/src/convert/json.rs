@@ -1,4 +1,4 @@
-//! JSON texts of a guest.
+//! A guest's JSON texts.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, error::Category, map::Entry};
 
 use super::Rejected;
 
-/// Levels of nesting in one text; the deepest Kubernetes objects, custom resource definitions, have about 30.
+/// Nesting levels in one text; the deepest Kubernetes objects, custom resource definitions, have about 30.
 const DEPTH_MAX: usize = 64;
 
-/// The path of a `null` that says nothing: the types of Kubernetes always write it.
+/// The path to a `null` that says nothing: Kubernetes' types always write it.
 const UNSET_TIME: [&str; 2] = ["metadata", "creationTimestamp"];
 
 /// The places in which a text may have a `null`.
@@ -39,12 +39,12 @@ pub(super) fn object(at: &str, text: &str, nulls: Nulls) -> Result<Map<String, V
     Ok(object)
 }
 
-/// Parses a JSON text. Refuses an object with two members of one name, because parsers disagree on which of them counts.
+/// Parses a JSON text. Refuses an object with duplicate member names, because parsers disagree on which one counts.
 pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
     let parsed = serde_json::from_str(text).map(|Strict(value)| value);
     parsed.map_err(|error| {
         let problem = error.to_string();
-        // The parser has a limit of 128 levels itself, and only the text of its error shows it.
+        // The parser itself stops at 128 levels, and only the error's text shows it.
         if problem.starts_with("recursion limit exceeded") {
             return Rejected::new(at, too_deep());
         }
@@ -126,7 +126,7 @@ fn too_deep() -> String {
     format!("this is nested more than {DEPTH_MAX} levels deep: state flatter objects")
 }
 
-/// Returns a text field of an object.
+/// Returns an object's text field.
 pub(super) fn text<'a>(
     at: &str,
     object: &'a Map<String, Value>,
@@ -148,7 +148,7 @@ pub(super) fn text<'a>(
     }
 }
 
-/// Checks a value at a depth below the fields `parent.key`. The place of a problem is its path below the value.
+/// Checks a value at a depth below the fields `parent.key`. A problem's place is the path below the value.
 fn check(
     value: &Value,
     [parent, key]: [&str; 2],
@@ -161,7 +161,7 @@ fn check(
     match value {
         // Allowed at any depth, because templates contain metadata too.
         Value::Null if [parent, key] == UNSET_TIME => Ok(()),
-        // The metadata of the object itself is also the host's.
+        // The object's own metadata is also the host's.
         Value::Null if nulls == Nulls::Absence && !(parent == "metadata" && depth == 2) => Ok(()),
         Value::Null => Err(Rejected::new("", refused(nulls))),
         Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
@@ -274,7 +274,7 @@ mod tests {
         assert!(object("object", &nested(DEPTH_MAX - 1), Nulls::Absence).is_ok());
         let rejected = object("object", &nested(DEPTH_MAX), Nulls::Absence).unwrap_err();
         assert!(rejected.problem.contains("64 levels"), "{rejected:?}");
-        // Beyond the limit of the parser itself.
+        // Beyond the parser's own limit.
         for levels in [127, 128, 10_000] {
             check_rejected(&nested(levels), "object", "64 levels");
         }

@@ -28,19 +28,19 @@ use crate::{
     wasi,
 };
 
-/// The version as it stands in the names of imports and exports.
+/// The version as imports and exports name it.
 pub(super) const VERSION: &str = "0.1.0";
 
 const RECONCILER: &str = "innkeeper:plugin/reconciler@0.1.0";
 
-/// A component of this version, linked and with its exports looked up.
+/// A component with this version, linked, with exports looked up.
 pub(super) struct V0_1 {
     pre: InstancePre<StoreState>,
     describe: ComponentExportIndex,
     reconcile: ComponentExportIndex,
 }
 
-/// The record `request`, borrowed. The type of bindgen owns its texts, so that every call would copy all objects.
+/// The record `request`, borrowed. Bindgen's type owns the texts, so that every call would copy all objects.
 #[derive(ComponentType, Lower)]
 #[component(record)]
 struct LoweredRequest<'a> {

@@ -1,7 +1,7 @@
-//! The part of an embedded description that is read before the grants are checked.
+//! What the host reads from an embedded description before it checks the grants.
 //!
-//! Anyone who may create a Plugin chooses this text, so reading it costs no more than its bytes: the fields that grants
-//! answer are read into lists of bounded length, and everything else (definitions, the configuration's schema, unknown
+//! Anyone who may create a Plugin chooses this text, so reading it costs time and memory linear in its length: the fields that grants
+//! answer are read into bounded lists, and everything else (definitions, the configuration's schema, unknown
 //! fields) is skipped without being built. serde_json skips without recursion, at any depth.
 
 use std::{fmt, marker::PhantomData};
@@ -21,10 +21,10 @@ use crate::{
     manifest::{self, CHILDREN_MAX, CRDS_MAX, Error, PARENTS_MAX, READS_MAX},
 };
 
-/// Bytes of a problem that are shown; it may repeat a text of the description.
+/// How much of a problem is shown, in bytes; it may repeat text from the description.
 const PROBLEM_BYTES_MAX: usize = 200;
 
-/// The name of a plugin and its requests, as its embedded description states them.
+/// A plugin's name and requests, from the embedded description.
 ///
 /// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Preview {
     pub requests: Requests,
 }
 
-/// Reads the preview of the embedded description; none if the component has no description.
+/// Reads the preview; none if the component has no description.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub fn preview(component: &[u8]) -> Result<Option<Preview>, Error> {
     }
 }
 
-/// Checks the form of the configuration's schema in the embedded description, and compiles nothing.
+/// Checks the form of the embedded configuration schema, and compiles nothing.
 ///
 /// No grant would help a component whose schema is refused. A description that cannot be read passes: [`preview`] has its
 /// problem.
@@ -182,7 +182,7 @@ impl ReadEntry {
     }
 }
 
-/// A definition, of which only the kind counts.
+/// A definition; only the kind counts.
 #[derive(Deserialize)]
 struct DefinitionEntry {
     spec: DefinitionSpec,
@@ -202,14 +202,14 @@ struct DefinitionNames {
 impl DefinitionEntry {
     fn into_kind(self) -> Result<GroupKind, Error> {
         let DefinitionSpec { group, names } = self.spec;
-        // The version is no part of the grant.
+        // Grants have no version.
         let kind = Gvk::new(group, "v1", names.kind);
         manifest::check_kind(manifest::CRDS, &kind)?;
         Ok(kind.group_kind())
     }
 }
 
-/// A list that is refused at the first entry beyond its bound.
+/// A list that is refused at the first entry beyond the bound.
 struct Bounded<T, const MAX: usize>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {

@@ -1,4 +1,4 @@
-//! The accepted bytes, and the cache of compiled code.
+//! The accepted bytes, and the cache.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -232,7 +232,7 @@ fn check_capped(more: &str, what: &str, cap: impl FnOnce(&mut artifact::Limits))
 fn refuses_types_that_are_nested_deeper_than_a_stack() {
     use wasm_encoder::Encode as _;
 
-    // Counts of types and declarations in one byte each.
+    // Type and declaration counts in one byte each.
     let nested = |levels: usize| {
         let content = [
             [1_u8].as_slice(),
@@ -241,7 +241,7 @@ fn refuses_types_that_are_nested_deeper_than_a_stack() {
         ]
         .concat();
         let mut bytes = guest().build();
-        // A section of types.
+        // A type section.
         bytes.push(7);
         content.as_slice().encode(&mut bytes);
         bytes
@@ -374,7 +374,7 @@ fn damaged_entries_are_made_again() {
         Described::load(&ENGINE, &artifact, &Limits::default()).unwrap();
         assert_eq!(fs::read(&code).unwrap(), good);
     }
-    // A sum that fits bytes that are no compiled code of this engine.
+    // A sum that fits bytes that are no compiled code for this engine.
     for file in [&code, &sum] {
         fs::remove_file(file).unwrap();
     }
@@ -416,7 +416,7 @@ fn directories_that_others_may_write_to_are_refused() {
     ));
 }
 
-/// A component of its own for each number.
+/// A different component for each number.
 fn numbered(number: usize) -> Vec<u8> {
     let name = format!("web-{number}");
     guest()
@@ -427,7 +427,7 @@ fn numbered(number: usize) -> Vec<u8> {
         .build()
 }
 
-/// Returns the size of a directory with that of its entries, as the bound counts it.
+/// Returns a directory's size with all entries, as the bound counts it.
 fn size_of(directory: &Path) -> u64 {
     let files = entries(directory);
     files

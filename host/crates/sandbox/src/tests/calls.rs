@@ -1,4 +1,4 @@
-//! One call: its input, its end, and every fault of a guest.
+//! One call: input, outcome, and every guest fault.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::testing::{
 
 const CONFIG_MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
 
-/// `get` of the Secret `x`, its answer written to address 16.
+/// `get` for the Secret `x`, with the answer written to address 16.
 const GET: &str =
     "(call $get {0} {1} (i32.const 0) (i32.const 0) (i32.const 0) {2} (i32.const 16))";
 const GET_TEXTS: [&str; 3] = ["v1", "Secret", "x"];
@@ -311,7 +311,7 @@ fn a_flood_of_lines_is_cut_off_and_counted() {
           (br_if $again (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))";
     let called = call(guest().doing(flooding, &["0123456789abcdef"]));
     assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
-    // 16 bytes of text and as much for the line, of 16 KiB.
+    // 16 bytes for the text and as much for the line, out of 16 KiB.
     assert_eq!(called.log.len(), 512);
     assert_eq!(called.log_dropped.lines, 2000 - 512);
     assert_eq!(called.log_dropped.bytes, (2000 - 512) * 16);
@@ -606,10 +606,10 @@ fn sizes_are_rejected_where_they_are() {
 
 #[test]
 fn what_is_no_value_is_rejected() {
-    // A status of a condition that does not exist: the contract has three.
+    // A condition status that does not exist: the contract has three.
     let broken = V::Rec(vec![text("Good"), V::U8(77), text("Fine"), text("")]);
     check_rejected(keep(report_of(None, vec![broken], None)), "answer", "");
-    // An answer that lies outside of the memory.
+    // An answer outside the memory.
     let called = call(guest().doing("(return (i32.const -8))", &[]));
     assert!(
         matches!(called.end, End::Faulted(CallFault::OutputRejected { .. })),

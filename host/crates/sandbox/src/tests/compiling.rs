@@ -1,4 +1,4 @@
-//! Scripts in place of the compiling process: the result of each way in which it can end.
+//! Scripts in place of the compiling process: what follows from each way in which it can end.
 //!
 //! That the real one keeps itself within bounds is tested with the real program.
 
@@ -28,7 +28,7 @@ const BOUNDS: CompileBounds = CompileBounds {
     retries_max: 3,
 };
 
-/// A directory with a cache and the traces of its processes.
+/// A directory with a cache and the processes' traces.
 struct Case {
     dir: tempfile::TempDir,
 }
@@ -63,7 +63,7 @@ impl Case {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the suffixes of the files in the cache.
+    /// Returns the file suffixes in the cache.
     fn kept(&self) -> Vec<String> {
         let ending = |path: PathBuf| path.extension()?.to_str().map(str::to_owned);
         let entries = fs::read_dir(self.path("cache")).unwrap();
@@ -79,7 +79,7 @@ fn compile(compiler: &Compiler) -> Result<artifact::Artifact, Error> {
     compiler.compile(&ENGINE, &guest().build(), &Limits::default())
 }
 
-/// Returns the code that the real process makes of the guest.
+/// Returns the code that the real process compiles from the guest.
 fn code() -> Vec<u8> {
     let compiler = engine::compiler(Metering::Epochs).unwrap();
     compiler.precompile_component(&guest().build()).unwrap()
@@ -106,7 +106,7 @@ fn a_process_knows_its_bounds_and_nothing_else() {
         "echo \"$@\" >$DIR/arguments; env >$DIR/environment; pwd >$DIR/place; cat $DIR/code";
     case.compile(script).unwrap();
     let read = |name: &str| fs::read_to_string(case.path(name)).unwrap();
-    // A shell takes the first argument for its name.
+    // A shell takes the first argument for the name.
     let expected = format!(
         "--cpu-seconds-max=7 --code-bytes-max=1048576 --threads=1 --host-process={}\n",
         std::process::id()
@@ -133,7 +133,7 @@ fn an_engine_that_counts_fuel_gets_code_that_does() {
     assert!(arguments.contains(" --fuel "), "{arguments}");
 }
 
-/// The end of the script is the verdict on its bytes, and the next attempt needs no process.
+/// How the script ends is the verdict on the bytes, and the next attempt needs no process.
 #[track_caller]
 fn check_found(script: &str, expected: &str) {
     let case = Case::new();
@@ -205,7 +205,7 @@ fn what_makes_the_compiler_reach_out_of_its_process_is_remembered() {
     );
 }
 
-/// A profile of the container that ends a process at a call of its confinement.
+/// A container profile that ends a process when it confines itself.
 #[test]
 fn a_process_that_is_stopped_before_it_is_confined_is_no_verdict() {
     let case = Case::new();
@@ -220,7 +220,7 @@ fn a_process_that_is_stopped_before_it_is_confined_is_no_verdict() {
     assert_eq!(case.kept(), <[&str; 0]>::default());
 }
 
-/// The standard output of the process is a file of the cache directory.
+/// The process's standard output is a file in the cache directory.
 #[test]
 fn a_full_disk_is_a_fault_of_the_cache_directory() {
     let case = Case::new();
@@ -258,7 +258,7 @@ fn a_process_computes_where_no_other_does() {
         processes_max: NonZeroU32::MIN.saturating_add(2),
         ..BOUNDS
     };
-    // Each keeps its permit until all three have written their arguments.
+    // Each keeps the permit until all three have written their arguments.
     let script = "echo $3 >>$DIR/told; \
                   while [ $(wc -l <$DIR/told) -lt 3 ]; do sleep 0.01; done; cat $DIR/code";
     let compiler = case.compiler(script, bounds);

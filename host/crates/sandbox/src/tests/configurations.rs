@@ -1,4 +1,4 @@
-//! Scripts in place of the process that checks a configuration: the result of each way in which it can end.
+//! Scripts in place of the process that checks a configuration: what follows from each way in which it can end.
 //!
 //! That the real one keeps itself within bounds is tested with the real program.
 
@@ -22,7 +22,7 @@ const BOUNDS: CompileBounds = CompileBounds {
     retries_max: 0,
 };
 
-/// A plugin with a schema, and a directory with the traces of the processes.
+/// A plugin with a schema, and a directory with the processes' traces.
 struct Case {
     dir: tempfile::TempDir,
     described: Described,
@@ -99,7 +99,7 @@ fn a_configuration_is_checked_in_one_process_and_then_remembered() {
     assert_eq!(case.runs().len(), 2);
 }
 
-/// The end of the process is never a valid configuration.
+/// A process that ends early never makes a configuration valid.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn a_check_that_fails_names_the_cause_and_the_remedy() {

@@ -49,7 +49,7 @@ fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
     assert!(matches!(called(&plugin), End::Answered(_)));
     assert_eq!(engine.unmap_idle(Duration::ZERO), 1, "it was back");
 
-    // Whatever becomes of the directory meanwhile.
+    // Whatever happens to the directory meanwhile.
     fs::remove_dir_all(dir.path()).unwrap();
     assert!(matches!(called(&plugin), End::Answered(_)));
     drop(plugin);
@@ -73,7 +73,7 @@ fn a_failure_to_map_code_again_is_an_error_of_the_host_and_passes() {
     assert!(matches!(called(&plugin), End::Answered(_)));
 }
 
-/// The only file of compiled code in a cache, open for changes.
+/// The only compiled code in a cache, open for changes.
 fn code_file(cache: &Path) -> File {
     let mut entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap());
     let code = entries

@@ -115,7 +115,7 @@ fn cannot_describe_itself() {
     );
 }
 
-/// The fault of a `describe` quotes the words of the panic, as that of a call does.
+/// A fault in `describe` quotes the panic, as a fault in a call does.
 #[test]
 fn panics_in_describe() {
     let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 8))
@@ -147,7 +147,7 @@ fn many_memories_share_one_limit() {
     let memories = "(memory $one 1) (memory $two 1) (memory $three 1)";
     let guest = guest().with_fields(memories).doing(growing, &[]);
     let called = check_faults(guest, reason::MEMORY_EXCEEDED, "4194304");
-    // Not each for itself: all of them together came close to the limit, and not over it.
+    // Not each for itself: together they came close to the limit, and not over it.
     assert!(called.memory_peak_bytes > 3 << 20, "{called:?}");
 }
 
@@ -165,7 +165,7 @@ fn more_memories_or_tables_than_a_component_has_are_refused() {
 
 #[test]
 fn tables_count_as_memory() {
-    // Ten tables of nearly as many elements as a table may have, each a pointer: 5 MB.
+    // Ten tables with nearly as many elements as a table may have, each a pointer: 5 MB.
     let tables = "(table 1 funcref)".repeat(10);
     let grow = |table| format!("(drop (table.grow {table} (ref.null func) (i32.const 65000)))");
     let growing: String = (0..10).map(grow).collect();
@@ -196,7 +196,7 @@ fn recurses_without_end() {
 
 #[test]
 fn overflows_its_shadow_stack() {
-    // As compilers lay it out: the stack grows down, towards the start of the memory, and each frame is written to.
+    // As compilers lay it out: the stack grows down, towards address zero, and each frame is written to.
     let fields = "(global $stack (mut i32) (i32.const 65536))
         (func $frame
           (global.set $stack (i32.sub (global.get $stack) (i32.const 16384)))
@@ -208,7 +208,7 @@ fn overflows_its_shadow_stack() {
 
 #[test]
 fn panics_with_a_message_of_a_megabyte() {
-    // The memory behind the data of the guest, with a line end.
+    // The memory behind the guest's data, with a line end.
     let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 1048576))
         (call $log (i32.const 0) (i32.const 131072) (i32.const 1048576))
         (unreachable)";
@@ -273,7 +273,7 @@ fn nests_ten_thousand_deep() {
 fn answers_three_million_empty_texts() {
     const COUNT: u32 = 3_000_000;
     let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
-    // Behind the guest's data there are zeros, and a text of no address and no length is an empty one.
+    // Behind the guest's data there are zeros, and a text with address and length zero is empty.
     let after = V::Far(131_072, COUNT);
     let pages = 3 + COUNT * 8 / 65_536;
     let guest = guest()
@@ -311,7 +311,7 @@ fn a_hundred_thousand_functions_are_refused_before_the_compiler_sees_them() {
 
 #[test]
 fn data_that_no_instance_has_room_for_never_gets_there() {
-    // Within the limit of the engine, above the limit of the plugin.
+    // Within the engine's limit, above the plugin's limit.
     let large = r#"(data (i32.const 8388608) "here")"#;
     let within = guest().with_pages(200).with_fields(large);
     check_describes_nothing(within, reason::MEMORY_EXCEEDED, "4194304");
@@ -334,7 +334,7 @@ fn a_memory_that_no_engine_has_is_refused() {
 
 #[test]
 fn a_large_segment_of_data_costs_what_it_holds() {
-    // Megabytes of data are a file that is too large, or a plugin that is large.
+    // Megabytes in data segments are a file that is too large, or a plugin that is large.
     let text = "x".repeat(20 << 20);
     let data = format!(r#"(data (i32.const 131072) "{text}")"#);
     let bytes = guest().with_pages(400).with_fields(&data).build();

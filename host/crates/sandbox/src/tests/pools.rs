@@ -1,4 +1,4 @@
-//! The shares of plugins in the threads.
+//! How plugins share the threads.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +13,11 @@ use innkeeper_model::{PluginName, SHORT_DEADLINE_MAX};
 use super::*;
 use crate::testing::{Description, guest};
 
-/// A guest that reads once, so that its call can be held there.
+/// A guest that reads once, so that a call can be held there.
 const READING: &str =
     "(call $get {0} {1} (i32.const 0) (i32.const 0) (i32.const 0) {1} (i32.const 16))";
 
-/// The number of calls that are in their read, and its maximum.
+/// How many calls are in their read, now and at most.
 #[derive(Debug, Default)]
 struct Gauge {
     now: AtomicUsize,
@@ -49,7 +49,7 @@ impl Reads for SlowReads {
     }
 }
 
-/// Stays in the read until so many calls are in one, or five seconds, and then for a while, in which more could come.
+/// Stays in the read until this many calls are in one, or five seconds, and then for a while, in which more could come.
 struct MeetingReads(Arc<Gauge>, usize);
 
 impl Reads for MeetingReads {
@@ -222,7 +222,7 @@ async fn a_looping_plugin_does_not_starve_another() {
             assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
         }
     });
-    // The loops begin first, and need most of a second of a thread.
+    // The loops begin first, and need a thread for most of a second.
     match futures::future::select(looped, served).await {
         Either::Left(_) => panic!("the loops ended before the others were served"),
         Either::Right(((), looped)) => {
@@ -254,7 +254,7 @@ async fn check_neighbour_is_served(engine: &Engine, threads: usize, memory_bytes
     let looped = std::pin::pin!(futures::future::select_all(loops.map(Box::pin)));
     let served = std::pin::pin!(async {
         for turn in 1..=20 {
-            // From a twentieth of it to all.
+            // From a twentieth to all.
             let job = job(SHORT_DEADLINE_MAX, memory_bytes_max / 20 * turn);
             let (report, _) = call(&pool, &fine, job).await.unwrap();
             assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
@@ -374,7 +374,7 @@ fn break_down() -> ! {
     panic!("on purpose")
 }
 
-/// Breaks an invariant of the host.
+/// Breaks a host invariant.
 struct PanickingReads;
 
 impl Reads for PanickingReads {

@@ -1,10 +1,10 @@
-//! An answer in the types of the contract from JSON, for the fuzz targets: fields that are missing are empty.
+//! Answers in the contract's types from JSON, for the fuzz targets: missing fields are empty.
 
 use serde_json::Value;
 
 use super::wit;
 
-/// Returns the answer in the only member: `desired`, `keep`, `finalized` or `fault`; none if there is none of them.
+/// Returns the answer in the only member: `desired`, `keep`, `finalized` or `fault`; none otherwise.
 pub(super) fn answer(stated: &Value) -> Option<Result<wit::Outcome, wit::Fault>> {
     let (case, stated) = stated.as_object()?.iter().next()?;
     Some(match case.as_str() {
@@ -82,7 +82,7 @@ fn report(stated: &Value) -> wit::Report {
     }
 }
 
-/// Returns the text of a JSON value; a text stands for itself, so that it can be no JSON.
+/// Returns a JSON value's text; a text stands for itself, so that it can be no JSON.
 fn json(stated: &Value) -> String {
     let text = stated.as_str().map(str::to_owned);
     text.unwrap_or_else(|| stated.to_string())

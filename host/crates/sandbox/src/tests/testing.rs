@@ -1,6 +1,6 @@
 //! Small hand-written guests for tests, as core WebAssembly in text form.
 //!
-//! A guest's answers are laid out in its memory beforehand, so that it only has to hand out their addresses.
+//! A guest's answers are laid out in memory beforehand, so that it only has to return their addresses.
 
 use std::fmt::Write;
 
@@ -14,10 +14,10 @@ use crate::{
     artifact::{self, ConfigChecker, Program},
 };
 
-/// The address of the first laid-out value; the memory below is for the results of imports.
+/// The first laid-out value's address; the memory below is for import results.
 const IMAGE: usize = 4096;
 
-/// A value of a WIT type.
+/// A WIT value.
 #[derive(Clone, Debug)]
 pub enum V {
     U8(u8),
@@ -25,10 +25,10 @@ pub enum V {
     U64(u64),
     Str(String),
     List(Vec<Self>),
-    /// A list of so many items that lie elsewhere: address and count.
+    /// A list whose items lie elsewhere: address and count.
     Far(u32, u32),
     Rec(Vec<Self>),
-    /// The case, its payload, and size and alignment of the largest payload.
+    /// The case, the payload, and the largest payload's size and alignment.
     Variant(u8, Option<Box<Self>>, (usize, usize)),
 }
 
@@ -88,7 +88,7 @@ pub fn report_of(status: Option<&str>, conditions: Vec<V>, requeue: Option<u64>)
     report_with(status, conditions, Vec::new(), requeue)
 }
 
-/// A report with Normal events of these reasons.
+/// A report with Normal events for these reasons.
 pub fn report_events(reasons: &[String]) -> V {
     let event = |reason: &String| V::Rec(vec![V::U8(0), text(reason), text("all is well")]);
     let events = reasons.iter().map(event).collect();
@@ -121,12 +121,12 @@ pub fn child_of(key: &str, object: &str, generate: Vec<V>) -> V {
     child_with(key, object, generate, 1)
 }
 
-/// A child that goes with its parent.
+/// A child that is deleted with the parent.
 pub fn owned_child(key: &str, object: &str) -> V {
     child_with(key, object, Vec::new(), 0)
 }
 
-/// A child that waits for others, in the form of a list of texts.
+/// A child that waits for others, given as a text list.
 pub fn child_after(key: &str, object: &str, after: V) -> V {
     V::Rec(vec![
         text(key),
@@ -182,7 +182,7 @@ pub fn fault(kind: u8, message: &str) -> V {
     V::Variant(1, Some(Box::new(fault)), FAULT)
 }
 
-/// The fields of a description that tests vary.
+/// The description fields that tests vary.
 #[derive(Clone, Debug)]
 pub struct Description {
     pub name: String,
@@ -272,9 +272,9 @@ pub struct Guest {
 pub struct Foreign {
     /// WIT packages.
     pub packages: String,
-    /// Imports of the world.
+    /// The world's imports.
     pub world: String,
-    /// Imports of the core module.
+    /// The core module's imports.
     pub module: String,
 }
 
@@ -304,7 +304,7 @@ impl Guest {
         self
     }
 
-    /// Instructions before the answer is given. `{0}`, `{1}` stand for address and length of the texts given.
+    /// Instructions before the answer. `{0}`, `{1}` stand for address and length of the texts.
     pub fn doing(mut self, instructions: &str, texts: &[&str]) -> Self {
         instructions.clone_into(&mut self.on_reconcile);
         self.texts = texts.iter().map(|&text| text.to_owned()).collect();
@@ -321,7 +321,7 @@ impl Guest {
         self
     }
 
-    /// More fields of the core module.
+    /// More fields in the core module.
     pub fn with_fields(mut self, fields: &str) -> Self {
         self.fields.push_str(fields);
         self
@@ -491,7 +491,7 @@ pub fn contract() -> String {
     include_str!("../../../../../wit/plugin.wit").to_owned()
 }
 
-/// Makes a component of a core module and the world `plugin` of a WIT package.
+/// Makes a component from a core module and a WIT package's world `plugin`.
 pub fn component(wit: &str, module: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("test.wit", wit).unwrap();
@@ -533,7 +533,7 @@ pub fn described(engine: &Engine, bytes: &[u8]) -> Described {
     Described::load(engine, &artifact, &Limits::default()).unwrap()
 }
 
-/// Converts an answer that is given as JSON, as the sandbox converts that of a guest; none if it is no answer.
+/// Converts an answer from JSON, as the sandbox converts a guest's; none if it is no answer.
 pub fn converted(
     answer: &Value,
     phase: Phase,

@@ -14,7 +14,7 @@ use crate::{
     wasi::is_known,
 };
 
-/// The parts of WASI that the guests here use, as its texts have them.
+/// The WASI interfaces that the guests here use, as WIT texts.
 const PACKAGES: &str = r"
 package wasi:io@0.2.3 {
   interface error { resource error { to-debug-string: func() -> string; } }
@@ -104,7 +104,7 @@ package wasi:filesystem@0.2.3 {
 }
 ";
 
-/// A guest of some interfaces and of these functions of theirs: interface, function, and its type as core WebAssembly
+/// A guest that imports these functions: interface, function, and the type as core WebAssembly
 /// has it. A function is called `$` and its name without the part in brackets, and `now` is `$clock`.
 fn importing(interfaces: &[&str], functions: &[(&str, &str, &str)]) -> Guest {
     let world = interfaces
@@ -112,7 +112,7 @@ fn importing(interfaces: &[&str], functions: &[(&str, &str, &str)]) -> Guest {
         .map(|name| format!("import wasi:{name}@0.2.3;"));
     let module = functions.iter().map(|(interface, name, kind)| {
         let id = match *name {
-            // The contract has a function of that name.
+            // The contract has a function with that name.
             "now" => "clock",
             name => name.split_once(']').map_or(name, |(_, rest)| rest),
         };
@@ -185,7 +185,7 @@ fn a_runtime_starts_with_constants_that_are_no_part_of_the_pass() {
     };
     let called = check_answers(importing(""));
     assert!(!called.used_now && !called.used_random);
-    // In the pass, both are those of the pass.
+    // In the pass, both come from the pass.
     let now = same("i64", "(call $clock)", "(i64.const 1700000000123000000)");
     let called = check_answers(importing(&now));
     assert!(called.used_now && !called.used_random);
@@ -236,7 +236,7 @@ fn a_wait_that_is_over_takes_no_time() {
         (call $pollable (local.get $i))";
     let guest = || importing(&["io/poll", "clocks/monotonic-clock"], &POLLING);
     check_answers(guest().doing(waiting, &[]));
-    // Of two, the one that is over is told.
+    // If one of two is over, that one is returned.
     let two = "(i32.store (i32.const 16) (call $subscribe-duration (i64.const 1)))
         (i32.store (i32.const 20) (call $subscribe-duration (i64.const 0)))
         (call $poll (i32.const 16) (i32.const 2) (i32.const 32))
@@ -301,7 +301,7 @@ fn a_call_of_sockets_ends_the_call() {
         ("io/streams", "[resource-drop]input-stream", "(param i32)"),
     ];
     let guest = || importing(&interfaces, &functions);
-    // A toolchain may import all of them, and a plugin need not call any.
+    // A toolchain may import them all, and a plugin need not call any.
     check_answers(guest());
     for (doing, told) in [
         (
@@ -329,13 +329,13 @@ fn a_call_of_sockets_ends_the_call() {
     }
 }
 
-/// The function that a component calls when its instance is complete: the start function of a core module may not yet call
+/// The function that a component calls when the instance is complete: a core module's start function may not yet call
 /// imports that answer into its memory.
 fn initializing(instructions: &str) -> String {
     format!(r#"(func (export "_initialize") {instructions})"#)
 }
 
-/// The calls of the runtime of Go before the first function of a guest, and those of klog after it.
+/// What Go's runtime calls before the guest's first function, and klog after it.
 #[test]
 fn a_guest_may_start_as_the_runtime_of_go_does() {
     let interfaces = [
@@ -375,7 +375,7 @@ fn a_guest_may_start_as_the_runtime_of_go_does() {
             .doing(doing, &[])
     };
     let called = check_answers(guest(""));
-    // Such a pass is remembered, and its recording is not secret.
+    // Such a pass is remembered, and the recording is not secret.
     assert!(!called.used_now && !called.used_random);
     // No clock goes back.
     let later = "(if (i64.le_u (call $clock) (global.get $started)) (then (unreachable)))";
@@ -447,7 +447,7 @@ fn there_are_one_argument_and_no_variables_directories_and_terminals() {
         ("cli/terminal-stdout", "get-terminal-stdout", "(param i32)"),
         ("filesystem/preopens", "get-directories", "(param i32)"),
     ];
-    // Each writes a length behind an address, or the case of an option.
+    // Each writes a length behind an address, or an option's case.
     let lists = [
         ("get-environment", 0),
         ("get-arguments", 1),
@@ -464,7 +464,7 @@ fn there_are_one_argument_and_no_variables_directories_and_terminals() {
     });
     let asking = lists.concat() + &options.concat();
     let called = check_answers(importing(&interfaces, &functions).doing(&asking, &[]));
-    // Output outside of the answer does not change the pass.
+    // Output outside the answer does not change the pass.
     assert!(!called.used_now && !called.used_random);
 }
 
@@ -572,7 +572,7 @@ fn a_flood_of_written_lines_is_cut_off_and_counted() {
         let flooding = repeating(2000, &writing_on);
         let opening = format!("(i32.store (i32.const 8) (call $get-{stream}))");
         let called = check_answers(writing().doing(&(opening + &flooding), &["0123456789abcde\n"]));
-        // 15 bytes of text and 16 for the line, of 16 KiB.
+        // 15 bytes for the text and 16 for the line, out of 16 KiB.
         assert!(
             (500..600).contains(&called.log.len()),
             "{}",

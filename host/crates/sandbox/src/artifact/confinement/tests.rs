@@ -18,7 +18,7 @@ use crate::{
     testing::guest,
 };
 
-/// The argument that names the attempt. Test programs take it for the name of another test.
+/// The argument that names the attempt. Test programs take it for another test's name.
 const ATTEMPT: &str = "attempt=";
 
 const BOUNDS: ChildBounds = ChildBounds {
@@ -60,7 +60,7 @@ impl Read for Attempt {
     }
 }
 
-/// The compiling process makes the attempt where it reads its input.
+/// The compiling process makes the attempt where it reads the input.
 fn attempt(attempt: fn() -> io::Result<()>) {
     let mut confined = |confinement| println!("{confinement}");
     match child(
@@ -95,7 +95,7 @@ fn compile() {
     println!("compiled: {}", !code.is_empty());
 }
 
-/// Compiles under the profile of a container that answers a call in this way.
+/// Compiles under a container profile that answers a call in this way.
 fn compile_under(call: i64, answer: SeccompAction) {
     let arch = TargetArch::try_from(ARCH).unwrap();
     let rules = BTreeMap::from([(call, Vec::new())]);
@@ -105,7 +105,7 @@ fn compile_under(call: i64, answer: SeccompAction) {
     compile();
 }
 
-/// The other tests run this one in a process of its own, and it does nothing otherwise.
+/// The other tests run this one in a separate process, and it does nothing otherwise.
 #[test]
 fn inside() {
     let named = |argument: String| argument.strip_prefix(ATTEMPT).map(str::to_owned);
@@ -144,7 +144,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The version of Landlock in this kernel.
+/// This kernel's Landlock version.
 fn landlock() -> Option<u32> {
     let said = said(&run("compile"));
     let (_, version) = said.split_once("Landlock V")?;
@@ -201,12 +201,12 @@ fn a_process_that_reaches_out_is_stopped() {
         let output = run(attempt);
         let stopped = Some(Signal::SYS.as_raw());
         assert_eq!(output.status.signal(), stopped, "{attempt}: {output:?}");
-        // The host takes it for the fault of the component.
+        // The host takes it for the component's fault.
         assert!(said(&output).contains(CONFINED), "{attempt}: {output:?}");
     }
 }
 
-/// Each kernel enforces its part: files from the first version on, TCP from the fourth.
+/// Kernels enforce what they know: files from the first version on, TCP from the fourth.
 #[test]
 fn landlock_refuses_files_and_connections() {
     let version = landlock();

@@ -1,4 +1,4 @@
-//! An answer of contract version 0.1.0, converted, with the checks that protect the host: sizes, counts and JSON. `policy`
+//! Converts answers in contract version 0.1.0, with the checks that protect the host: sizes, counts and JSON. `policy`
 //! checks the meaning.
 
 use innkeeper_model::{
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::log::cut;
 
-/// The limit of the API server; a longer message is cut.
+/// The API server's limit; a longer message is cut.
 const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
-/// Half of the longest message of a condition, so that the host can add text of its own.
+/// Half a condition's longest message, so that the host can add text.
 const FAULT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Conditions and events of one answer: more than a user can read.
+/// Conditions and events per answer: more than a user can read.
 const CONDITIONS_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
-/// Entries of `generate` and of `after` of one child; as many as an answer may have children by default.
+/// Entries in a child's `generate` and `after`; as many as an answer may have children by default.
 const CHILD_ENTRIES_MAX: usize = 256;
 
 pub(super) fn answer(
@@ -181,7 +181,7 @@ fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
     ))
 }
 
-/// Returns the bytes of all texts of an answer.
+/// Adds up the bytes in an answer's texts.
 fn size(answer: &Result<wit::Outcome, wit::Fault>) -> usize {
     match answer {
         Ok(wit::Outcome::Desired(desired)) => {

@@ -1,4 +1,4 @@
-//! A description of contract version 0.1.0, converted; `manifest` checks its contents.
+//! Converts descriptions in contract version 0.1.0; `manifest` checks the contents.
 
 use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind};
 

@@ -10,7 +10,7 @@ use crate::{
     testing::{described, engine, guest},
 };
 
-/// The stack of a thread of the host.
+/// A host thread's stack.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Returns a component that has only this text as its embedded description.
@@ -52,7 +52,7 @@ fn the_preview_has_the_requests_of_the_description() {
     );
     assert!(preview(&embed(&embed(&bytes, &manifest), &manifest)).is_err());
 
-    // A read of all objects has no selector.
+    // A read without a selector reads all objects.
     let reads = json!([{"apiVersion": "v1", "kind": "Pod", "access": "full", "scope": "Cluster"}]);
     let whole = json!({"name": "web", "version": "1", "finalize": false, "crds": [], "configSchema": null,
         "parents": web()["parents"], "children": web()["children"], "reads": reads});
@@ -140,7 +140,7 @@ fn a_description_that_breaks_a_rule_or_a_bound_has_no_preview() {
 }
 
 /// The host reads these texts before it knows if anything is granted. Built as values, some overflow the stack and others take
-/// hundreds of megabytes.
+/// hundreds of MB.
 #[test]
 fn the_preview_skips_hostile_parts_without_building_them() {
     let web = web().to_string();
