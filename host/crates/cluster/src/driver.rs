@@ -67,18 +67,18 @@ impl Driver {
 
     /// Starts the wanted watches and aborts the others.
     fn arrange(&mut self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<TaskId, AbortHandle>) {
-        let orders = self.shared.state.lock().orders();
+        let wanted = self.shared.state.lock().table.wanted_tasks();
         running.retain(|task, handle| {
-            let wanted = orders.contains_key(task);
-            if !wanted {
+            let is_wanted = wanted.contains_key(task);
+            if !is_wanted {
                 handle.abort();
             }
-            wanted
+            is_wanted
         });
-        for (task, order) in orders {
+        for (task, spec) in wanted {
             running.entry(task).or_insert_with(|| {
                 let shared = Arc::clone(&self.shared);
-                tasks.spawn(Watcher::new(shared, task, order, self.rng.fork()).run())
+                tasks.spawn(Watcher::new(shared, task, spec, self.rng.fork()).run())
             });
         }
     }

@@ -45,11 +45,11 @@ pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
 }
 
 async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<bool, WireFailure> {
-    let check = shared.state.lock().freshness_check(unchecked);
+    let check = shared.state.lock().table.freshness_check(unchecked);
     let target = match check {
-        FreshnessCheck::None => return Ok(true),
+        FreshnessCheck::Passed => return Ok(true),
         FreshnessCheck::NotListed => return Ok(false),
-        FreshnessCheck::Of(target) => target,
+        FreshnessCheck::Compare(target) => target,
     };
     let version = shared.wire.version(target.clone()).await?;
     let deadline = Instant::now() + MOVES_ON_WITHIN;

@@ -122,7 +122,11 @@ impl Cluster {
 
     /// Returns the last seen version of a CustomResourceDefinition; none if it does not exist, or if none are watched.
     pub fn definition_version(&self, name: &str) -> Option<ResourceVersion> {
-        self.0.state.lock().version_of(&watch::crd_kind(), name)
+        self.0
+            .state
+            .lock()
+            .table
+            .version_of(&watch::crd_kind(), name)
     }
 
     /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key, and no object is
@@ -141,12 +145,12 @@ impl Cluster {
 
     /// Returns a kind in exactly this version; none if it is not served or not discovered yet.
     pub fn served(&self, kind: &Gvk) -> Option<Resource> {
-        self.0.state.lock().kinds()?.get(kind).cloned()
+        self.0.state.lock().table.kinds()?.get(kind).cloned()
     }
 
     /// Returns a kind in the version that the API server prefers.
     pub fn served_kind(&self, kind: &GroupKind) -> Option<Resource> {
-        self.0.state.lock().kinds()?.preferred(kind).cloned()
+        self.0.state.lock().table.kinds()?.preferred(kind).cloned()
     }
 
     /// Waits for the first complete answer of discovery.
@@ -196,7 +200,7 @@ impl Cluster {
             name: name.to_owned(),
         })?;
         let shape = Shape {
-            hash_key: self.0.state.lock().hash_key().cloned(),
+            hash_key: self.0.state.lock().table.hash_key().cloned(),
             ..Shape::whole(kind)
         };
         let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
@@ -215,7 +219,7 @@ impl Cluster {
 
     /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
     pub async fn check_freshness(&self) {
-        let unchecked = self.0.state.lock().unchecked();
+        let unchecked = self.0.state.lock().table.unchecked();
         let checks = unchecked
             .into_iter()
             .map(|id| freshness::check(&self.0, id));
@@ -229,7 +233,7 @@ impl Cluster {
 
     /// Returns the state of every watch, for users and metrics: one entry for each request that lists and watches.
     pub fn watches(&self) -> Vec<WatchStatus> {
-        self.0.state.lock().statuses()
+        self.0.state.lock().table.statuses()
     }
 }
 
@@ -239,7 +243,7 @@ impl Resources for Cluster {
     }
 
     fn has_parents(&self, kind: &GroupKind) -> bool {
-        self.0.state.lock().has_parents(kind)
+        self.0.state.lock().table.has_parents(kind)
     }
 }
 

@@ -6,7 +6,7 @@ use innkeeper_model::{
     Answer, Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads, ZoneTime,
 };
 
-use super::{reader::Reader, shared::CacheShared, state::Made};
+use super::{reader::Reader, shared::CacheShared, state::ReadRecord};
 
 /// Every distinct read of a pass, in the order of its first occurrence.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Recording {
     pub reads: Vec<(ReadKey, Answer)>,
     /// The kind that is not cached yet, if the pass asked for one: the pass must run again from its start.
     pub parked: Option<Gvk>,
-    pub(super) made: Made,
+    pub(super) record: ReadRecord,
 }
 
 /// Answers the reads of one pass.
@@ -35,7 +35,7 @@ impl PassReads {
             reader,
             index: BTreeMap::new(),
             recording: Recording {
-                made: Made::within(granted),
+                record: ReadRecord::for_grants(granted),
                 ..Recording::default()
             },
         }
@@ -43,7 +43,7 @@ impl PassReads {
 
     /// Keeps the subscriptions of an earlier recording, whatever this pass reads.
     pub fn beside(mut self, before: &Recording) -> Self {
-        self.recording.made.subscribe_to(&before.made);
+        self.recording.record.subscribe_to(&before.record);
         self
     }
 
@@ -72,13 +72,15 @@ impl PassReads {
 
     fn answer(&mut self, key: &ReadKey) -> Answer {
         let mut state = self.shared.state.lock();
-        let made = &mut self.recording.made;
+        let record = &mut self.recording.record;
         let answer = match key {
             ReadKey::Get(reference) => state
-                .read_object(&self.reader, reference, made)
+                .table
+                .read_object(&self.reader, reference, record)
                 .map(Answer::Object),
             ReadKey::List(selector) => state
-                .read_list(&self.reader, selector, made)
+                .table
+                .read_list(&self.reader, selector, record)
                 .map(Answer::List),
             ReadKey::ZoneOffset(time) => Ok(Answer::Offset(time.offset())),
         };

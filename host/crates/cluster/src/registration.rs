@@ -75,7 +75,7 @@ pub struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.registration.state().end(&self.reader);
+        self.registration.state().subscribers.end(&self.reader);
     }
 }
 
@@ -88,7 +88,9 @@ impl Running {
             reader,
         } = self;
         registration
-            .observe_and(&reader.parent, |state| state.observed(reader))
+            .observe_and(&reader.parent, |state| {
+                state.subscribers.observed(reader);
+            })
             .await
     }
 }
@@ -115,7 +117,7 @@ impl Registration {
     /// where a watch starts over; the caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
         self.state()
-            .change(self.0.subscriber_id, interest, Instant::now());
+            .change_interest(self.0.subscriber_id, interest, Instant::now());
         self.0.shared.rearrange.notify_one();
     }
 
@@ -123,7 +125,9 @@ impl Registration {
     pub fn trigger(&self, parents: impl IntoIterator<Item = ObjectId>, cause: Cause) {
         let mut state = self.state();
         for parent in parents {
-            state.trigger(&self.reader(&parent), cause.into());
+            state
+                .subscribers
+                .trigger(&self.reader(&parent), cause.into());
         }
     }
 
@@ -133,7 +137,7 @@ impl Registration {
     /// released at its end.
     pub fn begin(&self, parent: &ObjectId) -> Running {
         let reader = self.reader(parent);
-        self.state().begin(&reader);
+        self.state().subscribers.begin(&reader);
         Running {
             registration: self.clone(),
             reader,
@@ -146,7 +150,9 @@ impl Registration {
     /// Dropping the future loses nothing. For one consumer only: a second one may wait although a parent is queued.
     pub async fn triggers(&self, max: usize) -> Vec<(ObjectId, Trigger)> {
         loop {
-            let taken = self.state().take(self.0.subscriber_id, max, Instant::now());
+            let taken = self
+                .state()
+                .take_triggers(self.0.subscriber_id, max, Instant::now());
             match taken {
                 Ok(taken) if !taken.is_empty() => return taken,
                 Ok(_) => self.0.wake.notified().await,
@@ -224,15 +230,15 @@ impl Registration {
                 return Ok(Observed::Behind { until });
             }
         }
-        let Some(parent) = state.parent(self.0.subscriber_id, &reader.parent) else {
+        let Some(parent) = state.table.parent(self.0.subscriber_id, &reader.parent) else {
             note(&mut state);
             return Ok(Observed::Gone);
         };
-        match state.children(self.0.subscriber_id, &parent) {
+        match state.table.children(self.0.subscriber_id, &parent) {
             Ok(children) => {
                 note(&mut state);
                 let namespace = parent.namespace.as_deref();
-                let unreadable = state.unreadable(self.0.subscriber_id, namespace);
+                let unreadable = state.table.unreadable(self.0.subscriber_id, namespace);
                 Ok(Observed::Ready(Observation {
                     parent,
                     children,
@@ -253,7 +259,9 @@ impl Registration {
     /// only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
         if recording.parked.is_none() {
-            self.state().commit(&self.reader(parent), &recording.made);
+            self.state()
+                .table
+                .commit(&self.reader(parent), &recording.record);
         }
     }
 
@@ -262,14 +270,15 @@ impl Registration {
     /// noted instead.
     pub fn take_in(&self, parent: &ObjectId, id: &ObjectId, written: &str) -> bool {
         let reader = self.reader(parent);
-        let Some(read) = self.state().readable(&reader, id) else {
+        let Some(read) = self.state().table.live_read(&reader, id) else {
             return false;
         };
         // Parsed without the lock.
         let Ok(stored) = keep(written, &read.shape) else {
             return false;
         };
-        self.state().take_in(&reader, id, &read, stored)
+        self.state()
+            .apply_write_response(&reader, id, &read, stored)
     }
 
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
@@ -295,17 +304,20 @@ impl Registration {
 
     /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
     pub fn is_behind(&self, parent: &ObjectId) -> bool {
-        self.state().is_behind(&self.reader(parent))
+        let state = self.state();
+        state
+            .subscribers
+            .is_behind(&state.table, &self.reader(parent))
     }
 
     /// Returns every known parent.
     pub fn parents(&self) -> Vec<ObjectId> {
-        self.state().parents(self.0.subscriber_id)
+        self.state().table.parents(self.0.subscriber_id)
     }
 
     /// Returns the last seen state of a parent, for display and not for decisions.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
-        self.state().parent(self.0.subscriber_id, id)
+        self.state().table.parent(self.0.subscriber_id, id)
     }
 
     /// Returns the last seen metadata of an object of a cluster-scoped kind that the plugin reads; none if it is
@@ -313,19 +325,20 @@ impl Registration {
     ///
     /// Only for display: it makes no subscription.
     pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
-        self.state().related(self.0.subscriber_id, kind, name)
+        self.state().table.related(self.0.subscriber_id, kind, name)
     }
 
     /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
-        self.state().child_count(self.0.subscriber_id, kind)
+        self.state().table.child_count(self.0.subscriber_id, kind)
     }
 
     /// Returns the number and the size of the plugin's children of these kinds in a namespace, as the cache shows them; the
     /// empty name is that of cluster-scoped children.
     pub fn made(&self, namespace: &str, is_counted: impl Fn(&GroupKind) -> bool) -> CacheSize {
         self.state()
-            .made(self.0.subscriber_id, namespace, is_counted)
+            .table
+            .child_usage(self.0.subscriber_id, namespace, is_counted)
     }
 
     /// Returns the number and the size of the plugin's children of these kinds by namespace.
@@ -334,24 +347,25 @@ impl Registration {
         is_counted: impl Fn(&GroupKind) -> bool,
     ) -> BTreeMap<Arc<str>, CacheSize> {
         self.state()
-            .made_everywhere(self.0.subscriber_id, is_counted)
+            .table
+            .usage_by_namespace(self.0.subscriber_id, is_counted)
     }
 
     /// Returns the number of children that the parent with the most of them retains, with the namespace of the parent; the
     /// empty name is that of cluster-scoped parents.
     pub fn retained_most(&self) -> Option<(Arc<str>, usize)> {
-        self.state().retained_most(self.0.subscriber_id)
+        self.state().table.retained_most(self.0.subscriber_id)
     }
 
     /// Returns the namespaces in which children of the plugin are cached without their texts, because they exceed the
     /// bound.
     pub fn full_namespaces(&self) -> Vec<NamespaceFull> {
-        self.state().full_namespaces(self.0.subscriber_id)
+        self.state().table.full_namespaces(self.0.subscriber_id)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.state().waiting(self.0.subscriber_id, None)
+        self.state().table.waiting(self.0.subscriber_id, None)
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
@@ -371,32 +385,39 @@ impl Registration {
             _ => self.0.shared.options.own_writes_timeout,
         };
         let due = Instant::now() + patience;
-        self.state().expect(&self.reader(parent), id, expected, due);
+        self.state()
+            .subscribers
+            .expect(&self.reader(parent), id, expected, due);
     }
 
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
         let state = self.state();
         let namespace = parent.namespace.as_deref();
-        let waiting = state.waiting(self.0.subscriber_id, namespace);
+        let waiting = state.table.waiting(self.0.subscriber_id, namespace);
         (!waiting.is_empty()).then(|| Observed::NotReady {
-            parent: state.parent(self.0.subscriber_id, parent),
+            parent: state.table.parent(self.0.subscriber_id, parent),
             waiting,
         })
     }
 
     async fn read_live(&self, reader: &Reader, id: &ObjectId) {
-        let Some(read) = self.state().live_read(reader, id) else {
+        let read = self.state().table.live_read(reader, id);
+        let Some(read) = read else {
+            // The kind is not readable, so there is nothing to wait for.
+            self.state().subscribers.drop_expectation(reader, id);
             return;
         };
         let (wire, namespace) = (&self.0.shared.wire, id.namespace.as_deref());
         let parse = |text: &str| keep(text, &read.shape);
         let found = wire.object(&read.served, namespace, &id.name, parse).await;
         match found {
-            Ok(found) => self.state().live(reader, id, &read, found),
+            Ok(found) => self.state().apply_live_read(reader, id, &read, found),
             Err(failure) => {
                 let (parent, error) = (&reader.parent, error_chain(&failure));
                 tracing::warn!(%parent, object = %id, %error, "failed to read an object live");
-                self.state().live_failed(reader, id, Instant::now());
+                self.state()
+                    .subscribers
+                    .live_read_failed(reader, id, Instant::now());
             }
         }
     }

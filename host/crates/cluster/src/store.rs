@@ -28,7 +28,7 @@ impl ObjectKey {
         }
     }
 
-    pub(super) fn of(stored: &Stored) -> Self {
+    pub(super) fn for_object(stored: &Stored) -> Self {
         Self {
             namespace: Arc::clone(&stored.namespace),
             name: Arc::clone(&stored.name),
@@ -51,7 +51,7 @@ impl Change {
         self.after.as_ref().or(self.before.as_ref())
     }
 
-    fn differs<'a, T: PartialEq>(&'a self, of: impl Fn(&'a Stored) -> T) -> bool {
+    fn has_changed<'a, T: PartialEq>(&'a self, of: impl Fn(&'a Stored) -> T) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => of(before) != of(after),
             _ => true,
@@ -59,24 +59,25 @@ impl Change {
     }
 
     /// Returns true if guests see a difference in the whole object.
-    pub(super) fn shows(&self) -> bool {
-        self.differs(|stored| &stored.json)
+    pub(super) fn json_changed(&self) -> bool {
+        self.has_changed(|stored| &stored.json)
     }
 
     /// Returns true if guests see a difference in the metadata.
-    pub(super) fn shows_in_metadata(&self) -> bool {
-        self.differs(Stored::metadata)
+    pub(super) fn metadata_changed(&self) -> bool {
+        self.has_changed(Stored::metadata)
     }
 
     /// Returns true if the host sees a difference, which includes the fields that its field managers own.
-    pub(super) fn matters(&self) -> bool {
-        self.shows() || self.differs(|stored| &stored.managed)
+    pub(super) fn is_relevant(&self) -> bool {
+        self.json_changed() || self.has_changed(|stored| &stored.managed)
     }
 
     /// Returns true if only the status changed. Without a generation that is unknown, and the answer is false.
     pub(super) fn is_status_only(&self) -> bool {
-        let tells = |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.has_generation);
-        tells(&self.before) && tells(&self.after) && !self.shows_in_metadata()
+        let has_generation =
+            |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.has_generation);
+        has_generation(&self.before) && has_generation(&self.after) && !self.metadata_changed()
     }
 }
 
@@ -219,17 +220,17 @@ impl Store {
             .collect();
         gone.into_iter()
             .filter_map(|handle| self.take(handle))
-            .map(Change::went)
+            .map(Change::removed)
             .collect()
     }
 
     /// Stores an object from a list or an event.
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
-        let Some(&handle) = self.by_name.get(&ObjectKey::of(&stored)) else {
+        let Some(&handle) = self.by_name.get(&ObjectKey::for_object(&stored)) else {
             self.share_namespace(&mut stored);
             let list = self.listing_at(&stored.namespace).number;
             self.insert(stored.clone(), list);
-            return vec![Change::came(stored)];
+            return vec![Change::added(stored)];
         };
         let Listing {
             number: list,
@@ -267,9 +268,9 @@ impl Store {
                 }]
             }
             before => before
-                .map(Change::went)
+                .map(Change::removed)
                 .into_iter()
-                .chain([Change::came(stored)])
+                .chain([Change::added(stored)])
                 .collect(),
         }
     }
@@ -281,7 +282,7 @@ impl Store {
         if entry.stored.version > version {
             return None;
         }
-        self.take(handle).map(Change::went)
+        self.take(handle).map(Change::removed)
     }
 
     /// Drops the text of an object.
@@ -300,7 +301,7 @@ impl Store {
     pub(super) fn clear(&mut self) -> Vec<Change> {
         let all = std::mem::take(self).entries;
         all.into_iter()
-            .map(|(_, entry)| Change::went(entry.stored))
+            .map(|(_, entry)| Change::removed(entry.stored))
             .collect()
     }
 
@@ -418,7 +419,7 @@ impl Store {
     fn insert(&mut self, stored: Stored, list: u32) {
         self.count_in(&stored);
         let handle = self.entries.vacant_key();
-        self.by_name.insert(ObjectKey::of(&stored), handle);
+        self.by_name.insert(ObjectKey::for_object(&stored), handle);
         self.by_uid.insert(stored.uid.clone(), handle);
         self.index(&stored, |index, text| {
             index.entry(Arc::clone(text)).or_default().insert(handle);
@@ -429,7 +430,7 @@ impl Store {
     fn take(&mut self, handle: usize) -> Option<Stored> {
         let StoreEntry { stored, .. } = self.entries.try_remove(handle)?;
         self.count_out(&stored);
-        self.by_name.remove(&ObjectKey::of(&stored));
+        self.by_name.remove(&ObjectKey::for_object(&stored));
         // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
         if self.by_uid.get(&stored.uid) == Some(&handle) {
             self.by_uid.remove(&stored.uid);
@@ -458,14 +459,14 @@ impl Store {
 }
 
 impl Change {
-    fn came(stored: Stored) -> Self {
+    fn added(stored: Stored) -> Self {
         Self {
             before: None,
             after: Some(stored),
         }
     }
 
-    fn went(stored: Stored) -> Self {
+    fn removed(stored: Stored) -> Self {
         Self {
             before: Some(stored),
             after: None,

@@ -150,17 +150,17 @@ impl Subscriptions {
     /// Returns the readers for which a change makes a difference.
     pub(super) fn touched(&self, change: &Change) -> BTreeSet<Reader> {
         let mut touched = BTreeSet::new();
-        if self.held.is_empty() || !change.shows() {
+        if self.held.is_empty() || !change.json_changed() {
             return touched;
         }
-        let in_metadata = change.shows_in_metadata();
+        let in_metadata = change.metadata_changed();
         let mut add = |readers: &Readers| {
             let sees = |access: &Access| *access != Access::Metadata || in_metadata;
             let seeing = readers.iter().filter(|(_, access)| sees(access));
             touched.extend(seeing.map(|(reader, _)| reader.clone()));
         };
         for stored in [&change.before, &change.after].into_iter().flatten() {
-            if let Some(readers) = self.objects.get(&ObjectKey::of(stored)) {
+            if let Some(readers) = self.objects.get(&ObjectKey::for_object(stored)) {
                 add(readers);
             }
             if !self.lists.is_empty() {

@@ -12,7 +12,7 @@ use super::{
     fields::ObjectFields,
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
-    state::{Order, Stale, TaskId},
+    state::{Stale, TaskId, TaskSpec},
     stored::{Malformed, Stored, check_asked, keep_fields},
     wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
@@ -45,7 +45,7 @@ impl From<Malformed> for StepError {
 pub(super) struct Watcher {
     shared: Arc<CacheShared>,
     task: TaskId,
-    order: Order,
+    spec: TaskSpec,
     rng: Rng,
     /// The last logged failure, so that a lasting one is logged only once.
     told: Option<String>,
@@ -58,11 +58,11 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(shared: Arc<CacheShared>, task: TaskId, order: Order, rng: Rng) -> Self {
+    pub(super) fn new(shared: Arc<CacheShared>, task: TaskId, spec: TaskSpec, rng: Rng) -> Self {
         Self {
             shared,
             task,
-            order,
+            spec,
             rng,
             told: None,
             broke: false,
@@ -73,14 +73,14 @@ impl Watcher {
 
     /// Runs until another task takes over or the future is dropped.
     pub(super) async fn run(mut self) {
-        let mut step = self.order.first;
+        let mut step = self.spec.first;
         let mut pauses = self.pauses();
         loop {
             let outcome = match self.perform(step).await {
                 Ok(outcome) => outcome,
                 Err(StepError::Stale(Stale::Superseded)) => return,
                 Err(StepError::Stale(Stale::WentBack)) => {
-                    let seen = self.shared.state.lock().version(self.task);
+                    let seen = self.shared.state.lock().table.version(self.task);
                     tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
                     StepOutcome::WentBack
                 }
@@ -89,7 +89,7 @@ impl Watcher {
                     Err(_) => return,
                 },
             };
-            let last = self.shared.state.lock().version(self.task);
+            let last = self.shared.state.lock().table.version(self.task);
             let (following, pause) = next(step, outcome, last);
             step = following;
             // Before the pause is chosen: a watch that lasted shows that the API server is well, however the watch ended.
@@ -121,7 +121,7 @@ impl Watcher {
         match step {
             WatchStep::List { since, paged } => self.list(since, paged).await,
             WatchStep::Check { .. } => {
-                let target = self.order.target.clone();
+                let target = self.spec.target.clone();
                 let version = self.shared.wire.version(target).await?;
                 Ok(StepOutcome::At(version))
             }
@@ -135,11 +135,14 @@ impl Watcher {
         let keep = |object: &ObjectFields<'_>, list: Option<&str>| {
             let stored = self.keep(object, list)?;
             // Texts that are not cached are not held until the page is complete.
-            Ok(state.lock().fitted(self.task, stored))
+            Ok(state.lock().table.fitted(self.task, stored))
         };
-        let listed = wire.list(&self.order.target, since, paged, keep, |page| {
+        let listed = wire.list(&self.spec.target, since, paged, keep, |page| {
             if begun.is_none() {
-                state.lock().begin_list(self.task, since, page.version)?;
+                state
+                    .lock()
+                    .table
+                    .begin_list(self.task, since, page.version)?;
                 begun = Some(page.version);
             }
             state.lock().page(self.task, page.items)?;
@@ -158,7 +161,7 @@ impl Watcher {
         let begun = Instant::now();
         let duration = self.duration();
         let wire = &self.shared.wire;
-        let mut stream = wire.watch(&self.order.target, from, duration).await?;
+        let mut stream = wire.watch(&self.spec.target, from, duration).await?;
         let ended = self.lines(&mut stream).await;
         self.held = begun.elapsed() >= self.shared.options.watch_held;
         self.check_cut(stream.is_within_line)?;
@@ -171,7 +174,7 @@ impl Watcher {
 
     /// Fails after the same line was cut off twice: a list shows the object that the line was about.
     fn check_cut(&mut self, is_cut: bool) -> Result<(), StepError> {
-        let after = is_cut.then(|| self.shared.state.lock().version(self.task));
+        let after = is_cut.then(|| self.shared.state.lock().table.version(self.task));
         let before = std::mem::replace(&mut self.cut_after, after);
         if after.is_some() && after == before {
             self.cut_after = None;
@@ -225,9 +228,9 @@ impl Watcher {
 
     /// Keeps an object of an event or of a list of this kind.
     fn keep(&self, object: &ObjectFields<'_>, list: Option<&str>) -> Result<Stored, Malformed> {
-        let place = (self.order.target.namespace.as_deref(), None);
+        let place = (self.spec.target.namespace.as_deref(), None);
         check_asked(object, list, self.kind(), place)?;
-        keep_fields(object, &self.order.shape)
+        keep_fields(object, &self.spec.shape)
     }
 
     fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, Stale> {
@@ -271,7 +274,7 @@ impl Watcher {
     }
 
     fn kind(&self) -> &Gvk {
-        &self.order.target.served.kind
+        &self.spec.target.served.kind
     }
 
     fn duration(&mut self) -> Duration {

@@ -1,5 +1,4 @@
-//! Freshness checks: a watch may be behind the writes of another process. Until its check passes, it counts as not
-//! listed.
+//! Freshness checks: a watch may be behind the writes of another process. Until its check passes, it counts as not listed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +6,7 @@ use innkeeper_model::{Access, ResourceVersion, Uid};
 use tokio::time::Instant;
 
 use super::{
-    CacheState, SlotId,
+    CacheState, SlotId, WatchTable,
     namespace_watch::{Health, NamespaceWatch},
 };
 use crate::{
@@ -15,42 +14,36 @@ use crate::{
     wire::WatchTarget,
 };
 
-/// The objects of a kind and their versions, as a quorum shows them.
+/// A kind's objects with their versions, as a quorum shows them.
 pub(crate) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
-/// The identity of a namespace watch, whichever task writes to it.
+/// A watch of one namespace, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
 
-/// The state of a freshness check.
+/// The next step of a freshness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FreshnessCheck {
-    /// Passed, or not needed.
-    None,
-    /// Needed, but the watch has no complete list yet to compare with.
+    /// None: it passed, or is not needed.
+    Passed,
+    /// Wait: the watch has no complete list yet to compare with.
     NotListed,
-    /// Needed; this is the request to compare with, in metadata form.
-    Of(WatchTarget),
+    /// Compare with this request, in metadata form.
+    Compare(WatchTarget),
 }
 
-impl CacheState {
-    /// Requires a freshness check of every watch. A watch without any version starts over instead:
-    /// its first list comes from a quorum, so it needs no check. The same holds for watches that are added later.
-    pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
-        let ids: Vec<SlotId> = self.slots.keys().copied().collect();
+impl WatchTable {
+    fn require_freshness_checks(&mut self, now: Instant) {
         for slot in self.slots.values_mut() {
-            let reshaped = slot.store.len() > 0;
+            let is_reshaped = slot.store.len() > 0;
             for watch in &mut slot.namespace_watches {
                 if watch.version == ResourceVersion::default() {
                     self.count += 1;
-                    watch.restart(self.count, reshaped, now);
+                    watch.restart(self.count, is_reshaped, now);
                 } else {
-                    watch.unchecked = true;
+                    watch.is_unchecked = true;
                     watch.since = now;
                 }
             }
-        }
-        for id in ids {
-            self.kind_changed(id, None);
         }
     }
 
@@ -58,24 +51,38 @@ impl CacheState {
     pub(crate) fn unchecked(&self) -> Vec<UncheckedWatch> {
         let mut unchecked = Vec::new();
         for (id, slot) in &self.slots {
-            let watches = slot.namespace_watches.iter().filter(|one| one.unchecked);
-            unchecked.extend(watches.map(|watch| (*id, watch.namespace.clone())));
+            for watch in &slot.namespace_watches {
+                if watch.is_unchecked {
+                    unchecked.push((*id, watch.namespace.clone()));
+                }
+            }
         }
         unchecked
     }
 
-    /// The state of the freshness check of a watch.
+    /// The next step of a watch's freshness check.
     pub(crate) fn freshness_check(&self, (id, namespace): &UncheckedWatch) -> FreshnessCheck {
-        let Some(slot) = self.slots.get(id) else {
-            return FreshnessCheck::None;
+        let Some(slot) = self.get(*id) else {
+            return FreshnessCheck::Passed;
         };
         let mut watches = slot.namespace_watches.iter();
         match watches.find(|watch| watch.namespace == *namespace) {
-            Some(watch) if watch.unchecked => match slot.target(watch, Access::Metadata) {
-                Some(target) if watch.health == Health::Synced => FreshnessCheck::Of(target),
+            Some(watch) if watch.is_unchecked => match slot.target(watch, Access::Metadata) {
+                Some(target) if watch.health == Health::Synced => FreshnessCheck::Compare(target),
                 _ => FreshnessCheck::NotListed,
             },
-            _ => FreshnessCheck::None,
+            _ => FreshnessCheck::Passed,
+        }
+    }
+}
+
+impl CacheState {
+    /// Requires a freshness check of every watch. A watch without any version starts over instead: its first list comes from
+    /// a quorum, so it needs no check. The same holds for later watches.
+    pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
+        self.table.require_freshness_checks(now);
+        for id in self.table.ids() {
+            self.kind_changed(id, None);
         }
     }
 
@@ -85,7 +92,7 @@ impl CacheState {
         unchecked: &UncheckedWatch,
         version: ResourceVersion,
     ) -> bool {
-        self.check(unchecked, |watch, _| watch.version >= version)
+        self.pass_check(unchecked, |watch, _| watch.version >= version)
     }
 
     /// Passes the check if the watch holds exactly these objects in these versions, and returns true if it does.
@@ -94,7 +101,7 @@ impl CacheState {
         unchecked: &UncheckedWatch,
         contents: &Contents,
     ) -> bool {
-        self.check(unchecked, |watch, store| {
+        self.pass_check(unchecked, |watch, store| {
             let mut objects = contents.iter();
             store.size_of(watch.namespace.as_deref()).all().objects == contents.len()
                 && objects.all(|(key, (uid, version))| {
@@ -105,19 +112,19 @@ impl CacheState {
     }
 
     /// Passes the check if the watch is synced and current; a watch that is gone needs no check.
-    fn check(
+    fn pass_check(
         &mut self,
         (id, namespace): &UncheckedWatch,
         is_current: impl FnOnce(&NamespaceWatch, &Store) -> bool,
     ) -> bool {
-        let found = self.watch_where(*id, |watch| watch.namespace == *namespace);
-        let Some((watch, store)) = found else {
+        let is_checked = |watch: &NamespaceWatch| watch.namespace == *namespace;
+        let Some((watch, store)) = self.table.watch_where(*id, is_checked) else {
             return true;
         };
-        let passed = watch.health == Health::Synced && is_current(watch, store);
-        if passed && std::mem::take(&mut watch.unchecked) {
+        let has_passed = watch.health == Health::Synced && is_current(watch, store);
+        if has_passed && std::mem::take(&mut watch.is_unchecked) {
             self.kind_changed(*id, namespace.as_ref());
         }
-        passed
+        has_passed
     }
 }

@@ -1,4 +1,4 @@
-//! One request of a watch, with its version, health and freshness.
+//! One request of a watch, with version, health and freshness.
 
 use std::sync::Arc;
 
@@ -12,31 +12,32 @@ use crate::interest::Why;
 pub(super) struct NamespaceWatch {
     /// None: everywhere, or a cluster-scoped kind.
     pub(super) namespace: Option<Arc<str>>,
-    /// The task that may write to this watch: a task that was started for another form or URL may not. Never reused.
+    /// The only task that may write to this watch: not one that was started for another form or URL. Never reused.
     pub(super) generation: u64,
-    /// The kept texts do not have the wanted form, so the next list replaces everything.
-    pub(super) reshaped: bool,
+    /// The cached texts have the wrong form, so the next list replaces everything.
+    pub(super) is_reshaped: bool,
     pub(super) health: Health,
-    /// The freshness check is still to pass: another process may have made writes that this watch has not shown yet.
-    pub(super) unchecked: bool,
+    /// The freshness check has not passed: another process may have made writes that this watch has not shown yet.
+    pub(super) is_unchecked: bool,
     /// The time of the first failure since the last complete list; none if no list has failed.
     pub(super) failing_since: Option<Instant>,
-    /// The time of the last change of its state.
+    /// The time of the last change of health.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
     pub(super) last_event: Option<Instant>,
     pub(super) last_error: Option<String>,
+    /// The number of complete lists.
     pub(super) lists: u64,
 }
 
-/// The state of a watch.
+/// Tells whether the objects of a watch are usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// The objects are complete. Next: `Refused` if the API server denies access, `Listing` if the watch starts over.
+    /// The objects are complete. Next: `Refused` if the API server denies access, `Listing` if the watch restarts.
     Synced,
     /// The first list is in progress, with the last failure.
     Listing(Option<String>),
-    /// The API server denies access, with its message.
+    /// The API server denies access, with this message.
     Refused(String),
 }
 
@@ -46,9 +47,9 @@ impl NamespaceWatch {
         Self {
             namespace,
             generation,
-            reshaped: false,
+            is_reshaped: false,
             health: Health::Listing(None),
-            unchecked: false,
+            is_unchecked: false,
             failing_since: None,
             since: now,
             version: ResourceVersion::default(),
@@ -58,7 +59,7 @@ impl NamespaceWatch {
         }
     }
 
-    /// Sets the health and, if it differs, the time of the change.
+    /// Sets the health, and the time if it differs.
     pub(super) fn set_health(&mut self, health: Health, now: Instant) {
         if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
             self.since = now;
@@ -67,17 +68,17 @@ impl NamespaceWatch {
     }
 
     /// Starts over: another task lists everything.
-    pub(super) fn restart(&mut self, generation: u64, reshaped: bool, now: Instant) {
+    pub(super) fn restart(&mut self, generation: u64, is_reshaped: bool, now: Instant) {
         self.generation = generation;
-        self.reshaped = reshaped;
+        self.is_reshaped = is_reshaped;
         self.failing_since = None;
         self.set_health(Health::Listing(None), now);
     }
 
-    /// The reason that the objects cannot be used; none if they can.
+    /// Why the objects are not usable, if they are not.
     pub(super) fn why(&self) -> Option<Why> {
         match &self.health {
-            Health::Synced if self.unchecked => Some(Why::Unchecked),
+            Health::Synced if self.is_unchecked => Some(Why::Unchecked),
             Health::Synced => None,
             Health::Listing(None) => Some(Why::Listing),
             Health::Listing(Some(message)) => Some(Why::Failing {

@@ -173,15 +173,15 @@ fn a_change_knows_the_parts_that_differ() {
         }
     };
     let same = change(r#""generation":1}"#, r#""generation":1}"#);
-    assert!(!same.shows() && !same.matters());
+    assert!(!same.json_changed() && !same.is_relevant());
     let owned = r#""generation":1,"managedFields":[{"manager":"innkeeper:p","fieldsV1":{}}]}"#;
     let managed = change(owned, r#""generation":1}"#);
-    assert!(!managed.shows() && managed.matters());
+    assert!(!managed.json_changed() && managed.is_relevant());
     let status = change(
         r#""generation":1},"status":1"#,
         r#""generation":1},"status":2"#,
     );
-    assert!(status.is_status_only() && status.shows() && !status.shows_in_metadata());
+    assert!(status.is_status_only() && status.json_changed() && !status.metadata_changed());
     let spec = change(r#""generation":1},"spec":1"#, r#""generation":2},"spec":2"#);
     assert!(!spec.is_status_only());
     let untold = change(r#""labels":{}},"data":1"#, r#""labels":{}},"data":2"#);
@@ -258,7 +258,7 @@ proptest! {
                 }
             };
             for change in changes {
-                let key = ObjectKey::of(change.last().unwrap());
+                let key = ObjectKey::for_object(change.last().unwrap());
                 let was = match change.after {
                     Some(after) => replica.insert(key, after),
                     None => replica.remove(&key),

@@ -21,7 +21,7 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
         sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(registration.waiting()[0].why, Why::Discovering);
-    assert!(cluster.0.state.lock().kinds().is_none());
+    assert!(cluster.0.state.lock().table.kinds().is_none());
     assert!(tasks.try_join_next().is_none(), "it tries again");
 }
 

@@ -41,12 +41,12 @@ impl ObjectCache {
             LineKind::Bookmark | LineKind::Error => return Ok(false),
         };
         let changes = if line.kind == LineKind::Deleted {
-            let gone = self.store.remove(&ObjectKey::of(&stored), stored.version);
+            let gone = self.store.remove(&ObjectKey::for_object(&stored), stored.version);
             gone.into_iter().collect()
         } else {
             self.store.put(stored)
         };
-        Ok(changes.iter().any(super::store::Change::shows))
+        Ok(changes.iter().any(super::store::Change::json_changed))
     }
 
     /// The number of objects.

@@ -1,73 +1,83 @@
 //! A host that is limited to namespaces: one request for each of them, whose objects are one cache.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_model::{Resource, Scope};
 
 use super::*;
-use crate::wire::WireFailure;
+use crate::{discovery::tests::kinds, wire::WireFailure};
 
 const NODE: &str = "v1 Node";
 
 /// A state that sees the namespaces `a` and `b`, and a plugin that reads Pods there by this scope.
-fn limited(scope: ReadScope) -> World {
-    let mut world = World::new();
+fn limited(scope: ReadScope) -> Harness {
+    let mut harness = Harness::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
-    world.state = CacheState::within(Some(names.into()));
+    harness.state = CacheState::new(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
-    world.state.set_hash_key(key, world.now);
+    harness.state.set_hash_key(key, harness.now);
     // The watches are wanted before discovery has shown that the kinds are namespaced.
-    world.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
-    world.namespace = "a";
-    world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    world
+    harness.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
+    harness.namespace = "a";
+    harness.serve(&[CACHE, SERVICE, SECRET, POD]);
+    harness
 }
 
-fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
-    let mut orders = world.state.orders().into_iter().filter(|(_, order)| {
-        let target = &order.target;
-        target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
-    });
-    let (task, order) = orders.next().unwrap();
+fn task_in(harness: &Harness, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
+    let mut tasks = harness
+        .state
+        .table
+        .wanted_tasks()
+        .into_iter()
+        .filter(|(_, order)| {
+            let target = &order.target;
+            target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
+        });
+    let (task, order) = tasks.next().unwrap();
     (task, order.shape)
 }
 
-fn list_in(world: &mut World, kind: &str, namespace: &str, objects: Vec<Value>) {
-    let (task, _) = task_in(world, kind, namespace);
+fn list_in(harness: &mut Harness, kind: &str, namespace: &str, objects: Vec<Value>) {
+    let (task, _) = task_in(harness, kind, namespace);
     let stored: Vec<Stored> = objects
         .into_iter()
-        .map(|object| world.stored(kind, object))
+        .map(|object| harness.stored(kind, object))
         .collect();
-    let version = ResourceVersion(world.version);
-    let begun = world.state.begin_list(task, Since::Now, version);
+    let version = ResourceVersion(harness.version);
+    let begun = harness.state.table.begin_list(task, Since::Now, version);
     assert_eq!(begun, Ok(()));
-    assert_eq!(world.state.page(task, stored), Ok(()));
-    let ended = world.state.end_list(task, version, world.now);
+    assert_eq!(harness.state.page(task, stored), Ok(()));
+    let ended = harness.state.end_list(task, version, harness.now);
     assert_eq!(ended, Ok(()));
 }
 
-fn put_in(world: &mut World, kind: &str, namespace: &str, mut object: Value) -> ResourceVersion {
+fn put_in(
+    harness: &mut Harness,
+    kind: &str,
+    namespace: &str,
+    mut object: Value,
+) -> ResourceVersion {
     object["metadata"]["namespace"] = json!(namespace);
-    let (task, _) = task_in(world, kind, namespace);
-    let stored = world.stored(kind, object);
+    let (task, _) = task_in(harness, kind, namespace);
+    let stored = harness.stored(kind, object);
     let version = stored.version;
-    let put = world.state.put(task, stored, world.now);
+    let put = harness.state.put(task, stored, harness.now);
     assert_eq!(put, Ok(()));
     version
 }
 
-fn list_all_in(world: &mut World, namespace: &str) {
+fn list_all_in(harness: &mut Harness, namespace: &str) {
     for kind in [CACHE, SERVICE, SECRET, POD] {
-        list_in(world, kind, namespace, Vec::new());
+        list_in(harness, kind, namespace, Vec::new());
     }
 }
 
 /// Lists both namespaces, and puts a parent into each.
-fn put_parents(world: &mut World) {
+fn put_parents(harness: &mut Harness) {
     for namespace in ["a", "b"] {
-        list_all_in(world, namespace);
+        list_all_in(harness, namespace);
         put_in(
-            world,
+            harness,
             CACHE,
             namespace,
             json!({"metadata": {"name": "web", "uid": namespace}}),
@@ -84,8 +94,8 @@ fn named(namespace: &str, name: &str, uid: &str) -> Value {
 }
 
 /// The kept objects of a kind as `namespace/name`.
-fn kept(world: &World, kind: &str) -> Vec<String> {
-    let mut slots = world.state.slots.values();
+fn kept(harness: &Harness, kind: &str) -> Vec<String> {
+    let mut slots = harness.state.table.slots.values();
     let slot = slots.find(|slot| slot.key.kind == gvk(kind)).unwrap();
     let all = slot.store.all(None);
     all.map(|stored| format!("{}/{}", stored.namespace, stored.name))
@@ -94,63 +104,66 @@ fn kept(world: &World, kind: &str) -> Vec<String> {
 
 #[test]
 fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
-    let mut world = limited(ReadScope::Cluster);
-    let asked = |world: &World| -> BTreeSet<String> {
-        let orders = world.state.orders().into_values();
-        let line = |order: Order| {
-            let namespace = order.target.namespace.unwrap_or_else(|| "*".into());
-            format!("{} {namespace}", order.target.served.kind.kind)
+    let mut harness = limited(ReadScope::Cluster);
+    let asked = |harness: &Harness| -> BTreeSet<String> {
+        let tasks = harness.state.table.wanted_tasks().into_values();
+        let line = |task: TaskSpec| {
+            let namespace = task.target.namespace.unwrap_or_else(|| "*".into());
+            format!("{} {namespace}", task.target.served.kind.kind)
         };
-        orders.map(line).collect()
+        tasks.map(line).collect()
     };
-    let check = |world: &World, kinds: &[&str]| {
+    let check = |harness: &Harness, kinds: &[&str]| {
         let each = |kind: &&str| ["a", "b"].map(|name| format!("{kind} {name}"));
         let expected: BTreeSet<String> = kinds.iter().flat_map(each).collect();
-        assert_eq!(asked(world), expected);
+        assert_eq!(asked(harness), expected);
     };
-    check(&world, &["Cache", "Pod"]);
+    check(&harness, &["Cache", "Pod"]);
     for namespace in ["a", "b"] {
-        list_in(&mut world, CACHE, namespace, Vec::new());
+        list_in(&mut harness, CACHE, namespace, Vec::new());
     }
-    check(&world, &["Cache", "Pod", "Secret", "Service"]);
+    check(&harness, &["Cache", "Pod", "Secret", "Service"]);
 
     // A cluster-scoped kind still has a single request, even if its scope is learned late.
     let node = gvk(NODE);
-    world.state.watch_metadata(&node, world.now);
+    harness.state.watch_metadata(&node, harness.now);
     let mut kinds = kinds(&[CACHE, SERVICE, SECRET, POD].map(gvk));
     kinds.add(Resource {
         kind: node,
         plural: "nodes".into(),
         scope: Scope::Cluster,
     });
-    world.state.serve(kinds, world.now);
-    assert!(asked(&world).contains("Node *"), "{:?}", asked(&world));
-    assert_eq!(world.state.orders().len(), 9);
+    harness.state.serve(kinds, harness.now);
+    assert!(asked(&harness).contains("Node *"), "{:?}", asked(&harness));
+    assert_eq!(harness.state.table.wanted_tasks().len(), 9);
 }
 
 #[test]
 fn a_list_of_one_namespace_leaves_the_others_unchanged() {
-    let mut world = limited(ReadScope::ParentNamespace);
-    put_parents(&mut world);
-    world.due();
-    assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
+    let mut harness = limited(ReadScope::ParentNamespace);
+    put_parents(&mut harness);
+    harness.due();
+    assert_eq!(kept(&harness, CACHE), ["a/web", "b/web"]);
     // In `a` an object was replaced by another while the watch was down; `b` did not change.
-    list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
-    assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
-    assert_eq!(world.due(), ["db parent-changed", "web parent-gone"]);
+    list_in(&mut harness, CACHE, "a", vec![named("a", "db", "other")]);
+    assert_eq!(kept(&harness, CACHE), ["a/db", "b/web"]);
+    assert_eq!(harness.due(), ["db parent-changed", "web parent-gone"]);
     // A list that is the truth may go back; it does not make b go back with it.
-    let (task, shape) = task_in(&world, CACHE, "a");
+    let (task, shape) = task_in(&harness, CACHE, "a");
     let old = ResourceVersion(3);
-    assert_eq!(world.state.begin_list(task, Since::Now, old), Ok(()));
+    assert_eq!(
+        harness.state.table.begin_list(task, Since::Now, old),
+        Ok(())
+    );
     let mut object = named("a", "old", "old");
     object["metadata"]["resourceVersion"] = json!("2");
     let stored = keep(&object.to_string(), &shape).unwrap();
-    assert_eq!(world.state.page(task, vec![stored]), Ok(()));
-    assert_eq!(world.state.end_list(task, old, world.now), Ok(()));
-    assert_eq!(kept(&world, CACHE), ["a/old", "b/web"]);
-    let (other, _) = task_in(&world, CACHE, "b");
-    assert!(world.state.version(task) < world.state.version(other));
-    let put = world.state.bookmark(other, old, world.now);
+    assert_eq!(harness.state.page(task, vec![stored]), Ok(()));
+    assert_eq!(harness.state.end_list(task, old, harness.now), Ok(()));
+    assert_eq!(kept(&harness, CACHE), ["a/old", "b/web"]);
+    let (other, _) = task_in(&harness, CACHE, "b");
+    assert!(harness.state.table.version(task) < harness.state.table.version(other));
+    let put = harness.state.bookmark(other, old, harness.now);
     assert_eq!(
         put,
         Err(Stale::WentBack),
@@ -160,131 +173,148 @@ fn a_list_of_one_namespace_leaves_the_others_unchanged() {
 
 #[test]
 fn a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
-    let mut world = limited(ReadScope::ParentNamespace);
+    let mut harness = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         for kind in [CACHE, SECRET, POD] {
-            list_in(&mut world, kind, namespace, Vec::new());
+            list_in(&mut harness, kind, namespace, Vec::new());
         }
         put_in(
-            &mut world,
+            &mut harness,
             CACHE,
             namespace,
             json!({"metadata": {"name": namespace, "uid": namespace}}),
         );
     }
-    world.due();
-    let (task, _) = task_in(&world, SERVICE, "b");
+    harness.due();
+    let (task, _) = task_in(&harness, SERVICE, "b");
     let refused = WireFailure::Status {
         code: 403,
         message: "not in b".to_owned(),
         retry_after: None,
     };
-    world.state.failed(task, &refused, world.now).unwrap();
-    list_in(&mut world, SERVICE, "a", Vec::new());
-    assert_eq!(world.due(), ["a kind-changed"], "b still waits");
-    let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world.state.waiting(world.subscriber, namespace).into_iter();
+    harness.state.failed(task, &refused, harness.now).unwrap();
+    list_in(&mut harness, SERVICE, "a", Vec::new());
+    assert_eq!(harness.due(), ["a kind-changed"], "b still waits");
+    let waiting = |harness: &Harness, namespace: Option<&str>| -> Vec<String> {
+        let waiting = harness
+            .state
+            .table
+            .waiting(harness.subscriber, namespace)
+            .into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
-    assert_eq!(waiting(&world, Some("a")), [""; 0]);
-    assert!(waiting(&world, Some("b"))[0].contains("not in b"));
+    assert_eq!(waiting(&harness, Some("a")), [""; 0]);
+    assert!(waiting(&harness, Some("b"))[0].contains("not in b"));
     assert_eq!(
-        waiting(&world, None),
-        waiting(&world, Some("b")),
+        waiting(&harness, None),
+        waiting(&harness, Some("b")),
         "and is told of the whole"
     );
     let services = gvk(SERVICE).group_kind();
     assert_eq!(
-        world.state.child_count(world.subscriber, &services),
+        harness
+            .state
+            .table
+            .child_count(harness.subscriber, &services),
         None,
         "not all are known"
     );
 
-    list_in(&mut world, SERVICE, "b", Vec::new());
-    assert_eq!(world.due(), ["b kind-changed"]);
-    assert_eq!(waiting(&world, None), [""; 0]);
+    list_in(&mut harness, SERVICE, "b", Vec::new());
+    assert_eq!(harness.due(), ["b kind-changed"]);
+    assert_eq!(waiting(&harness, None), [""; 0]);
     assert_eq!(
-        world.state.child_count(world.subscriber, &services),
+        harness
+            .state
+            .table
+            .child_count(harness.subscriber, &services),
         Some(0)
     );
 }
 
 #[test]
 fn own_writes_are_waited_for_in_their_own_namespace() {
-    let mut world = limited(ReadScope::ParentNamespace);
-    put_parents(&mut world);
+    let mut harness = limited(ReadScope::ParentNamespace);
+    put_parents(&mut harness);
     let web = Reader {
-        subscriber_id: world.subscriber,
+        subscriber_id: harness.subscriber,
         parent: id_in("b", "web"),
     };
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
-    let written = ResourceVersion(world.version + 1);
-    let due = world.now + Duration::from_secs(5);
+    let written = ResourceVersion(harness.version + 1);
+    let due = harness.now + Duration::from_secs(5);
     let expected = ExpectedState::Version(written);
-    world.state.expect(&web, &child, expected, due);
-    world.version += 5;
-    let later = ResourceVersion(world.version);
-    let (elsewhere, _) = task_in(&world, SERVICE, "a");
-    let passed = world.state.bookmark(elsewhere, later, world.now);
+    harness
+        .state
+        .subscribers
+        .expect(&web, &child, expected, due);
+    harness.version += 5;
+    let later = ResourceVersion(harness.version);
+    let (elsewhere, _) = task_in(&harness, SERVICE, "a");
+    let passed = harness.state.bookmark(elsewhere, later, harness.now);
     assert_eq!(passed, Ok(()));
-    let status = |world: &mut World| world.state.expectation_status(&web, world.now);
-    assert_eq!(status(&mut world), ExpectationStatus::Until(due));
-    let (there, _) = task_in(&world, SERVICE, "b");
-    let passed = world.state.bookmark(there, later, world.now);
+    let status = |harness: &mut Harness| harness.state.expectation_status(&web, harness.now);
+    assert_eq!(status(&mut harness), ExpectationStatus::Until(due));
+    let (there, _) = task_in(&harness, SERVICE, "b");
+    let passed = harness.state.bookmark(there, later, harness.now);
     assert_eq!(passed, Ok(()));
-    assert_eq!(status(&mut world), ExpectationStatus::None);
+    assert_eq!(status(&mut harness), ExpectationStatus::None);
 }
 
 #[test]
 fn each_namespace_has_its_own_freshness_check() {
-    let mut world = limited(ReadScope::ParentNamespace);
+    let mut harness = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
-        list_all_in(&mut world, namespace);
+        list_all_in(&mut harness, namespace);
     }
     put_in(
-        &mut world,
+        &mut harness,
         CACHE,
         "a",
         json!({"metadata": {"name": "web", "uid": "one"}}),
     );
-    world.state.require_freshness_checks(world.now);
-    let unchecked = world.state.unchecked();
+    harness.state.require_freshness_checks(harness.now);
+    let unchecked = harness.state.table.unchecked();
     assert_eq!(unchecked.len(), 8);
-    let mut caches = world
+    let mut caches = harness
         .state
+        .table
         .slots
         .iter()
         .filter(|(_, slot)| slot.key.kind == gvk(CACHE));
     let id = *caches.next().unwrap().0;
     let contents = Contents::new();
     assert!(
-        !world
+        !harness
             .state
             .check_by_contents(&(id, Some("a".into())), &contents)
     );
     assert!(
-        world
+        harness
             .state
             .check_by_contents(&(id, Some("b".into())), &contents)
     );
-    assert_eq!(world.state.unchecked().len(), 7);
-    for one in world.state.unchecked() {
+    assert_eq!(harness.state.table.unchecked().len(), 7);
+    for one in harness.state.table.unchecked() {
         if one.1.as_deref() == Some("a") {
             let version = ResourceVersion::default();
-            assert!(world.state.check_by_version(&one, version));
+            assert!(harness.state.check_by_version(&one, version));
         }
     }
-    assert_eq!(world.state.waiting(world.subscriber, Some("a")), []);
     assert_eq!(
-        world.state.waiting(world.subscriber, Some("b"))[0].why,
+        harness.state.table.waiting(harness.subscriber, Some("a")),
+        []
+    );
+    assert_eq!(
+        harness.state.table.waiting(harness.subscriber, Some("b"))[0].why,
         Why::Unchecked
     );
 }
 
 #[test]
 fn a_read_of_another_namespace_is_refused() {
-    let list = |world: &mut World, namespace: Option<&str>| {
-        let read = world.pods(&mut Made::default(), namespace, "");
+    let list = |harness: &mut Harness, namespace: Option<&str>| {
+        let read = harness.pods(&mut ReadRecord::default(), namespace, "");
         read.map(|pods| pods.len())
     };
     let unseen = |namespace: &str| {
@@ -294,29 +324,29 @@ fn a_read_of_another_namespace_is_refused() {
         })
     };
     let ready = |scope| {
-        let mut world = limited(scope);
+        let mut harness = limited(scope);
         for namespace in ["a", "b"] {
-            list_all_in(&mut world, namespace);
+            list_all_in(&mut harness, namespace);
             put_in(
-                &mut world,
+                &mut harness,
                 POD,
                 namespace,
                 json!({"metadata": {"name": "p", "uid": namespace}}),
             );
         }
-        world
+        harness
     };
-    let mut world = ready(ReadScope::Cluster);
-    assert_eq!(list(&mut world, None), Ok(2), "all that the host sees");
-    assert_eq!(list(&mut world, Some("b")), Ok(1));
-    assert_eq!(list(&mut world, Some("c")), unseen("c"));
-    let got = world.object(&mut Made::default(), POD, Some("c"), "p");
+    let mut harness = ready(ReadScope::Cluster);
+    assert_eq!(list(&mut harness, None), Ok(2), "all that the host sees");
+    assert_eq!(list(&mut harness, Some("b")), Ok(1));
+    assert_eq!(list(&mut harness, Some("c")), unseen("c"));
+    let got = harness.object(&mut ReadRecord::default(), POD, Some("c"), "p");
     assert_eq!(got.unwrap_err(), unseen("c").unwrap_err());
 
-    let mut world = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
-    assert_eq!(list(&mut world, Some("a")), Ok(1));
+    let mut harness = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
+    assert_eq!(list(&mut harness, Some("a")), Ok(1));
     // The part that is seen is not all that is granted.
-    assert_eq!(list(&mut world, None), unseen("c"));
+    assert_eq!(list(&mut harness, None), unseen("c"));
     let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
-    assert_eq!(list(&mut world, Some("b")), not_granted);
+    assert_eq!(list(&mut harness, Some("b")), not_granted);
 }

@@ -1,7 +1,11 @@
 //! The part of each child that is cached: its text only with a known parent or a proof, and while there is room.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
 use super::*;
-use crate::{NamespaceFull, stored::Extent};
+use crate::{NamespaceFull, stored::Extent, wire::WireFailure};
 
 /// The size of the text of a large child.
 const LARGE: usize = 900_000;
@@ -18,20 +22,20 @@ fn large(mut object: Value) -> Value {
     object
 }
 
-fn bounded(objects: usize, bytes: usize) -> World {
-    let mut world = World::new();
-    world.namespace_max = CacheSize { objects, bytes };
-    world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
-    world.due();
-    world
+fn bounded(objects: usize, bytes: usize) -> Harness {
+    let mut harness = Harness::new();
+    harness.namespace_max = CacheSize { objects, bytes };
+    harness.add_subscriber();
+    harness.list_all();
+    harness.put(CACHE, cache("web"));
+    harness.due();
+    harness
 }
 
-impl World {
+impl Harness {
     fn slot(&self, kind: &str) -> &WatchSlot {
         let (id, ..) = self.task(kind).unwrap();
-        &self.state.slots[&id]
+        &self.state.table.slots[&id]
     }
 
     /// Returns the services whose texts are cached.
@@ -43,34 +47,41 @@ impl World {
     }
 
     fn cached_bytes(&self) -> usize {
-        let watches = self.state.statuses().into_iter();
+        let watches = self.state.table.statuses().into_iter();
         watches.map(|watch| watch.bytes).sum()
     }
 
     /// Returns the children of a parent without reading any live, or the reason why there are none.
     fn cached_children(&self, name: &str) -> Result<usize, MissingTexts> {
-        let parent = self.state.parent(self.subscriber, &cache_id(name)).unwrap();
-        let children = self.state.children(self.subscriber, &parent);
+        let parent = self
+            .state
+            .table
+            .parent(self.subscriber, &cache_id(name))
+            .unwrap();
+        let children = self.state.table.children(self.subscriber, &parent);
         children.map(|children| children.len())
     }
 
     fn full(&self) -> Vec<NamespaceFull> {
-        self.state.full_namespaces(self.subscriber)
+        self.state.table.full_namespaces(self.subscriber)
     }
 }
 
 #[test]
 fn the_texts_of_labelled_objects_without_a_parent_are_not_cached() {
-    let mut world = World::with(&["web"]);
-    let before = world.cached_bytes();
+    let mut harness = Harness::with(&["web"]);
+    let before = harness.cached_bytes();
     for index in 0..250 {
-        world.put(SERVICE, large(labelled(&format!("s-{index}"))));
+        harness.put(SERVICE, large(labelled(&format!("s-{index}"))));
     }
-    assert_eq!(world.cached_bytes(), before);
-    assert_eq!(world.slot(SERVICE).store.len(), 250);
-    assert_eq!(world.children("web"), [""; 0]);
-    let made = world.state.made(world.subscriber, "demo", |_| true);
-    assert_eq!((made.objects, made.bytes), (250, 0));
+    assert_eq!(harness.cached_bytes(), before);
+    assert_eq!(harness.slot(SERVICE).store.len(), 250);
+    assert_eq!(harness.children("web"), [""; 0]);
+    let usage = harness
+        .state
+        .table
+        .child_usage(harness.subscriber, "demo", |_| true);
+    assert_eq!((usage.objects, usage.bytes), (250, 0));
 }
 
 #[test]
@@ -98,169 +109,177 @@ fn a_text_is_cached_for_a_known_parent_or_a_proof() {
         ),
     ] {
         for by_list in [false, true] {
-            let mut world = World::with(&["web"]);
+            let mut harness = Harness::with(&["web"]);
             if by_list {
-                world.list(SERVICE, vec![object.clone()]);
+                harness.list(SERVICE, vec![object.clone()]);
             } else {
-                world.put(SERVICE, object.clone());
+                harness.put(SERVICE, object.clone());
             }
             let names: &[&str] = if expected { &["s"] } else { &[] };
-            assert_eq!(world.whole(), names, "{object} {by_list}");
+            assert_eq!(harness.whole(), names, "{object} {by_list}");
         }
     }
 }
 
 #[test]
 fn a_child_that_came_before_its_parent_is_read_and_is_never_absent() {
-    let mut world = World::with(&[]);
-    world.put(SERVICE, owned("s", "web"));
-    world.put(SERVICE, owned("t", "web"));
-    world.put(CACHE, cache("web"));
-    assert_eq!(world.due(), ["web parent-changed"]);
+    let mut harness = Harness::with(&[]);
+    harness.put(SERVICE, owned("s", "web"));
+    harness.put(SERVICE, owned("t", "web"));
+    harness.put(CACHE, cache("web"));
+    assert_eq!(harness.due(), ["web parent-changed"]);
     let unread = vec![service_id("s"), service_id("t")];
     let missing = MissingTexts { unread, full: None };
-    assert_eq!(world.cached_children("web"), Err(missing));
-    assert_eq!(world.children("web"), ["Service demo/s", "Service demo/t"]);
-    assert_eq!(world.whole(), ["s", "t"]);
+    assert_eq!(harness.cached_children("web"), Err(missing));
+    assert_eq!(
+        harness.children("web"),
+        ["Service demo/s", "Service demo/t"]
+    );
+    assert_eq!(harness.whole(), ["s", "t"]);
 
     // One of them is gone, which a read tells before the watch does.
-    world.remove(CACHE, cache("web"));
-    world.put(CACHE, cache("web"));
-    world.read_live(&service_id("s"), |_| None);
-    world.read_live(&service_id("t"), |world| {
-        Some(world.stored(SERVICE, owned("t", "web")))
+    harness.remove(CACHE, cache("web"));
+    harness.put(CACHE, cache("web"));
+    harness.read_live(&service_id("s"), |_| None);
+    harness.read_live(&service_id("t"), |harness| {
+        Some(harness.stored(SERVICE, owned("t", "web")))
     });
-    assert_eq!(world.cached_children("web"), Ok(1));
+    assert_eq!(harness.cached_children("web"), Ok(1));
 }
 
 #[test]
 fn one_observation_reads_a_bounded_number_of_children() {
-    let mut world = World::with(&[]);
+    let mut harness = Harness::with(&[]);
     for index in 0..250 {
-        world.put(SERVICE, owned(&format!("s-{index}"), "web"));
+        harness.put(SERVICE, owned(&format!("s-{index}"), "web"));
     }
-    world.put(CACHE, cache("web"));
-    let missing = world.cached_children("web").unwrap_err();
+    harness.put(CACHE, cache("web"));
+    let missing = harness.cached_children("web").unwrap_err();
     assert_eq!(missing.unread.len(), 100);
-    assert_eq!(world.children("web").len(), 250);
+    assert_eq!(harness.children("web").len(), 250);
 }
 
 #[test]
 fn the_children_of_a_parent_that_is_gone_lose_their_texts() {
-    let mut world = World::with(&["web", "other"]);
-    world.put(SERVICE, owned("s", "web"));
-    world.put(SERVICE, owned("t", "other"));
+    let mut harness = Harness::with(&["web", "other"]);
+    harness.put(SERVICE, owned("s", "web"));
+    harness.put(SERVICE, owned("t", "other"));
     let kept = retained(SERVICE, "k", "cache.example.com/Cache/demo/web");
-    world.put(SERVICE, kept);
-    world.remove(CACHE, cache("web"));
-    assert_eq!(world.whole(), ["k", "t"]);
-    let (subscriber, now) = (world.subscriber, world.now);
-    let late = world.add_subscriber();
-    world.state.remove_subscriber(subscriber, now);
-    assert_eq!(world.whole(), ["k", "t"]);
-    world.of(late);
-    assert_eq!(world.children("other"), ["Service demo/t"]);
+    harness.put(SERVICE, kept);
+    harness.remove(CACHE, cache("web"));
+    assert_eq!(harness.whole(), ["k", "t"]);
+    let (subscriber, now) = (harness.subscriber, harness.now);
+    let late = harness.add_subscriber();
+    harness.state.remove_subscriber(subscriber, now);
+    assert_eq!(harness.whole(), ["k", "t"]);
+    harness.of(late);
+    assert_eq!(harness.children("other"), ["Service demo/t"]);
 }
 
 #[test]
 fn children_are_listed_after_their_parents_and_do_not_wait_for_parents_that_fail() {
-    let mut world = World::new();
-    world.add_subscriber();
-    assert!(world.task(SERVICE).is_none());
-    let (id, generation, _) = world.task(CACHE).unwrap();
+    let mut harness = Harness::new();
+    harness.add_subscriber();
+    assert!(harness.task(SERVICE).is_none());
+    let (id, generation, _) = harness.task(CACHE).unwrap();
     let failure = WireFailure::Timeout(Duration::from_secs(1));
-    let failed = world.state.failed((id, generation), &failure, world.now);
+    let failed = harness
+        .state
+        .failed((id, generation), &failure, harness.now);
     assert_eq!(failed, Ok(()));
-    world.list(SERVICE, vec![owned("s", "web"), labelled("t")]);
-    world.list(SECRET, Vec::new());
-    assert_eq!(world.whole(), [""; 0]);
+    harness.list(SERVICE, vec![owned("s", "web"), labelled("t")]);
+    harness.list(SECRET, Vec::new());
+    assert_eq!(harness.whole(), [""; 0]);
 
     // With the parents, the texts are missing: all at once, by one list more.
-    let (_, before, _) = world.task(SERVICE).unwrap();
-    world.list(CACHE, vec![cache("web")]);
-    let (_, after, _) = world.task(SERVICE).unwrap();
+    let (_, before, _) = harness.task(SERVICE).unwrap();
+    harness.list(CACHE, vec![cache("web")]);
+    let (_, after, _) = harness.task(SERVICE).unwrap();
     assert_ne!(before, after);
-    assert_eq!(world.waiting(), [(SERVICE.to_owned(), Why::Listing)]);
-    world.list(SERVICE, vec![owned("s", "web"), labelled("t")]);
-    assert_eq!(world.cached_children("web"), Ok(1));
-    assert_eq!(world.whole(), ["s"]);
+    assert_eq!(harness.waiting(), [(SERVICE.to_owned(), Why::Listing)]);
+    harness.list(SERVICE, vec![owned("s", "web"), labelled("t")]);
+    assert_eq!(harness.cached_children("web"), Ok(1));
+    assert_eq!(harness.whole(), ["s"]);
 
     // Later lists of the parents start nothing over.
-    let (_, before, _) = world.task(SERVICE).unwrap();
-    world.list(CACHE, vec![cache("web"), cache("other")]);
-    let (_, after, _) = world.task(SERVICE).unwrap();
+    let (_, before, _) = harness.task(SERVICE).unwrap();
+    harness.list(CACHE, vec![cache("web"), cache("other")]);
+    let (_, after, _) = harness.task(SERVICE).unwrap();
     assert_eq!(before, after);
 }
 
 #[test]
 fn a_user_of_all_objects_gets_all_texts() {
-    let mut world = World::with(&["web"]);
-    world.put(SERVICE, labelled("s"));
+    let mut harness = Harness::with(&["web"]);
+    harness.put(SERVICE, labelled("s"));
     let selector = Some("innkeeper.dev/plugin=cache");
     let all = read(SERVICE, Access::Full, ReadScope::Cluster, selector);
-    let reader = world.add_reading_subscriber(vec![all]);
-    assert_eq!(world.waiting(), [(SERVICE.to_owned(), Why::Listing)]);
-    world.list(SERVICE, vec![labelled("s")]);
-    assert_eq!(world.whole(), ["s"]);
+    let reader = harness.add_reading_subscriber(vec![all]);
+    assert_eq!(harness.waiting(), [(SERVICE.to_owned(), Why::Listing)]);
+    harness.list(SERVICE, vec![labelled("s")]);
+    assert_eq!(harness.whole(), ["s"]);
     // And without it, they are dropped.
-    world.state.remove_subscriber(reader, world.now);
-    assert_eq!(world.whole(), [""; 0]);
+    harness.state.remove_subscriber(reader, harness.now);
+    assert_eq!(harness.whole(), [""; 0]);
 }
 
 #[test]
 fn children_beyond_the_bound_of_their_namespace_are_missing_and_come_back() {
     for by_objects in [true, false] {
-        let mut world = if by_objects {
+        let mut harness = if by_objects {
             bounded(2, usize::MAX)
         } else {
             bounded(9, LARGE * 3)
         };
-        world.put(CACHE, cache("late"));
+        harness.put(CACHE, cache("late"));
         // No bound of the namespace is one of the cluster.
         let mut elsewhere = large(owned("s", "web"));
         elsewhere["metadata"]["namespace"] = json!("elsewhere");
         elsewhere["metadata"]["uid"] = json!("elsewhere");
-        world.put(SERVICE, elsewhere);
+        harness.put(SERVICE, elsewhere);
         for (name, parent) in [("a", "web"), ("b", "web"), ("c", "late")] {
-            world.put(SERVICE, large(owned(name, parent)));
+            harness.put(SERVICE, large(owned(name, parent)));
         }
-        assert_eq!(world.whole(), ["a", "b", "s"]);
+        assert_eq!(harness.whole(), ["a", "b", "s"]);
         let full = NamespaceFull {
             namespace: "demo".into(),
             by_objects,
-            max: world.namespace_max,
+            max: harness.namespace_max,
             largest: gvk(SERVICE),
         };
         let missing = MissingTexts {
             unread: Vec::new(),
             full: Some(full.clone()),
         };
-        assert_eq!(world.cached_children("late"), Err(missing));
-        assert_eq!(world.full(), [full]);
+        assert_eq!(harness.cached_children("late"), Err(missing));
+        assert_eq!(harness.full(), [full]);
         // The others are served, and what they have may change, but not grow.
-        assert_eq!(world.cached_children("web"), Ok(3));
-        world.put(SERVICE, large(owned("a", "web")));
-        assert_eq!(world.whole(), ["a", "b", "s"]);
-        let made = world.state.made(world.subscriber, "demo", |_| true);
-        assert_eq!(made.objects, 3);
-        assert!(made.bytes > LARGE * 3, "{made:?}");
+        assert_eq!(harness.cached_children("web"), Ok(3));
+        harness.put(SERVICE, large(owned("a", "web")));
+        assert_eq!(harness.whole(), ["a", "b", "s"]);
+        let usage = harness
+            .state
+            .table
+            .child_usage(harness.subscriber, "demo", |_| true);
+        assert_eq!(usage.objects, 3);
+        assert!(usage.bytes > LARGE * 3, "{usage:?}");
 
-        world.remove(SERVICE, owned("b", "web"));
-        assert_eq!(world.full(), []);
-        assert_eq!(world.children("late"), ["Service demo/c"]);
-        assert_eq!(world.whole(), ["a", "c", "s"]);
+        harness.remove(SERVICE, owned("b", "web"));
+        assert_eq!(harness.full(), []);
+        assert_eq!(harness.children("late"), ["Service demo/c"]);
+        assert_eq!(harness.whole(), ["a", "c", "s"]);
     }
 }
 
 #[test]
 fn a_child_that_grows_beyond_the_bound_loses_its_text_only() {
-    let mut world = bounded(9, LARGE);
-    world.put(SERVICE, owned("a", "web"));
-    world.put(SERVICE, large(owned("a", "web")));
-    let missing = world.cached_children("web").unwrap_err();
+    let mut harness = bounded(9, LARGE);
+    harness.put(SERVICE, owned("a", "web"));
+    harness.put(SERVICE, large(owned("a", "web")));
+    let missing = harness.cached_children("web").unwrap_err();
     assert!(missing.full.is_some() && missing.unread.is_empty());
-    world.put(SERVICE, owned("a", "web"));
-    assert_eq!(world.cached_children("web"), Ok(1));
+    harness.put(SERVICE, owned("a", "web"));
+    assert_eq!(harness.cached_children("web"), Ok(1));
 }
 
 #[derive(Clone, Debug)]
@@ -341,15 +360,15 @@ impl Truth {
         (whole, others)
     }
 
-    fn happen(&mut self, world: &mut World, joined: &mut Vec<SubscriberId>, event: &Event) {
+    fn happen(&mut self, harness: &mut Harness, joined: &mut Vec<SubscriberId>, event: &Event) {
         match *event {
             Event::Parent(name, true) => {
                 self.parents.insert(name);
-                world.put(CACHE, cache(&name.to_string()));
+                harness.put(CACHE, cache(&name.to_string()));
             }
             Event::Parent(name, false) => {
                 self.parents.remove(&name);
-                world.remove(CACHE, cache(&name.to_string()));
+                harness.remove(CACHE, cache(&name.to_string()));
             }
             Event::Child {
                 name,
@@ -358,18 +377,18 @@ impl Truth {
                 exists: true,
             } => {
                 self.children.insert(name, (owner, is_proved));
-                world.put(SERVICE, Self::child(name, (owner, is_proved)));
+                harness.put(SERVICE, Self::child(name, (owner, is_proved)));
             }
             Event::Child { name, .. } => {
                 self.children.remove(&name);
-                world.remove(SERVICE, labelled(&name.to_string()));
+                harness.remove(SERVICE, labelled(&name.to_string()));
             }
-            Event::RelistChildren => world.list(SERVICE, self.children()),
-            Event::RelistParents => world.list(CACHE, self.parents()),
-            Event::Join => joined.push(world.add_subscriber()),
+            Event::RelistChildren => harness.list(SERVICE, self.children()),
+            Event::RelistParents => harness.list(CACHE, self.parents()),
+            Event::Join => joined.push(harness.add_subscriber()),
             Event::Leave => {
                 if let Some(subscriber) = joined.pop() {
-                    world.state.remove_subscriber(subscriber, world.now);
+                    harness.state.remove_subscriber(subscriber, harness.now);
                 }
             }
         }
@@ -381,21 +400,21 @@ proptest! {
     /// those children that belong to a known parent or carry a proof.
     #[test]
     fn the_cached_texts_do_not_depend_on_the_order_of_events(events in events()) {
-        let mut world = World::with(&[]);
-        let first = world.subscriber;
+        let mut harness = Harness::with(&[]);
+        let first = harness.subscriber;
         let mut truth = Truth::default();
         let mut joined = Vec::new();
         for event in &events {
-            truth.happen(&mut world, &mut joined, event);
+            truth.happen(&mut harness, &mut joined, event);
         }
-        if !world.of(first).waiting().is_empty() {
-            world.list(SERVICE, truth.children());
+        if !harness.of(first).waiting().is_empty() {
+            harness.list(SERVICE, truth.children());
         }
         for parent in truth.parents.clone() {
-            world.children(&parent.to_string());
+            harness.children(&parent.to_string());
         }
         let (whole, others) = truth.expected();
-        prop_assert_eq!(world.whole(), whole);
-        prop_assert_eq!(world.slot(SERVICE).store.size_of(None).unowned, others);
+        prop_assert_eq!(harness.whole(), whole);
+        prop_assert_eq!(harness.slot(SERVICE).store.size_of(None).unowned, others);
     }
 }
