@@ -39,7 +39,7 @@ impl Row {
     }
 
     fn new(parent: &Object) -> Self {
-        let conditions = ParentConditions::of(parent);
+        let conditions = ParentConditions::new(parent);
         let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
         let message = conditions.why().map(|said| match &*said.message {
             "" => said.reason.clone(),

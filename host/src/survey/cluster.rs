@@ -312,7 +312,7 @@ impl ClusterSurvey {
     pub(super) fn parents(&mut self, kind: &GroupKind, parents: &[Object]) {
         let owners = &self.kinds.remove(kind).unwrap_or_default();
         let all_conditions: Vec<ParentConditions> =
-            parents.iter().map(ParentConditions::of).collect();
+            parents.iter().map(ParentConditions::new).collect();
         let is_kind_of_parents = all_conditions
             .iter()
             .any(|conditions| conditions.synced.is_some());

@@ -26,7 +26,7 @@ pub struct ConditionContent {
 
 impl ParentConditions {
     /// Reads the conditions; a status in another form counts as none.
-    pub fn of(parent: &Object) -> Self {
+    pub fn new(parent: &Object) -> Self {
         let ConditionedParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         let mut conditions = Self::default();
         for condition in status.conditions {
@@ -120,7 +120,7 @@ mod tests {
         });
         let key = HashKey::new([0; 32]);
         let object = present(object.as_object().unwrap(), &kind, Access::Full, &key);
-        ParentConditions::of(&object.unwrap())
+        ParentConditions::new(&object.unwrap())
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Recording {
     /// The reads with their answers.
     pub reads: Vec<(ReadKey, Answer)>,
     /// The kind that is not cached yet, if the pass asked for one: the pass must run again from its start.
-    pub parked: Option<Gvk>,
+    pub not_cached: Option<Gvk>,
     pub(super) record: ReadRecord,
 }
 
@@ -42,13 +42,13 @@ impl PassReads {
     }
 
     /// Keeps the subscriptions of an earlier recording, whatever this pass reads.
-    pub fn beside(mut self, before: &Recording) -> Self {
+    pub fn with_subscriptions(mut self, before: &Recording) -> Self {
         self.recording.record.subscribe_to(&before.record);
         self
     }
 
     /// Answers a read.
-    pub fn ask(&mut self, key: &ReadKey) -> Answer {
+    pub fn read(&mut self, key: &ReadKey) -> Answer {
         let known = self
             .index
             .get(key)
@@ -58,7 +58,9 @@ impl PassReads {
         }
         let answer = self.answer(key);
         if let Answer::Failed(ReadFailure::NotSynced(kind)) = &answer {
-            self.recording.parked.get_or_insert_with(|| kind.clone());
+            self.recording
+                .not_cached
+                .get_or_insert_with(|| kind.clone());
         }
         self.index.insert(key.clone(), self.recording.reads.len());
         self.recording.reads.push((key.clone(), answer.clone()));
@@ -90,7 +92,7 @@ impl PassReads {
 
 impl Reads for PassReads {
     fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
-        match self.ask(&ReadKey::Get(reference.clone())) {
+        match self.read(&ReadKey::Get(reference.clone())) {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure),
             Answer::List(_) | Answer::Offset(_) => {
@@ -100,7 +102,7 @@ impl Reads for PassReads {
     }
 
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
-        match self.ask(&ReadKey::List(selector.clone())) {
+        match self.read(&ReadKey::List(selector.clone())) {
             Answer::List(objects) => Ok(objects),
             Answer::Failed(failure) => Err(failure),
             Answer::Object(_) | Answer::Offset(_) => {
@@ -110,7 +112,7 @@ impl Reads for PassReads {
     }
 
     fn zone_offset(&mut self, time: &ZoneTime) -> Option<i32> {
-        match self.ask(&ReadKey::ZoneOffset(time.clone())) {
+        match self.read(&ReadKey::ZoneOffset(time.clone())) {
             Answer::Offset(offset) => offset,
             Answer::Object(_) | Answer::List(_) | Answer::Failed(_) => None,
         }

@@ -258,7 +258,7 @@ impl Registration {
     /// Replaces the subscriptions of a parent by the reads of its pass. A parked pass stopped early, so its reads are
     /// only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
-        if recording.parked.is_none() {
+        if recording.not_cached.is_none() {
             self.state()
                 .table
                 .commit(&self.reader(parent), &recording.record);
@@ -268,7 +268,7 @@ impl Registration {
     /// Takes the answer to a write of a running pass into the cache, ahead of its watch event; the write must have been bound
     /// to the state that the pass observed. Returns false if the cache cannot show the object, so that the write has to be
     /// noted instead.
-    pub fn take_in(&self, parent: &ObjectId, id: &ObjectId, written: &str) -> bool {
+    pub fn apply_write_response(&self, parent: &ObjectId, id: &ObjectId, written: &str) -> bool {
         let reader = self.reader(parent);
         let Some(read) = self.state().table.live_read(&reader, id) else {
             return false;
@@ -282,23 +282,23 @@ impl Registration {
     }
 
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
-    pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
+    pub fn expect_version(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         self.expect(parent, id, ExpectedState::Version(version));
     }
 
     /// Records a deletion that the API server has confirmed.
-    pub fn note_delete(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
+    pub fn expect_deletion(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
         self.expect(parent, id, ExpectedState::Deleted(uid.clone()));
     }
 
     /// Records a write that the API server refused because the object is newer than the observed version: the parent is
     /// not observed before the cache shows a newer version or the end of the object.
-    pub fn note_stale(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
+    pub fn expect_newer(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         self.expect(parent, id, ExpectedState::After(version));
     }
 
     /// Records a write with an unknown outcome: the object is read live before the next pass.
-    pub fn note_unknown(&self, parent: &ObjectId, id: &ObjectId) {
+    pub fn expect_unknown(&self, parent: &ObjectId, id: &ObjectId) {
         self.expect(parent, id, ExpectedState::Unknown);
     }
 
@@ -335,14 +335,18 @@ impl Registration {
 
     /// Returns the number and the size of the plugin's children of these kinds in a namespace, as the cache shows them; the
     /// empty name is that of cluster-scoped children.
-    pub fn made(&self, namespace: &str, is_counted: impl Fn(&GroupKind) -> bool) -> CacheSize {
+    pub fn child_usage(
+        &self,
+        namespace: &str,
+        is_counted: impl Fn(&GroupKind) -> bool,
+    ) -> CacheSize {
         self.state()
             .table
             .child_usage(self.0.subscriber_id, namespace, is_counted)
     }
 
     /// Returns the number and the size of the plugin's children of these kinds by namespace.
-    pub fn made_everywhere(
+    pub fn usage_by_namespace(
         &self,
         is_counted: impl Fn(&GroupKind) -> bool,
     ) -> BTreeMap<Arc<str>, CacheSize> {

@@ -50,9 +50,9 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
 pub(super) fn note(registration: &Registration, id: &ObjectId, written: &Written) {
     let version = written.resource_version;
     if written.gone {
-        registration.note_stale(id, id, version);
+        registration.expect_newer(id, id, version);
     } else {
-        registration.note_write(id, id, version);
+        registration.expect_version(id, id, version);
     }
 }
 

@@ -163,7 +163,7 @@ async fn write(
         Ok(written) => {
             record(state, repeated, &written);
             cx.registration
-                .note_write(&id, &id, written.resource_version);
+                .expect_version(&id, &id, written.resource_version);
             return Ok(None);
         }
         Err(error) if error.is_silent() => {

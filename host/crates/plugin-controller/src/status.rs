@@ -200,7 +200,7 @@ fn limit_usage(limit: &str, namespace: &str, percent: u32) -> Option<LimitUsage>
 
 /// Counts one parent by the same reading of its conditions as `innkeeper status`.
 pub(crate) fn count(counts: &mut Parents, parent: &Object) {
-    let conditions = ParentConditions::of(parent);
+    let conditions = ParentConditions::new(parent);
     counts.total += 1;
     counts.synced += i32::from(conditions.synced_status() == Some("True"));
     counts.ready += i32::from(conditions.is_ready());

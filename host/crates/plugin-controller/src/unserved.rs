@@ -192,7 +192,7 @@ async fn tell_one(
     let id = parent.id();
     let mut target = Target::new(parent, &shared.resource_of(parent));
     let written = shared.writer.status(&mut target, write).await?;
-    registration.note_write(&id, &id, written.resource_version);
+    registration.expect_version(&id, &id, written.resource_version);
     Ok(())
 }
 

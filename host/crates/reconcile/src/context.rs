@@ -120,11 +120,11 @@ impl Context {
         let limits = &epoch.serving.limits;
         let budgets = &self.shared.namespace_budgets;
         let writes = budgets.fullest(&self.plugin, namespace_rate(limits), Instant::now());
-        let made = self.registration.made_everywhere(|_| true);
+        let made = self.registration.usage_by_namespace(|_| true);
         let manifest = epoch.serving.plugin.manifest();
         let nested = self
             .registration
-            .made_everywhere(|kind| manifest.reconciles(kind));
+            .usage_by_namespace(|kind| manifest.reconciles(kind));
         let retained = self.registration.retained_most();
         let all = [
             (WRITES_PER_SECOND, writes),
@@ -189,7 +189,7 @@ impl Context {
         drop(ledger);
         // Parsed only where it decides.
         let is_synced =
-            good_at.is_none() && ParentConditions::of(&parent).synced_status() == Some("True");
+            good_at.is_none() && ParentConditions::new(&parent).synced_status() == Some("True");
         Some(ParentFacts {
             generation: parent.generation,
             good_at,
@@ -233,9 +233,12 @@ impl Context {
         let version = written.resource_version;
         if written.gone {
             // The answer shows the last state of the object, so only its removal proves that the cache is current.
-            self.registration.note_stale(parent, id, version);
-        } else if !self.registration.take_in(parent, id, &written.json) {
-            self.registration.note_write(parent, id, version);
+            self.registration.expect_newer(parent, id, version);
+        } else if !self
+            .registration
+            .apply_write_response(parent, id, &written.json)
+        {
+            self.registration.expect_version(parent, id, version);
         }
     }
 
@@ -248,11 +251,11 @@ impl Context {
         error: &apply::Error,
     ) {
         if error.is_ambiguous() {
-            self.registration.note_unknown(parent, id);
+            self.registration.expect_unknown(parent, id);
         } else if error.is_stale()
             && let Some(observed) = observed
         {
-            self.registration.note_stale(parent, id, observed);
+            self.registration.expect_newer(parent, id, observed);
         }
     }
 }

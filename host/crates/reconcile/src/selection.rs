@@ -92,7 +92,7 @@ pub(super) fn choose(
         name: name.clone(),
     };
     let mut reads = registration.reads(parent, &serving.own_reads);
-    let choice = match reads.ask(&ReadKey::Get(reference)) {
+    let choice = match reads.read(&ReadKey::Get(reference)) {
         Answer::Object(Some(namespace)) => {
             match selection.select(&own, Some(&labels(&namespace))) {
                 Ok(()) => Choice::Selected,

@@ -13,7 +13,7 @@ async fn own_writes_that_stay_unseen_are_read_live() {
     let note = |name: &str, version| {
         world
             .registration
-            .note_write(&web(), &service_id(name), ResourceVersion(version));
+            .expect_version(&web(), &service_id(name), ResourceVersion(version));
     };
     note("new", 60);
     assert!(matches!(
@@ -42,14 +42,18 @@ async fn own_writes_that_stay_unseen_are_read_live() {
     assert!(matches!(observed, Observed::Ready(_)), "{observed:?}");
     world.sees(&["late", "new", "s"]).await;
 
-    world.registration.note_unknown(&web(), &service_id("late"));
+    world
+        .registration
+        .expect_unknown(&web(), &service_id("late"));
     let (observed, ()) = tokio::join!(world.registration.observe(&parent), async {
         world.server.next_object("late").await.refuse(404, "").await;
     });
     assert!(matches!(observed, Observed::Ready(_)), "{observed:?}");
     world.sees(&["new", "s"]).await;
 
-    world.registration.note_unknown(&web(), &service_id("late"));
+    world
+        .registration
+        .expect_unknown(&web(), &service_id("late"));
     let (observed, ()) = tokio::join!(world.registration.observe(&parent), async {
         world.server.next_object("late").await.refuse(500, "").await;
     });
@@ -94,7 +98,7 @@ async fn reads_of_a_pass_are_recorded_and_subscribed_to() {
     let mut reads = world.pass_reads(&observation.parent);
     assert_eq!(reads.get(&pod), Err(ReadFailure::NotSynced(pod_kind())));
     let recording = reads.into_recording();
-    assert_eq!(recording.parked, Some(pod_kind()));
+    assert_eq!(recording.not_cached, Some(pod_kind()));
     world.registration.commit(&web(), &recording);
     world.drain();
 

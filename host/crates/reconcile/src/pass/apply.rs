@@ -75,9 +75,9 @@ impl<'a> Pass<'a, Planned> {
             nested: &nested,
         };
         let over_quota = quota.hold_back(plan, |namespace| Made {
-            all: context.registration.made(namespace, |_| true),
+            all: context.registration.child_usage(namespace, |_| true),
             nested: (context.registration)
-                .made(namespace, |kind| nested.contains(kind))
+                .child_usage(namespace, |kind| nested.contains(kind))
                 .objects,
         });
         let rest = HeldBack::of_long_plan(plan);
@@ -193,7 +193,7 @@ fn note_success(
     let Some(written) = written else {
         context.count_write(parent, operation.verb());
         if let Operation::Prune { uid, .. } = operation {
-            context.registration.note_delete(parent, id, uid);
+            context.registration.expect_deletion(parent, id, uid);
             context.ledger.lock().repeats(parent).forget(id);
         }
         return;

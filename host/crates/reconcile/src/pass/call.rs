@@ -83,7 +83,7 @@ impl<'a> Pass<'a, Entered> {
         let reads = self
             .registration
             .reads(&observation.parent, &serving.reads)
-            .beside(&self.state.own_reads);
+            .with_subscriptions(&self.state.own_reads);
         Job {
             parent: observation.parent.json.clone(),
             children: observation

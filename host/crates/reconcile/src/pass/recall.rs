@@ -68,13 +68,13 @@ impl<'a> Pass<'a, Entered> {
         let mut reads = self
             .registration
             .reads(parent, &self.epoch.serving.reads)
-            .beside(&entered.own_reads);
+            .with_subscriptions(&entered.own_reads);
         let mut inputs = inputs.clone();
         inputs.parent(entered.phase, parent);
         let next = self
             .epoch
             .memory
-            .recall(self.id, &inputs, |read| reads.ask(read))?;
+            .recall(self.id, &inputs, |read| reads.read(read))?;
         // The reads equal those of the last pass, so the subscriptions do not change.
         self.registration.commit(self.id, &reads.into_recording());
         context.count_skip();

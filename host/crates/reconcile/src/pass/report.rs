@@ -137,7 +137,7 @@ impl Pass<'_, Applied> {
 /// Returns the present condition of a parent whose finalizer could not be removed, so that no other condition replaces it
 /// before each attempt.
 fn finalizer_refused(parent: &Object) -> Option<Condition> {
-    let synced = ParentConditions::of(parent).synced?;
+    let synced = ParentConditions::new(parent).synced?;
     (synced.reason == reason::FINALIZER_REFUSED).then(|| {
         plan::synced(
             ConditionStatus::False,

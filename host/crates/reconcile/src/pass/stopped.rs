@@ -101,7 +101,7 @@ async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure>
                     context.note_written(&id, &id, Operation::RemoveFinalizer.verb(), &written);
                 }
                 // The parent is gone, or without the finalizer, and the cache does not show it yet.
-                None => (context.registration).note_stale(&id, &id, target.resource_version()),
+                None => (context.registration).expect_newer(&id, &id, target.resource_version()),
             }
             Ok(())
         }

@@ -283,7 +283,7 @@ async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
     };
     let ask = |granted: &Arc<[ReadKind]>| {
         let mut reads = reconciler.registration().reads(&observed, granted);
-        reads.ask(&ReadKey::Get(reference.clone()))
+        reads.read(&ReadKey::Get(reference.clone()))
     };
     let not_granted = ReadFailure::NotGranted(reference.kind.clone());
     assert_eq!(ask(&serving.reads), Answer::Failed(not_granted));

@@ -266,7 +266,7 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
             continue;
         }
         let last = reconciler.last_pass(&id);
-        let conditions = ParentConditions::of(&parent);
+        let conditions = ParentConditions::new(&parent);
         state.parents += 1;
         state.ready += usize::from(conditions.is_ready());
         state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));

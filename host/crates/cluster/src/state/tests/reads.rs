@@ -149,7 +149,7 @@ fn a_grant_for_some_namespaces_reaches_no_other() {
 }
 
 #[test]
-fn a_parked_parent_is_woken_when_the_kind_is_there() {
+fn a_parent_without_its_kind_is_woken_when_the_kind_is_there() {
     let configs = read(CONFIG, Access::Full, ReadScope::ParentNamespace, None);
     let mut harness = Harness::new();
     harness.add_reading_subscriber(vec![pods(), configs]);
