@@ -1,8 +1,7 @@
-//! The costs of the cache: resident bytes for each byte of JSON, time of a list and of an event.
+//! Measures the cache: resident bytes per JSON byte, list time and event time.
 //!
 //! With `soak`, five times as many objects come, change and go for ten minutes more, in which memory must not grow.
-//! A server in the same process makes its answers as they are asked for, so that next to nothing but the cache stays
-//! resident.
+//! A server in the same process creates each response on demand, so that hardly anything but the cache is resident.
 //! Fails when the cache takes more than twice the size of the objects.
 
 use std::{
@@ -20,25 +19,25 @@ use fastrand::Rng;
 use innkeeper_cluster::{CacheSize, Cluster, Interest, Options, Registration, WatchStatus};
 use innkeeper_model::{Access, Gvk, PluginName, ReadKind, ReadScope, Selector};
 
-/// The size of a Pod in the promise.
+/// The Pod size in the promise.
 const POD_BYTES: usize = 5 * 1024;
-/// The promise: resident memory of the cache as a multiple of the JSON of its objects.
+/// The promise: the cache's resident memory as a multiple of the JSON size.
 const RATIO_MAX: f64 = 2.0;
 /// Long enough for the slowest machine; reached only if the cache never syncs.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The number of objects without and with a soak.
+/// Object counts without and with a soak.
 const PODS: usize = 20_000;
-const PODS_OF_SOAK: usize = 100_000;
+const SOAK_PODS: usize = 100_000;
 
-/// The duration of the soak, and the time after which memory must not grow any more: until then pages fill up, as
-/// objects of other sizes take the places of earlier ones.
+/// Duration of the soak, and the time after which memory must not grow any more: until then pages fill up, because new objects
+/// have other sizes than those that they replace.
 const SOAK: Duration = Duration::from_mins(10);
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(30);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(30);
 const SETTLED_AFTER: Duration = Duration::from_mins(5);
-/// The limit of resident memory after that time, as a multiple of its first value.
+/// The most resident memory after that time, as a multiple of the value then.
 const GROWTH_MAX: f64 = 1.05;
-/// Between two events of the soak.
+/// Between two soak events.
 const PAUSE: Duration = Duration::from_micros(500);
 
 fn main() -> anyhow::Result<()> {
@@ -48,7 +47,7 @@ fn main() -> anyhow::Result<()> {
         .collect();
     let pods = match &arguments[..] {
         [] => PODS,
-        [word] if word == "soak" => PODS_OF_SOAK,
+        [word] if word == "soak" => SOAK_PODS,
         others => bail!("{others:?}: say soak, or nothing"),
     };
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -68,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         .block_on(measure(&url, &world, pods > PODS))
 }
 
-/// The state of the server.
+/// The server's state.
 struct World {
     pods: usize,
     state: Mutex<State>,
@@ -77,10 +76,10 @@ struct World {
 struct State {
     phase: Phase,
     version: u64,
-    /// Version and size of every object that exists.
+    /// Version and size by object.
     objects: Vec<Option<(u64, usize)>>,
     rng: Rng,
-    /// The number of requests so far; events are sent to the last one only.
+    /// Requests so far; only the last one gets events.
     requests: u64,
 }
 
@@ -89,7 +88,7 @@ struct State {
 enum Phase {
     /// Nothing.
     Calm,
-    /// Every object changes once; so many have.
+    /// Every object changes once; this many have.
     Sweep(usize),
     /// Objects come, change and go.
     Churn,
@@ -121,7 +120,7 @@ impl World {
 }
 
 impl State {
-    /// The next thing that happens, as a line of a watch, and how long after the one before.
+    /// The next event as a watch line, and the pause before it.
     fn next(&mut self) -> Option<(String, Duration)> {
         let count = self.objects.len();
         let (at, kind, bytes, pause) = match self.phase {
@@ -149,7 +148,7 @@ impl State {
         Some((format!(r#"{{"type":"{kind}","object":{object}}}"#), pause))
     }
 
-    /// One page of a list of all objects, from this one on.
+    /// One page of objects, from this one on.
     fn page(&self, first: usize, limit: usize) -> String {
         let end = first.saturating_add(limit).min(self.objects.len());
         let following = if end < self.objects.len() {
@@ -161,7 +160,8 @@ impl State {
         let items: Vec<String> = existing
             .map(|(at, (version, bytes))| pod(at, version, bytes))
             .collect();
-        let (version, items) = (self.version, items.join(","));
+        let version = self.version;
+        let items = items.join(",");
         format!(
             r#"{{"metadata":{{"resourceVersion":"{version}","continue":"{following}"}},"items":[{items}]}}"#
         )
@@ -221,15 +221,16 @@ async fn measure(url: &str, world: &World, soaks: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets objects come, change and go, and looks whether memory stays as it is.
+/// Lets objects come, change and go, and checks that memory does not grow.
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
     let first = world.lock().version;
     world.enter(Phase::Churn);
-    let (mut settled, mut highest) = (None, 0);
+    let mut settled = None;
+    let mut highest = 0;
     while begun.elapsed() < SOAK {
-        tokio::time::sleep(LOOKED_AT_EVERY).await;
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
         let resident = resident_bytes()?.saturating_sub(before);
         println!(
             "{:.0?}: {} MiB resident, {} events",
@@ -381,7 +382,8 @@ fn answer(out: &mut impl Write, target: &str, world: &World) -> io::Result<()> {
     };
     if value("watch").is_none() {
         let number_of = |name| number_of(name).and_then(|number| usize::try_from(number).ok());
-        let (first, limit) = (number_of("continue"), number_of("limit"));
+        let first = number_of("continue");
+        let limit = number_of("limit");
         let page = world
             .lock()
             .page(first.unwrap_or(0), limit.unwrap_or(usize::MAX));
@@ -427,7 +429,7 @@ fn watch(out: &mut impl Write, world: &World, request: u64, end: Instant) -> io:
     out.flush()
 }
 
-/// A Pod of the usual shape and size; the fields that the cache drops come on top.
+/// A Pod with the usual shape and size, plus fields that the cache drops.
 fn pod(number: usize, version: u64, bytes: usize) -> String {
     let head = format!(
         r#"{{"metadata":{{"name":"web-{:010x}-{number:05}","namespace":"team-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-{}","pod-template-hash":"{:010x}"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"11111111-0000-4000-8000-{:012}","controller":true}}]"#,

@@ -1,6 +1,5 @@
-//! The kinds that the cluster serves, with their versions and names.
-//!
-//! Read from the aggregated discovery documents: two requests, for any number of groups.
+//! The kinds that the cluster serves, with versions and names, from the aggregated discovery documents: two requests for any
+//! number of groups.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,24 +9,26 @@ use serde::Deserialize;
 
 use super::wire::{Wire, WireFailure};
 
-/// The paths of the two documents: the core group, and all others.
+/// The paths to the two documents: the core group, and all others.
 const PATHS: [&str; 2] = ["/api", "/apis"];
 
 /// The kinds that can be listed and watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServedKinds {
-    /// The versions of each kind, the preferred one first.
+    /// Versions by kind, the preferred one first.
     by_kind: BTreeMap<GroupKind, Vec<Resource>>,
 }
 
 impl ServedKinds {
     /// A kind in one version.
     pub(super) fn get(&self, kind: &Gvk) -> Option<&Resource> {
-        let versions = self.by_kind.get(&kind.group_kind())?;
-        versions.iter().find(|served| served.kind == *kind)
+        self.by_kind
+            .get(&kind.group_kind())?
+            .iter()
+            .find(|served| served.kind == *kind)
     }
 
-    /// A kind in its preferred version.
+    /// A kind in the preferred version.
     pub(super) fn preferred(&self, kind: &GroupKind) -> Option<&Resource> {
         self.by_kind.get(kind)?.first()
     }
@@ -44,10 +45,10 @@ impl ServedKinds {
         }
     }
 
-    /// Adds the kinds of a document.
+    /// Adds a document's kinds.
     ///
-    /// If an aggregated API server does not answer, its groups are marked stale and may list no kinds. Their known
-    /// kinds stay, because a kind that disappears takes its objects out of the cache.
+    /// If an aggregated API server does not answer, the groups are marked stale and may list no kinds. Their known kinds stay,
+    /// because a kind that disappears takes all objects out of the cache.
     fn add_document(&mut self, text: &str, former: &Self) -> Result<(), DiscoveryError> {
         #[derive(Deserialize)]
         struct Head {
@@ -68,11 +69,13 @@ impl ServedKinds {
             for version in group.versions {
                 let number = version.version.unwrap_or_default();
                 if version.freshness.as_deref() == Some("Stale") {
-                    let is_same = |known: &Gvk| *known.group == *name && *known.version == *number;
-                    let known = former.by_kind.values().flatten();
-                    known
-                        .filter(|known| is_same(&known.kind))
-                        .for_each(|known| self.add(known.clone()));
+                    let is_same = |kind: &Gvk| *kind.group == *name && *kind.version == *number;
+                    former
+                        .by_kind
+                        .values()
+                        .flatten()
+                        .filter(|served| is_same(&served.kind))
+                        .for_each(|served| self.add(served.clone()));
                 }
                 for resource in version.resources {
                     let has = |verb: &str| resource.verbs.iter().any(|known| known == verb);
@@ -100,7 +103,7 @@ impl ServedKinds {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
     /// The request failed.
-    #[error("failed to ask the API server which kinds it serves")]
+    #[error("failed to request the API server's discovery document")]
     Request(#[from] WireFailure),
     /// The document could not be read.
     #[error("failed to read the API server's discovery document")]
@@ -145,8 +148,8 @@ impl DiscoveryReader {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
             *fetched = wire.discovery(path, tag).await?;
         }
-        // Both are stored after both requests. If a document was stored and the other request failed, the next refresh
-        // would get "not modified" for the stored one, and its change would be lost.
+        // Stored only after both requests: if one failed, the next refresh would get "not modified" for the stored document,
+        // and that change would be lost.
         let mut changed = false;
         for (known, document) in self.documents.iter_mut().zip(fetched) {
             if let Some(document) = document {
@@ -160,8 +163,7 @@ impl DiscoveryReader {
         let mut kinds = ServedKinds::default();
         for (text, _) in self.documents.iter().flatten() {
             if let Err(problem) = kinds.add_document(text, &self.kinds) {
-                // With the same tag, the next request would be answered with "not modified", and the error would be
-                // lost.
+                // With the same tag, the next answer would be "not modified", and the error would be lost.
                 self.documents = [None, None];
                 return Err(problem);
             }

@@ -1,6 +1,6 @@
 //! The tasks that read: one per watch, and one for discovery.
 //!
-//! `run` owns the driver and the driver owns the tasks: dropping it ends all of them.
+//! `run` owns the driver and the driver owns the tasks: dropping it ends them all.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use super::{
     watch::{Watcher, pauses},
 };
 
-/// The interval at which an idle loop turns, only to report that it is alive: a third of the time after which `/livez` fails.
+/// Interval at which an idle loop reports that it is alive: a third of the time after which `/livez` fails.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps the cache up to date while it runs.
@@ -40,7 +40,7 @@ impl Driver {
         Self { shared, rng }
     }
 
-    /// Runs until one of its tasks panics. Calls `heartbeat` in every turn of the loop, at least every five seconds.
+    /// Runs until a task panics. Calls `heartbeat` at least every five seconds.
     ///
     /// Dropping the future ends every task and closes every connection.
     pub async fn run(mut self, heartbeat: impl Fn() + Send) -> Result<Infallible, Error> {
@@ -55,9 +55,9 @@ impl Driver {
             tokio::select! {
                 () = self.shared.rearrange.notified() => {}
                 // The set is empty only while the runtime shuts down, and the runtime waits until this future yields.
-                Some(ended) = tasks.join_next() => match ended {
+                Some(result) = tasks.join_next() => match result {
                     Err(error) if error.is_panic() => return Err(Error::TaskDied(error)),
-                    // A watch that is no longer wanted.
+                    // A watch that is no longer needed.
                     Ok(()) | Err(_) => {}
                 },
                 _ = turns.tick() => {}
@@ -65,17 +65,17 @@ impl Driver {
         }
     }
 
-    /// Starts the wanted watches and aborts the others.
+    /// Starts missing watch tasks and aborts superfluous ones.
     fn arrange(&mut self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<TaskId, AbortHandle>) {
-        let wanted = self.shared.state.lock().table.wanted_tasks();
+        let tasks_wanted = self.shared.state.lock().table.wanted_tasks();
         running.retain(|task, handle| {
-            let is_wanted = wanted.contains_key(task);
+            let is_wanted = tasks_wanted.contains_key(task);
             if !is_wanted {
                 handle.abort();
             }
             is_wanted
         });
-        for (task, spec) in wanted {
+        for (task, spec) in tasks_wanted {
             running.entry(task).or_insert_with(|| {
                 let shared = Arc::clone(&self.shared);
                 tasks.spawn(Watcher::new(shared, task, spec, self.rng.fork()).run())
@@ -84,8 +84,8 @@ impl Driver {
     }
 }
 
-/// The delays of discovery after a hint that the kinds changed. The event of a CustomResourceDefinition arrives before
-/// the API server serves the kind: mostly by some 20 ms, under load by seconds.
+/// Delays between discoveries after a hint that the kinds changed. A CustomResourceDefinition's event arrives before the API
+/// server serves the kind: usually by some 20 ms, under load by seconds.
 const AFTER_HINT: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(200),
@@ -93,11 +93,11 @@ const AFTER_HINT: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
-/// The interval of discovery while a caller waits for a kind. A user waits for it after an install, and discovery without
-/// changes costs two small requests. Chosen, not measured.
+/// Discovery interval while a caller waits for a kind, such as a user after an install. Without changes it costs two
+/// small requests.
 const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
 
-/// Repeats discovery, after hints and periodically.
+/// Repeats discovery, periodically and after hints.
 async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
     let mut reader = DiscoveryReader::default();
     let mut failures = pauses(&shared.options, rng.u64(..));
@@ -121,16 +121,18 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
             }
             Err(problem) => {
                 let message = error_chain(&problem).to_string();
-                let refused = problem.is_unauthorized();
-                shared.unauthorized.store(refused, Ordering::Relaxed);
-                let known = shared.discovery_error.lock().replace(message.clone());
-                if known.as_ref() != Some(&message) {
+                let is_unauthorized = problem.is_unauthorized();
+                shared
+                    .unauthorized
+                    .store(is_unauthorized, Ordering::Relaxed);
+                let previous = shared.discovery_error.lock().replace(message.clone());
+                if previous.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
                 }
-                // The backoff comes on top of the requested pause, so that waiting hosts do not come back together.
-                let asked = problem.retry_after().unwrap_or_default();
+                // The backoff is added to the requested pause, so that waiting hosts do not retry together.
+                let requested = problem.retry_after().unwrap_or_default();
                 let pause = failures.delay();
-                sleep(asked.min(shared.options.retry_max) + pause).await;
+                sleep(requested.min(shared.options.retry_max) + pause).await;
                 continue;
             }
         }
@@ -138,8 +140,8 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
             .options
             .discovery_interval
             .mul_f64(0.8 + 0.4 * rng.f64());
-        let is_waited_for = shared.discovered.receiver_count() > 0;
-        let usual = if is_waited_for {
+        let is_awaited = shared.discovered.receiver_count() > 0;
+        let usual = if is_awaited {
             WHILE_WAITED_FOR
         } else {
             jittered
@@ -149,7 +151,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
             () = sleep(pause) => {}
             () = shared.rediscover.notified() => {
                 after_hint = AFTER_HINT.iter();
-                // Hints come in bursts: let the rest of the burst arrive.
+                // Hints come in bursts: let the whole burst arrive.
                 sleep(after_hint.next().copied().unwrap_or_default()).await;
             }
         }

@@ -1,4 +1,4 @@
-//! Errors of reads from the API server.
+//! Errors from reads of the API server.
 
 use innkeeper_model::Gvk;
 
@@ -15,7 +15,7 @@ pub enum Error {
         /// The object's name.
         name: String,
     },
-    /// The request failed, or its answer could not be read.
+    /// The request failed, or the answer is unreadable.
     #[error("failed to read {kind} {name}")]
     Read {
         /// The kind.
@@ -26,7 +26,7 @@ pub enum Error {
         #[source]
         source: WireFailure,
     },
-    /// The account of the host lacks a permission.
+    /// The host's account lacks a permission.
     #[error(
         "failed to read {kind} {name}: the host is not allowed to, apply the roles of its chart, and those of the plugin that `innkeeper manifests` prints"
     )]
@@ -48,36 +48,37 @@ pub enum Error {
         #[source]
         source: WireFailure,
     },
-    /// A caller of the host cannot be reviewed.
+    /// A caller cannot be reviewed.
     #[error(
-        "failed to create a {kind}: check that the API server answers, and apply the roles of the host's chart"
+        "failed to create a {kind}: check that the API server answers, and apply the roles in the host's chart"
     )]
     Review {
-        /// The kind of the review.
+        /// The kind of review.
         kind: &'static str,
         /// The failed request.
         #[source]
         source: WireFailure,
     },
     /// Discovery failed.
-    #[error("failed to learn which kinds the cluster serves")]
+    #[error("failed to discover which kinds the cluster serves")]
     Discover(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task that keeps the cache up to date panicked.
-    #[error("a task that reads the cluster died")]
+    #[error("a task that reads the cluster panicked")]
     TaskDied(#[source] tokio::task::JoinError),
 }
 
 impl Error {
-    /// Returns the error of a failed read of an object.
+    /// Creates the error for an object that could not be read.
     pub(super) fn of_read(kind: &Gvk, name: &str, source: WireFailure) -> Self {
-        let (kind, name) = (kind.clone(), name.to_owned());
+        let kind = kind.clone();
+        let name = name.to_owned();
         match source {
             WireFailure::Status { code: 403, .. } => Self::Forbidden { kind, name, source },
             source => Self::Read { kind, name, source },
         }
     }
 
-    /// Returns true if the API server denied the host the permission.
+    /// Returns true if the API server denied the host access.
     pub fn is_forbidden(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,

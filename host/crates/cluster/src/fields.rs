@@ -1,6 +1,6 @@
-//! The fields of a JSON object as raw text, in their order.
+//! A JSON object's fields as raw text, in order.
 //!
-//! Values are not parsed: an object of many kilobytes is split into a few slices, so most of it is only copied.
+//! Values are not parsed: an object with many kilobytes is split into a few slices, so most bytes are only copied.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -13,22 +13,22 @@ use serde_json::value::RawValue;
 /// The initial capacity: most objects and their metadata have fewer fields.
 const FIELDS: usize = 16;
 
-/// The fields of one JSON object; the values borrow from the text.
+/// One JSON object's fields; the values borrow from the text.
 pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Fields<'a> {
-    /// Splits the text of a JSON object.
+    /// Splits a JSON object.
     pub(super) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Splits the text of a JSON object, or of `null`, which has no fields.
+    /// Splits a JSON object, or `null`, which has no fields.
     pub(super) fn parse_nullable(text: &'a str) -> Result<Self, serde_json::Error> {
         let fields: Option<Self> = serde_json::from_str(text)?;
         Ok(fields.unwrap_or_else(|| Self(Vec::new())))
     }
 
-    /// Returns every name with the text of its value.
+    /// Returns every name with the value's text.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
@@ -40,7 +40,7 @@ impl<'a> Fields<'a> {
         1 + self.iter().map(bytes).sum::<usize>()
     }
 
-    /// Returns all fields as the text of an object.
+    /// Returns all fields as a JSON object.
     pub(super) fn text(&self) -> String {
         let mut out = JsonWriter::with_capacity(self.bytes());
         out.begin();
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
         out.finish()
     }
 
-    /// The text of one value.
+    /// One value's text.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.iter()
             .find_map(|(field, value)| (field == name).then_some(value))
@@ -63,23 +63,23 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// An object of the API server, split together with its metadata, so that its text is scanned only once.
+/// An object from the API server, split together with the metadata, so that the text is scanned only once.
 pub(super) struct ObjectFields<'a> {
-    /// Its fields but `metadata`.
+    /// All fields but `metadata`.
     pub(super) rest: Fields<'a>,
-    /// None if it has no metadata.
+    /// None without metadata.
     pub(super) metadata: Option<MetadataFields<'a>>,
 }
 
-/// The metadata of an object.
+/// An object's metadata.
 pub(super) struct MetadataFields<'a> {
-    /// Its fields but `managedFields`.
+    /// All fields but `managedFields`.
     pub(super) rest: Fields<'a>,
-    /// The entries of all field managers.
+    /// The entries for all field managers.
     pub(super) managed: Vec<RawManagedEntry<'a>>,
 }
 
-/// An entry of `managedFields`, without its time, which changes with every write even if no field does.
+/// An entry in `managedFields`, without the time, which changes with every write even if no field does.
 #[derive(Deserialize, Serialize)]
 pub(super) struct RawManagedEntry<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     }
 }
 
-/// Deserializes one field, if it is named, as its type, and all others as raw text.
+/// Deserializes one named field, and keeps all others as raw text.
 struct Split<T> {
     on: Option<&'static str>,
     value: PhantomData<T>,
@@ -145,7 +145,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
     }
 }
 
-/// A string that borrows from the text unless it holds escapes.
+/// A string that borrows from the text unless it has escapes.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
@@ -156,7 +156,7 @@ pub(super) struct JsonWriter {
 }
 
 impl JsonWriter {
-    /// Creates a writer with room for this number of bytes.
+    /// Creates a writer with this capacity.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
             text: String::with_capacity(bytes),
@@ -176,7 +176,7 @@ impl JsonWriter {
         self.open = false;
     }
 
-    /// Writes the name of the next field; its value must follow.
+    /// Writes the next field's name; the value must follow.
     pub(super) fn name(&mut self, name: &str) {
         if !self.open {
             self.text.push(',');

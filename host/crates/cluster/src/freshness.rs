@@ -1,8 +1,8 @@
-//! Runs freshness checks, for a process that starts to write after another one.
+//! Runs freshness checks for a process that takes over as the writer.
 //!
-//! A running watch may lag by any time. It is current once it reaches a version that a quorum returned after the check
-//! began. A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So its
-//! metadata list from a quorum must show the same objects in the same versions.
+//! A running watch may lag by any time. It is current once it reaches a version that a quorum returned after the check began.
+//! A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So a metadata list from
+//! a quorum must show the same objects in the same versions.
 
 use std::time::Duration;
 
@@ -20,14 +20,13 @@ use super::{
     wire::WireFailure,
 };
 
-/// The time in which a busy kind reaches the version by its own events.
+/// The time for a busy kind to reach the version by events.
 ///
-/// Short, because a quiet kind waits for it in vain before it is listed, and all passes of a new leader wait too. Chosen, not
-/// measured.
-const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
+/// Short, because a quiet kind waits in vain before it is listed, and so do all passes.
+const VERSION_WAIT: Duration = Duration::from_millis(100);
 
-/// The interval between two checks of the version: a tenth of the wait, and each takes the lock only for a moment.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
+/// The interval between version comparisons: a tenth of the wait, and each comparison takes the lock only for a moment.
+const VERSION_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Repeats the check until the watch is current or gone.
 pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
@@ -52,7 +51,7 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         FreshnessCheck::Compare(target) => target,
     };
     let version = shared.wire.version(target.clone()).await?;
-    let deadline = Instant::now() + MOVES_ON_WITHIN;
+    let deadline = Instant::now() + VERSION_WAIT;
     loop {
         if shared.state.lock().check_by_version(unchecked, version) {
             return Ok(true);
@@ -60,11 +59,11 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         if Instant::now() >= deadline {
             break;
         }
-        sleep(LOOKED_AT_EVERY).await;
+        sleep(VERSION_INTERVAL).await;
     }
     let mut contents = Contents::new();
     let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
-        let object = ObjectIdentity::of(object)?;
+        let object = ObjectIdentity::new(object)?;
         let key = ObjectKey::new(&object.namespace, &object.name);
         Ok((key, (object.uid, object.version)))
     };

@@ -1,4 +1,4 @@
-//! The interest of a controller in the cluster, and the reasons why it cannot be satisfied.
+//! A controller's interest in the cluster, and the reasons why a kind is not readable.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -7,47 +7,46 @@ use tokio::time::Instant;
 
 use super::store::CacheSize;
 
-/// The needs of one plugin for one kind of parent.
+/// One plugin's needs for one parent kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// The plugin.
     pub plugin: PluginName,
-    /// The kind of parent.
+    /// The parent kind.
     pub parent: Gvk,
-    /// Selects the parents by their labels; the default selects all.
+    /// Selects parents by label; the default selects all.
     pub selector: Selector,
-    /// The kinds of children: those declared now and those ever created. If a kind occurs twice, the first entry
-    /// counts.
+    /// The child kinds, declared or ever created. If a kind occurs twice, the first entry counts.
     pub children: Vec<ChildInterest>,
     /// The granted reads.
     pub reads: Vec<ReadKind>,
-    /// Field managers, beyond those that start with `innkeeper:`, whose managedFields entries of children are kept.
+    /// Field managers without the prefix `innkeeper:` whose managedFields entries in children are cached.
     pub field_managers: BTreeSet<Arc<str>>,
-    /// The most children of the plugin in one namespace whose texts are cached, and the size of these texts.
+    /// The most children in one namespace whose texts are cached, and the size of these texts.
     pub namespace_max: CacheSize,
 }
 
-/// One kind of child.
+/// One child kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildInterest {
     /// The kind in the version to watch.
     pub kind: Gvk,
-    /// True if no pass may run without it.
+    /// True if no pass may run without the kind.
     pub required: bool,
-    /// True if the plugin may have children of the kind: then passes wait for them a while, also if the kind is optional.
+    /// True if the plugin may have such children: then passes wait a while for the kind even if it is optional.
     pub recorded: bool,
-    /// The part of each object that guests see.
+    /// The form in which guests see the objects.
     pub access: Access,
 }
 
-/// Everything observed of a parent.
+/// A parent with its children, as a pass observes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The parent.
     pub parent: Object,
-    /// The controlled and retained objects, in the order of [`child_order`](innkeeper_model::child_order).
+    /// The controlled and retained objects, sorted by [`child_order`](innkeeper_model::child_order).
     pub children: Vec<Object>,
-    /// The optional kinds of children that are served and cannot be read. The parent may have children of them.
+    /// Optional child kinds that are served but not readable. The parent may have such children.
     pub unreadable: Vec<Waiting>,
 }
 
@@ -58,37 +57,37 @@ pub enum Observed {
     Ready(Observation),
     /// There is no such parent.
     Gone,
-    /// A kind that every pass needs cannot be read; a trigger follows when it can.
+    /// A kind that every pass needs is not readable; a trigger follows when it is.
     NotReady {
         /// The parent, if it is known.
         parent: Option<Object>,
         /// The missing kinds.
         waiting: Vec<Waiting>,
     },
-    /// The namespace has no room for the texts of all children of the parent; no trigger follows when it has.
+    /// The namespace has no room for the texts of all children; no trigger follows when it has.
     NamespaceFull {
         /// The parent.
         parent: Object,
         /// The bound.
         full: NamespaceFull,
     },
-    /// Own writes are not seen yet, or children are still to be read; a trigger follows when the writes are seen.
+    /// Own writes are not cached yet, or children must still be read; a trigger follows when the writes are cached.
     Behind {
-        /// The latest time to ask again; the writes are read live then.
+        /// The latest time to observe again; the writes are read live then.
         until: Instant,
     },
 }
 
-/// A namespace in which the cache holds children of a plugin without their texts, because they exceed its bound.
+/// A namespace in which a plugin's children exceed the bound, so that some are cached without texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceFull {
     /// The namespace; empty for cluster-scoped children.
     pub namespace: Arc<str>,
-    /// True if the number of objects exceeds the bound; otherwise their size does.
+    /// True if there are too many objects, false if they are too large.
     pub by_objects: bool,
     /// The bound.
     pub max: CacheSize,
-    /// The kind of children that uses most of it.
+    /// The child kind that uses most of it.
     pub largest: Gvk,
 }
 
@@ -103,7 +102,7 @@ pub struct Waiting {
     pub since: Instant,
 }
 
-/// The reason why a kind cannot be read.
+/// The reason why a kind is not readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Discovery has not answered yet.
@@ -112,9 +111,9 @@ pub enum Why {
     NotServed,
     /// The first list is in progress.
     Listing,
-    /// The host has no permission to list or watch it.
+    /// The host may not list or watch it.
     Forbidden {
-        /// The message of the API server.
+        /// The API server's message.
         message: String,
     },
     /// It was never listed completely, and the last attempt failed.
@@ -122,20 +121,20 @@ pub enum Why {
         /// The last failure.
         message: String,
     },
-    /// It is shown as keyed hashes, and there is no key.
+    /// Guests see it as keyed hashes, and there is no key.
     HashKeyMissing,
-    /// It is cached, but may lack the last writes of the previous writer: the freshness check has not passed yet.
+    /// It is cached, but may lack the previous writer's last writes: the freshness check has not passed yet.
     Unchecked,
 }
 
 impl Why {
-    /// Returns true if waiting alone does not help, so that an optional kind is left out.
+    /// Returns true if waiting does not help, so that passes run without an optional kind.
     pub const fn is_lasting(&self) -> bool {
         matches!(self, Self::NotServed | Self::Forbidden { .. })
     }
 }
 
-/// The second half of a sentence that starts with the kind: `is not served by the cluster`.
+/// Completes a sentence that starts with the kind: `is not served by the cluster`.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,8 +1,8 @@
-//! The only reader of the API server: discovery, watches, the cache with its indexes, tracked reads.
+//! Reads the API server, as no other crate does: discovery, watches, an indexed cache and tracked reads.
 //!
-//! A controller registers its interest and receives the parents that are queued. A pass observes its parent from
-//! memory; its reads are answered from memory, and each read is a subscription.
-//! It does not decide when a pass runs, knows no plan and writes nothing.
+//! A controller registers an interest and receives queued parents. A pass observes and reads from memory, and each read is a
+//! subscription.
+//! This crate does not decide when a pass runs, knows no plan and writes nothing.
 //! `run` owns the [`Driver`], which owns every task.
 //!
 //! ```text
@@ -73,9 +73,9 @@ use self::{
     wire::Wire,
 };
 
-/// A handle to the cache and its reads; clones share it.
+/// A handle to the cache; clones share it.
 ///
-/// The driver fills the cache: run it as long as a handle is in use.
+/// The driver fills the cache, so it must run as long as a handle is in use.
 ///
 /// ```
 /// use innkeeper_cluster::{Cluster, Error, Options};
@@ -97,8 +97,8 @@ pub struct Cluster(Arc<CacheShared>);
 impl Cluster {
     /// Creates a cache that stays empty until the driver runs.
     ///
-    /// The client must not retry by itself: the watch tasks have their own backoff. It must not be the client that
-    /// writes either: every watch occupies a connection.
+    /// The client must not retry, because the watch tasks have their own backoff. Writes need another client, because every
+    /// watch occupies a connection.
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
         let shared = Arc::new(CacheShared::new(wire, options));
@@ -115,12 +115,12 @@ impl Cluster {
         self.0.options.namespaces.as_deref()
     }
 
-    /// Returns true if CustomResourceDefinitions are watched; otherwise the host needs no permission to read them.
+    /// Returns true if the host watches CustomResourceDefinitions; otherwise it needs no permission to read them.
     pub fn reads_definitions(&self) -> bool {
         self.0.options.watch_definitions
     }
 
-    /// Returns the last seen version of a CustomResourceDefinition; none if it does not exist, or if none are watched.
+    /// Returns the last seen version of a CustomResourceDefinition; none if it does not exist or is not watched.
     pub fn definition_version(&self, name: &str) -> Option<ResourceVersion> {
         self.0
             .state
@@ -129,16 +129,16 @@ impl Cluster {
             .version_of(&watch::crd_kind(), name)
     }
 
-    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key, and no object is
-    /// retained for any parent.
+    /// Sets or removes the hash key. Without it, kinds that guests see as hashes are unreadable, and no object counts as
+    /// retained.
     pub fn set_hash_key(&self, key: Option<HashKey>) {
         self.0.state.lock().set_hash_key(key, Instant::now());
         self.0.rearrange.notify_one();
     }
 
-    /// Registers the needs of one plugin for one kind of parent.
+    /// Registers what one plugin needs for one kind of parent.
     ///
-    /// Existing watches are shared. Parents that are already known are triggered at once.
+    /// Shares existing watches. Cached parents are triggered at once.
     pub fn register(&self, interest: Interest) -> Registration {
         Registration::new(&self.0, interest)
     }
@@ -153,7 +153,7 @@ impl Cluster {
         self.0.state.lock().table.kinds()?.preferred(kind).cloned()
     }
 
-    /// Waits for the first complete answer of discovery.
+    /// Waits for the first complete discovery.
     pub async fn wait_discovered(&self) {
         let mut discovered = self.0.discovered.subscribe();
         // The sender lives as long as `self`, so this never ends early.
@@ -165,7 +165,7 @@ impl Cluster {
     /// Waits until a kind is served. Callers add a timeout.
     pub async fn wait_served(&self, kind: &Gvk) -> Resource {
         let mut discovered = self.0.discovered.subscribe();
-        // After the receiver is there: discovery counts the receivers.
+        // After the receiver exists: discovery counts the receivers.
         self.0.rediscover.notify_one();
         loop {
             if let Some(resource) = self.served(kind) {
@@ -177,17 +177,15 @@ impl Cluster {
         }
     }
 
-    /// Requests a new discovery soon: for callers that changed the served kinds, or that met a kind that is unknown
-    /// here.
+    /// Requests a new discovery soon, for callers that changed the served kinds or need an unknown one.
     pub fn refresh_discovery(&self) {
         self.0.rediscover.notify_one();
     }
 
-    /// Reads one object from the API server, in full and with the entries of all field managers; none if it does not
-    /// exist.
+    /// Reads one object from the API server, in full and with all managedFields entries; none if it does not exist.
     ///
-    /// For the few questions that the cache must not answer: the object that blocks a create, the values of a Secret,
-    /// the outcome of a write.
+    /// For the few questions that the cache must not answer: which object blocks a create, the values in a Secret, the
+    /// outcome of a write.
     pub async fn live_get(
         &self,
         kind: &Gvk,
@@ -204,20 +202,23 @@ impl Cluster {
             ..Shape::whole(kind)
         };
         let parse = |text: &str| object_of(&keep(text, &shape)?, kind, Access::Full);
-        let found = self.0.wire.object(&served, namespace, name, parse).await;
-        found.map_err(|source| Error::of_read(kind, name, source))
+        self.0
+            .wire
+            .object(&served, namespace, name, parse)
+            .await
+            .map_err(|source| Error::of_read(kind, name, source))
     }
 
-    /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not
-    /// be cached yet.
+    /// Marks the whole cache for a freshness check, because another process was the writer until now and the cache may lack
+    /// the last writes.
     ///
-    /// No pass runs on a kind before [`check_freshness`](Self::check_freshness) has shown that the kind is current.
+    /// No pass uses a kind before [`check_freshness`](Self::check_freshness) has shown that it is current.
     pub fn require_freshness_checks(&self) {
         self.0.state.lock().require_freshness_checks(Instant::now());
         self.0.rearrange.notify_one();
     }
 
-    /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
+    /// Checks every marked watch, and returns when all have passed or are gone.
     pub async fn check_freshness(&self) {
         let unchecked = self.0.state.lock().table.unchecked();
         let checks = unchecked
@@ -231,7 +232,7 @@ impl Cluster {
         self.0.unauthorized.load(Ordering::Relaxed)
     }
 
-    /// Returns the state of every watch, for users and metrics: one entry for each request that lists and watches.
+    /// Returns the watch status for users and metrics: one entry for each request that lists and watches.
     pub fn watches(&self) -> Vec<WatchStatus> {
         self.0.state.lock().table.statuses()
     }

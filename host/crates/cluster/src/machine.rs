@@ -14,19 +14,18 @@ use std::time::Duration;
 
 use innkeeper_model::ResourceVersion;
 
-/// The present step of a watch.
+/// The current step of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchStep {
     /// Lists all objects; then `Watch`.
     List {
         /// The required age.
         since: Since,
-        /// In pages. A list whose continuation expired is repeated in one piece, because another list in pages may
-        /// expire as well.
+        /// In pages. A list whose continuation expired is repeated without pages, because another paged list may expire too.
         paged: bool,
     },
     /// Reads the present version; then `Watch`, or `List` if the version is before `from`. Only this step notices that etcd
-    /// was restored from a backup: the API server answers a watch from a future version with silence.
+    /// was restored from a backup: the API server does not refuse a watch from a future version, but stays silent.
     Check {
         /// The last seen version.
         from: ResourceVersion,
@@ -41,7 +40,7 @@ pub(super) enum WatchStep {
 /// The required age of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// The present state from a quorum: the truth, whatever was seen before.
+    /// The present state from a quorum: the truth, whatever the watch has seen before.
     Now,
     /// Any state that is at least this new, from the API server's cache.
     NotOlderThan(ResourceVersion),
@@ -65,16 +64,16 @@ pub(super) enum StepOutcome {
     Failed(StepFailure),
 }
 
-/// The causes of a failed step, as far as the next step depends on them.
+/// Why a step failed, as far as the next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepFailure {
     /// The version or the continuation is too old (410).
     Gone,
     /// The server has not reached the requested version.
     Behind,
-    /// The kind may not be read, or does not exist.
+    /// The host may not read the kind, or it does not exist.
     Refused,
-    /// The answer could not be read.
+    /// The answer is unreadable.
     Unreadable,
     /// The server requests a pause.
     Throttled(Duration),
@@ -97,7 +96,7 @@ pub(super) enum Pause {
     AtLeast(Duration),
 }
 
-/// Returns the step that follows; `last` is the last version that this watch has seen.
+/// Returns the next step; `last` is the last version that this watch has seen.
 pub(super) fn next(
     step: WatchStep,
     outcome: StepOutcome,
@@ -136,8 +135,8 @@ pub(super) fn next(
             (WatchStep::Check { from: version }, pause)
         }
         (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
-        // The events before the failure are in the cache. From the start of the watch they would all come again and
-        // look as if the server had gone back.
+        // The events before the failure are in the cache. From the start of the watch they would all come again and look as if
+        // the server had gone back.
         (WatchStep::Watch { from }, StepOutcome::Failed(StepFailure::Broken)) if last > from => {
             (WatchStep::Check { from: last }, Pause::First)
         }

@@ -1,18 +1,18 @@
-//! The one reader of the host's conditions Ready and Synced on a parent.
+//! Reads the host's conditions Ready and Synced on a parent.
 
 use innkeeper_model::{Object, reason};
 use serde::Deserialize;
 
-/// The conditions Ready and Synced of a parent's current generation.
+/// The conditions Ready and Synced for a parent's current generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentConditions {
-    /// The condition Ready; none if no condition is of the current generation.
+    /// The condition Ready; none if it is not about the current generation.
     pub ready: Option<ConditionContent>,
-    /// The condition Synced, under the same rule.
+    /// The condition Synced, likewise.
     pub synced: Option<ConditionContent>,
 }
 
-/// The content of one condition.
+/// One condition's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ConditionContent {
@@ -25,7 +25,7 @@ pub struct ConditionContent {
 }
 
 impl ParentConditions {
-    /// Reads the conditions; a status in another form counts as none.
+    /// Reads the conditions; a status in another form has none.
     pub fn new(parent: &Object) -> Self {
         let ConditionedParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         let mut conditions = Self::default();
@@ -34,42 +34,44 @@ impl ParentConditions {
             if condition.observed_generation != parent.generation {
                 continue;
             }
-            let place = match &*condition.kind {
+            let target = match &*condition.kind {
                 reason::READY => &mut conditions.ready,
                 reason::SYNCED => &mut conditions.synced,
                 _ => continue,
             };
-            *place = Some(condition.content);
+            *target = Some(condition.content);
         }
         conditions
     }
 
-    /// Returns whether the current generation is Synced and Ready.
+    /// Returns true if the current generation is Synced and Ready.
     pub fn is_ready(&self) -> bool {
-        let holds =
-            |said: &Option<ConditionContent>| said.as_ref().is_some_and(ConditionContent::holds);
-        holds(&self.ready) && holds(&self.synced)
+        [&self.ready, &self.synced]
+            .into_iter()
+            .all(|condition| condition.as_ref().is_some_and(ConditionContent::is_true))
     }
 
-    /// The status of Ready: `True`, `False`, `Unknown`; none if no condition is of the current generation.
+    /// The status of Ready: `True`, `False`, `Unknown`; none if it is not about the current generation.
     pub fn ready_status(&self) -> Option<&str> {
-        self.ready.as_ref().map(|said| &*said.status)
+        self.ready.as_ref().map(|condition| &*condition.status)
     }
 
-    /// The status of Synced, under the same rule.
+    /// The status of Synced, likewise.
     pub fn synced_status(&self) -> Option<&str> {
-        self.synced.as_ref().map(|said| &*said.status)
+        self.synced.as_ref().map(|condition| &*condition.status)
     }
 
     /// The condition that explains an unready parent, Synced first; none if both are True or absent.
     pub fn why(&self) -> Option<&ConditionContent> {
-        let said = [&self.synced, &self.ready].into_iter().flatten();
-        said.into_iter().find(|said| !said.holds())
+        [&self.synced, &self.ready]
+            .into_iter()
+            .flatten()
+            .find(|condition| !condition.is_true())
     }
 }
 
 impl ConditionContent {
-    fn holds(&self) -> bool {
+    fn is_true(&self) -> bool {
         self.status == "True"
     }
 }
@@ -104,12 +106,12 @@ mod tests {
     use crate::present;
     use innkeeper_model::{Access, Gvk, HashKey};
 
-    fn conditions_of(generation: i64, conditions: &[(&str, &str, i64)]) -> ParentConditions {
+    fn conditions(generation: i64, conditions: &[(&str, &str, i64)]) -> ParentConditions {
         let kind = Gvk::new("example.com", "v1", "Pond");
-        let conditions = conditions.iter().map(|(kind, status, of)| {
+        let conditions = conditions.iter().map(|(kind, status, generation)| {
             json!({
                 "type": kind, "status": status, "reason": format!("{kind}Reason"),
-                "message": "why", "observedGeneration": of,
+                "message": "why", "observedGeneration": generation,
             })
         });
         let object = json!({
@@ -124,22 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_ready_when_its_present_generation_is() {
-        assert!(conditions_of(2, &[("Ready", "True", 2), ("Synced", "True", 2)]).is_ready());
-        let earlier = conditions_of(2, &[("Ready", "True", 1), ("Synced", "True", 1)]);
+    fn a_parent_is_ready_when_the_current_generation_is() {
+        assert!(conditions(2, &[("Ready", "True", 2), ("Synced", "True", 2)]).is_ready());
+        let earlier = conditions(2, &[("Ready", "True", 1), ("Synced", "True", 1)]);
         assert_eq!(earlier, ParentConditions::default());
         assert!(!earlier.is_ready());
         assert_eq!(earlier.why(), None);
     }
 
     #[test]
-    fn synced_says_more_about_why_than_ready() {
-        let reason = |conditions| {
-            let conditions = conditions_of(1, conditions);
+    fn synced_explains_more_than_ready() {
+        let reason = |rows: &[(&str, &str, i64)]| {
+            let conditions = conditions(1, rows);
             assert!(!conditions.is_ready());
             conditions
                 .why()
-                .map(|said| said.reason.clone())
+                .map(|condition| condition.reason.clone())
                 .unwrap_or_default()
         };
         assert_eq!(

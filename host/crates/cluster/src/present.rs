@@ -1,4 +1,4 @@
-//! Objects in the form that the rest of the host uses.
+//! Converts cached objects for the rest of the host.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,8 +14,8 @@ use super::{
 
 /// Converts any object as the cache would; for passes without a cluster.
 ///
-/// A missing UID becomes empty and a missing resourceVersion becomes 0. Fails if `metadata.name` is missing or a field
-/// that the host reads has the wrong type.
+/// A missing UID becomes empty and a missing resourceVersion becomes 0. Fails if `metadata.name` is missing or a field that
+/// the host reads has the wrong type.
 pub fn present(
     object: &Map<String, Value>,
     kind: &Gvk,
@@ -32,7 +32,7 @@ pub fn present(
     let shape = Shape {
         kind: kind.clone(),
         form: access,
-        // The field managers that write children are unknown here, so all entries stay.
+        // All, because the field managers that write children are unknown here.
         managers: None,
         hash_key: Some(key.clone()),
     };
@@ -40,7 +40,7 @@ pub fn present(
     object_of(&stored::keep(&text, &shape)?, kind, access)
 }
 
-/// Returns all labels of an object in the form of guests.
+/// Returns all labels in an object's text.
 pub fn labels(json: &str) -> BTreeMap<String, String> {
     let labels = || -> Option<BTreeMap<String, String>> {
         let object: ObjectFields<'_> = serde_json::from_str(json).ok()?;
@@ -49,14 +49,14 @@ pub fn labels(json: &str) -> BTreeMap<String, String> {
     labels().unwrap_or_default()
 }
 
-/// Replaces each value of a Secret by the hash that guests see, for a copy outside of the cluster.
+/// Replaces each Secret value by the hash that guests see, for a copy outside the cluster.
 pub fn hash_values(secret: &mut Value, key: &HashKey) {
     let Value::Object(fields) = secret else {
         return;
     };
     fields.remove("stringData");
     let metadata = fields.get_mut("metadata");
-    if let Some(annotations) = metadata.and_then(|it| it.get_mut("annotations"))
+    if let Some(annotations) = metadata.and_then(|metadata| metadata.get_mut("annotations"))
         && let Value::Object(annotations) = annotations
     {
         annotations.remove(LAST_APPLIED);
@@ -72,7 +72,7 @@ pub fn hash_values(secret: &mut Value, key: &HashKey) {
     }
 }
 
-/// Converts a stored object into the model's object.
+/// Converts a cached object into the model's object.
 pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Object, Malformed> {
     let metadata = Fields::parse(stored.metadata())?;
     let read = |name: &str| metadata.get(name).unwrap_or("null");
@@ -92,8 +92,8 @@ pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Obj
             .flatten()
             .map(|Text(name)| name.into())
             .collect(),
-        labels: ours(read("labels"))?,
-        annotations: ours(read("annotations"))?,
+        labels: host_entries(read("labels"))?,
+        annotations: host_entries(read("annotations"))?,
         retained_for: stored.retained_for.clone(),
         managed: managed_entries(stored.managed.as_deref())?,
         form,
@@ -102,15 +102,15 @@ pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Obj
 }
 
 /// Labels or annotations with the host's prefix.
-fn ours(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
-    let mut ours = BTreeMap::new();
+fn host_entries(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
+    let mut entries = BTreeMap::new();
     for (name, value) in Fields::parse_nullable(text)?.iter() {
         if name.starts_with(DOMAIN_PREFIX) {
             let Text(value) = serde_json::from_str(value)?;
-            ours.insert(name.into(), value.into());
+            entries.insert(name.into(), value.into());
         }
     }
-    Ok(ours)
+    Ok(entries)
 }
 
 fn managed_entries(text: Option<&str>) -> Result<Vec<ManagedEntry>, serde_json::Error> {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_an_object_of_a_file() {
+    fn converts_an_object_from_a_file() {
         let Value::Object(object) = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {
@@ -149,10 +149,10 @@ mod tests {
         };
         let kind = Gvk::new("", "v1", "Secret");
         let key = HashKey::new([7_u8; 32]);
-        let shown = present(&object, &kind, Access::Hash, &key).unwrap();
-        assert_eq!(shown.labels.len(), 1);
-        assert!(!shown.json.contains("c2VjcmV0"), "{}", shown.json);
-        assert!(shown.json.contains("hmac-sha256:"), "{}", shown.json);
+        let hashed = present(&object, &kind, Access::Hash, &key).unwrap();
+        assert_eq!(hashed.labels.len(), 1);
+        assert!(!hashed.json.contains("c2VjcmV0"), "{}", hashed.json);
+        assert!(hashed.json.contains("hmac-sha256:"), "{}", hashed.json);
         let full = present(&object, &kind, Access::Full, &key).unwrap();
         assert!(full.json.contains("c2VjcmV0"), "{}", full.json);
     }
@@ -163,7 +163,7 @@ mod tests {
             panic!("an object")
         };
         let kind = Gvk::new("", "v1", "Secret");
-        let shown = present(&object, &kind, Access::Full, &HashKey::new([7_u8; 32]));
-        assert!(matches!(shown, Err(Malformed::Missing("metadata.name"))));
+        let object = present(&object, &kind, Access::Full, &HashKey::new([7_u8; 32]));
+        assert!(matches!(object, Err(Malformed::Missing("metadata.name"))));
     }
 }

@@ -1,4 +1,4 @@
-//! The reads of one pass: answered from memory, constant throughout the pass, and recorded.
+//! Answers one pass's reads from memory: constant throughout the pass, and recorded.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,19 +8,19 @@ use innkeeper_model::{
 
 use super::{reader::Reader, shared::CacheShared, state::ReadRecord};
 
-/// Every distinct read of a pass, in the order of its first occurrence.
+/// A pass's distinct reads, in order of first occurrence.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// The reads with their answers.
     pub reads: Vec<(ReadKey, Answer)>,
-    /// The kind that is not cached yet, if the pass asked for one: the pass must run again from its start.
+    /// A kind that the pass read and that is not cached yet: the pass must run again from the start.
     pub not_cached: Option<Gvk>,
     pub(super) record: ReadRecord,
 }
 
-/// Answers the reads of one pass.
+/// Answers one pass's reads.
 ///
-/// Every read subscribes the parent at once. `commit` of the recording removes the subscriptions of earlier passes.
+/// Every read subscribes the parent at once. Committing the recording removes the subscriptions of earlier passes.
 pub struct PassReads {
     shared: Arc<CacheShared>,
     reader: Reader,
@@ -49,11 +49,11 @@ impl PassReads {
 
     /// Answers a read.
     pub fn read(&mut self, key: &ReadKey) -> Answer {
-        let known = self
+        let earlier = self
             .index
             .get(key)
-            .and_then(|at| self.recording.reads.get(*at));
-        if let Some((_, answer)) = known {
+            .and_then(|index| self.recording.reads.get(*index));
+        if let Some((_, answer)) = earlier {
             return answer.clone();
         }
         let answer = self.answer(key);

@@ -1,4 +1,4 @@
-//! The handle of one controller: queued parents, observations, reads, and own writes.
+//! One controller's handle: queued parents, observations, reads and own writes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,15 +22,19 @@ use super::{
     triggers::{Cause, Trigger},
 };
 
-/// The pause before the rest of a parent's children is read. The reads may have failed, and other parents wait too.
+/// The pause before a parent's remaining children are read: reads may have failed, and other parents wait too.
 const UNREAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
+/// One plugin's view of one parent kind; the watches run until the last clone is dropped.
 ///
 /// # Expected flow
 ///
-/// Take triggers, begin a pass for each parent, observe the parent, answer the reads of its pass, commit them, and note
-/// every write of the pass.
+/// Take triggers, begin a pass for each parent, observe the parent, answer and commit the reads, and report every write.
+///
+/// # Guarantees
+///
+/// A change either is in the observation or triggers another pass. No parent is observed before the cache shows the host's
+/// own writes for it.
 ///
 /// ```
 /// use innkeeper_cluster::{Cluster, Interest, Observed};
@@ -80,8 +84,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Returns the cached observation of the parent for its pass, as [`Registration::observe`] does, and drops the
-    /// triggers that the pass has observed with it.
+    /// Observes the parent as [`Registration::observe`] does, and drops the triggers for all that is in the observation.
     pub async fn observe(&self) -> Observed {
         let Self {
             registration,
@@ -111,30 +114,28 @@ impl Registration {
         }))
     }
 
-    /// Changes the interest, for the same plugin and the same kind of parent.
+    /// Changes the interest for the same plugin and parent kind.
     ///
-    /// Watches that stay wanted continue undisturbed, and the subscriptions of parents stay. Parents are triggered only
-    /// where a watch starts over; the caller triggers all others that need a pass.
+    /// Watches that are still needed continue, and subscriptions stay. Parents are triggered only where a watch restarts; the
+    /// caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
         self.state()
             .change_interest(self.0.subscriber_id, interest, Instant::now());
         self.0.shared.rearrange.notify_one();
     }
 
-    /// Queues parents, in this order.
+    /// Queues parents in this order.
     pub fn trigger(&self, parents: impl IntoIterator<Item = ObjectId>, cause: Cause) {
         let mut state = self.state();
         for parent in parents {
-            state
-                .subscribers
-                .trigger(&self.reader(&parent), cause.into());
+            state.subscribers.trigger(&self.reader(&parent), cause);
         }
     }
 
-    /// Begins a pass of a parent, until the returned value is dropped.
+    /// Begins a pass, which ends when the returned value is dropped.
     ///
-    /// Meanwhile the triggers of the parent wait: those that the pass observes itself are dropped, and the others are
-    /// released at its end.
+    /// Meanwhile the parent's triggers wait: those that the pass observes itself are dropped, and the others are queued at the
+    /// end.
     pub fn begin(&self, parent: &ObjectId) -> Running {
         let reader = self.reader(parent);
         self.state().subscribers.begin(&reader);
@@ -146,7 +147,7 @@ impl Registration {
 
     /// Waits until at least one parent is queued, and takes up to `max`, most urgent first.
     ///
-    /// No parent is released before the first lists are complete, or before a few seconds have passed without them.
+    /// Returns no parent before the first lists are complete or a few seconds have passed.
     /// Dropping the future loses nothing. For one consumer only: a second one may wait although a parent is queued.
     pub async fn triggers(&self, max: usize) -> Vec<(ObjectId, Trigger)> {
         loop {
@@ -163,41 +164,42 @@ impl Registration {
         }
     }
 
-    /// Returns the cached observation of a parent. The triggers that its running pass holds stay: only the pass itself
-    /// [knows](Running::observe) what it has observed.
+    /// Returns the cached observation of a parent. The triggers that a running pass holds stay: only the pass itself
+    /// [drops](Running::observe) them.
     ///
-    /// Waits only when own writes stayed unseen for too long, or when children are cached without their texts: then it
-    /// reads these objects live.
+    /// Waits only to read objects live: own writes that the cache has not shown in time, and children that are cached without
+    /// texts.
     pub async fn observe(&self, parent: &ObjectId) -> Observed {
         self.observe_and(parent, |_| {}).await
     }
 
-    /// Observes a parent, and `note`s it under the same lock: a change before is in the observation, one after is not.
+    /// Observes a parent, and calls `on_observed` under the same lock: an earlier change is in the observation, a later one is
+    /// not.
     async fn observe_and(
         &self,
         parent: &ObjectId,
-        note: impl Fn(&mut CacheState) + Send,
+        on_observed: impl Fn(&mut CacheState) + Send,
     ) -> Observed {
         if let Some(missing) = self.missing(parent) {
             return missing;
         }
         let reader = self.reader(parent);
-        // The lock is not held during the live reads. So the status is asked again after them: other writes may be unseen
-        // by then.
-        let unseen = self.state().expectation_status(&reader, Instant::now());
-        if let ExpectationStatus::Read(ids) = unseen {
+        // The lock is not held during the live reads, so the status is checked again after them: there may be other writes by
+        // then.
+        let status = self.state().expectation_status(&reader, Instant::now());
+        if let ExpectationStatus::Read(ids) = status {
             for id in ids {
                 self.read_live(&reader, &id).await;
             }
         }
-        let missing = match self.observe_cached(&reader, &note) {
+        let missing = match self.observe_cached(&reader, &on_observed) {
             Ok(observed) => return observed,
             Err(unobserved) => unobserved.1,
         };
         for id in &missing.unread {
             self.read_live(&reader, id).await;
         }
-        match self.observe_cached(&reader, &note) {
+        match self.observe_cached(&reader, &on_observed) {
             Ok(observed) => observed,
             Err(unobserved) => match *unobserved {
                 (
@@ -214,29 +216,29 @@ impl Registration {
         }
     }
 
-    /// Observes a parent without live reads; fails if the texts of children are missing.
+    /// Observes a parent without live reads; fails if children have no texts.
     fn observe_cached(
         &self,
         reader: &Reader,
-        note: impl Fn(&mut CacheState),
+        on_observed: impl Fn(&mut CacheState),
     ) -> Result<Observed, Box<(Object, MissingTexts)>> {
         let mut state = self.state();
         match state.expectation_status(reader, Instant::now()) {
             ExpectationStatus::None => {}
             ExpectationStatus::Until(until) => return Ok(Observed::Behind { until }),
-            // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
+            // Due again: the live reads took longer than the pause after a failed one. Observe again at once.
             ExpectationStatus::Read(_) => {
                 let until = Instant::now();
                 return Ok(Observed::Behind { until });
             }
         }
         let Some(parent) = state.table.parent(self.0.subscriber_id, &reader.parent) else {
-            note(&mut state);
+            on_observed(&mut state);
             return Ok(Observed::Gone);
         };
         match state.table.children(self.0.subscriber_id, &parent) {
             Ok(children) => {
-                note(&mut state);
+                on_observed(&mut state);
                 let namespace = parent.namespace.as_deref();
                 let unreadable = state.table.unreadable(self.0.subscriber_id, namespace);
                 Ok(Observed::Ready(Observation {
@@ -249,13 +251,13 @@ impl Registration {
         }
     }
 
-    /// Returns the reads of the next pass of a parent, limited to the kinds in `granted`.
+    /// Returns the reads for a parent's next pass, limited to the kinds in `granted`.
     pub fn reads(&self, parent: &Object, granted: &Arc<[ReadKind]>) -> PassReads {
         let reader = self.reader(&parent.id());
         PassReads::new(Arc::clone(&self.0.shared), reader, Arc::clone(granted))
     }
 
-    /// Replaces the subscriptions of a parent by the reads of its pass. A parked pass stopped early, so its reads are
+    /// Replaces a parent's subscriptions by a pass's reads. If a kind was not cached, the pass stopped early, so its reads are
     /// only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
         if recording.not_cached.is_none() {
@@ -265,44 +267,43 @@ impl Registration {
         }
     }
 
-    /// Takes the answer to a write of a running pass into the cache, ahead of its watch event; the write must have been bound
-    /// to the state that the pass observed. Returns false if the cache cannot show the object, so that the write has to be
-    /// noted instead.
-    pub fn apply_write_response(&self, parent: &ObjectId, id: &ObjectId, written: &str) -> bool {
+    /// Stores the response to a running pass's write in the cache, ahead of the watch event. The write must have been bound to
+    /// the observed state. Returns false if the cache cannot show the object: then call [`expect_version`](Self::expect_version).
+    pub fn apply_write_response(&self, parent: &ObjectId, id: &ObjectId, response: &str) -> bool {
         let reader = self.reader(parent);
         let Some(read) = self.state().table.live_read(&reader, id) else {
             return false;
         };
         // Parsed without the lock.
-        let Ok(stored) = keep(written, &read.shape) else {
+        let Ok(stored) = keep(response, &read.shape) else {
             return false;
         };
         self.state()
             .apply_write_response(&reader, id, &read, stored)
     }
 
-    /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
+    /// Expects a confirmed write: the parent is not observed before the cache shows it.
     pub fn expect_version(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         self.expect(parent, id, ExpectedState::Version(version));
     }
 
-    /// Records a deletion that the API server has confirmed.
+    /// Expects a confirmed deletion.
     pub fn expect_deletion(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
         self.expect(parent, id, ExpectedState::Deleted(uid.clone()));
     }
 
-    /// Records a write that the API server refused because the object is newer than the observed version: the parent is
-    /// not observed before the cache shows a newer version or the end of the object.
+    /// Expects a newer version, because the API server refused a write as stale: the parent is not observed before the cache
+    /// shows such a version or the object's end.
     pub fn expect_newer(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         self.expect(parent, id, ExpectedState::After(version));
     }
 
-    /// Records a write with an unknown outcome: the object is read live before the next pass.
+    /// Expects an unknown write outcome: the object is read live before the next pass.
     pub fn expect_unknown(&self, parent: &ObjectId, id: &ObjectId) {
         self.expect(parent, id, ExpectedState::Unknown);
     }
 
-    /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
+    /// Returns true if the cache has not yet shown all own writes for a parent. Registers no wait.
     pub fn is_behind(&self, parent: &ObjectId) -> bool {
         let state = self.state();
         state
@@ -310,31 +311,30 @@ impl Registration {
             .is_behind(&state.table, &self.reader(parent))
     }
 
-    /// Returns every known parent.
+    /// Returns every cached parent.
     pub fn parents(&self) -> Vec<ObjectId> {
         self.state().table.parents(self.0.subscriber_id)
     }
 
-    /// Returns the last seen state of a parent, for display and not for decisions.
+    /// Returns a cached parent, for display and not for decisions.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
         self.state().table.parent(self.0.subscriber_id, id)
     }
 
-    /// Returns the last seen metadata of an object of a cluster-scoped kind that the plugin reads; none if it is
-    /// unknown.
+    /// Returns an object's cached metadata, for a cluster-scoped kind that the plugin reads; none if it is unknown.
     ///
-    /// Only for display: it makes no subscription.
+    /// Only for display: this does not subscribe a parent.
     pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
         self.state().table.related(self.0.subscriber_id, kind, name)
     }
 
-    /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
+    /// Returns how many children of a kind the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
         self.state().table.child_count(self.0.subscriber_id, kind)
     }
 
-    /// Returns the number and the size of the plugin's children of these kinds in a namespace, as the cache shows them; the
-    /// empty name is that of cluster-scoped children.
+    /// Counts the plugin's cached children by kind in a namespace, with their size; cluster-scoped children have the empty
+    /// name.
     pub fn child_usage(
         &self,
         namespace: &str,
@@ -345,7 +345,7 @@ impl Registration {
             .child_usage(self.0.subscriber_id, namespace, is_counted)
     }
 
-    /// Returns the number and the size of the plugin's children of these kinds by namespace.
+    /// Counts the plugin's cached children by kind in all namespaces, with their size.
     pub fn usage_by_namespace(
         &self,
         is_counted: impl Fn(&GroupKind) -> bool,
@@ -355,14 +355,13 @@ impl Registration {
             .usage_by_namespace(self.0.subscriber_id, is_counted)
     }
 
-    /// Returns the number of children that the parent with the most of them retains, with the namespace of the parent; the
-    /// empty name is that of cluster-scoped parents.
+    /// Returns how many children the parent with the most of them retains, with the parent's namespace; cluster-scoped parents
+    /// have the empty name.
     pub fn retained_most(&self) -> Option<(Arc<str>, usize)> {
         self.state().table.retained_most(self.0.subscriber_id)
     }
 
-    /// Returns the namespaces in which children of the plugin are cached without their texts, because they exceed the
-    /// bound.
+    /// Returns the namespaces in which children are cached without texts, because they exceed the bound.
     pub fn full_namespaces(&self) -> Vec<NamespaceFull> {
         self.state().table.full_namespaces(self.0.subscriber_id)
     }
@@ -377,18 +376,15 @@ impl Registration {
     }
 
     fn reader(&self, parent: &ObjectId) -> Reader {
-        Reader {
-            subscriber_id: self.0.subscriber_id,
-            parent: parent.clone(),
-        }
+        Reader::new(self.0.subscriber_id, parent.clone())
     }
 
     fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState) {
-        let patience = match expected {
+        let timeout = match expected {
             ExpectedState::Unknown => Duration::ZERO,
             _ => self.0.shared.options.own_writes_timeout,
         };
-        let due = Instant::now() + patience;
+        let due = Instant::now() + timeout;
         self.state()
             .subscribers
             .expect(&self.reader(parent), id, expected, due);
@@ -411,13 +407,14 @@ impl Registration {
             self.state().subscribers.drop_expectation(reader, id);
             return;
         };
-        let (wire, namespace) = (&self.0.shared.wire, id.namespace.as_deref());
+        let wire = &self.0.shared.wire;
+        let namespace = id.namespace.as_deref();
         let parse = |text: &str| keep(text, &read.shape);
-        let found = wire.object(&read.served, namespace, &id.name, parse).await;
-        match found {
-            Ok(found) => self.state().apply_live_read(reader, id, &read, found),
+        match wire.object(&read.served, namespace, &id.name, parse).await {
+            Ok(object) => self.state().apply_live_read(reader, id, &read, object),
             Err(failure) => {
-                let (parent, error) = (&reader.parent, error_chain(&failure));
+                let parent = &reader.parent;
+                let error = error_chain(&failure);
                 tracing::warn!(%parent, object = %id, %error, "failed to read an object live");
                 self.state()
                     .subscribers

@@ -1,11 +1,11 @@
-//! The state of the watches, for users and metrics.
+//! Watch status for users and metrics.
 
 use innkeeper_model::{Gvk, ResourceVersion};
 use tokio::time::Instant;
 
 use super::interest::Why;
 
-/// The state of one watch.
+/// The status of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchStatus {
     /// The kind.
@@ -14,22 +14,22 @@ pub struct WatchStatus {
     pub namespace: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
-    /// The number of registrations that share the watch.
+    /// Registrations that share the watch.
     pub users: usize,
-    /// The reason that it cannot be used; none: it is synced.
+    /// Why the watch is not usable; none: it is synced.
     pub why: Option<Why>,
-    /// True if it cannot be used and a registration waits for it.
+    /// True if a registration waits for the watch.
     pub is_awaited: bool,
     /// Objects in the cache.
     pub objects: usize,
-    /// Size of their JSON texts, in bytes.
+    /// Size of the JSON texts, in bytes.
     pub bytes: usize,
-    /// The version up to which every event has been seen.
+    /// The version up to which every event is cached.
     pub version: ResourceVersion,
-    /// The time of the last event or bookmark.
+    /// Time of the last event or bookmark.
     pub last_event: Option<Instant>,
     /// The last failure.
     pub last_error: Option<String>,
-    /// Complete lists so far: more than one means that the watch started over.
+    /// Complete lists so far: more than one means that the watch restarted.
     pub lists: u64,
 }

@@ -1,7 +1,7 @@
-//! Questions about the callers of the host: the user of a bearer token, and the user's permission.
+//! Authenticates and authorizes the host's callers: a bearer token's user, and that user's permission.
 //!
-//! The API server takes them as creates of a TokenReview and of a SubjectAccessReview, which store nothing. So they are
-//! reads, and belong here. Nothing is cached.
+//! Both are creates, of a TokenReview and a SubjectAccessReview, but the API server stores nothing. So they are reads and
+//! belong here. Nothing is cached.
 
 use std::time::Duration;
 
@@ -20,22 +20,22 @@ use super::{
     wire::{Wire, WireFailure},
 };
 
-/// Asks the API server about callers.
+/// Authenticates and authorizes callers through the API server.
 pub struct Reviewer(Wire);
 
-/// The verdict on a request of a caller.
+/// The verdict on a caller's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// The caller may do it.
+    /// The caller has the permission.
     Granted,
-    /// The API server knows the caller, who may not do it.
+    /// The API server knows the caller, who lacks the permission.
     Denied,
     /// The API server does not accept the token.
     Unknown,
 }
 
 impl Reviewer {
-    /// Creates a reviewer; `timeout` bounds each of its two requests.
+    /// Creates a reviewer; `timeout` bounds each request.
     pub fn new(client: kube::Client, timeout: Duration) -> Self {
         let options = Options {
             request_timeout: timeout,
@@ -44,13 +44,12 @@ impl Reviewer {
         Self(Wire::new(client, options))
     }
 
-    /// Returns the permission of the user with this bearer token to use a path that is no resource of Kubernetes.
-    /// The verb is a method of HTTP in lower case.
+    /// Returns whether the bearer token's user may use a non-resource path. The verb is an HTTP method in lower case.
     pub async fn review(&self, token: &str, verb: &str, path: &str) -> Result<Permission, Error> {
         let Some(user) = self.user(token).await? else {
             return Ok(Permission::Unknown);
         };
-        let is_permitted = self.may(user, verb, path).await?;
+        let is_permitted = self.is_permitted(user, verb, path).await?;
         Ok(if is_permitted {
             Permission::Granted
         } else {
@@ -58,7 +57,7 @@ impl Reviewer {
         })
     }
 
-    /// Returns the user of a token; none if the API server does not accept it.
+    /// Returns a token's user; none if the API server does not accept the token.
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, Error> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -67,12 +66,12 @@ impl Reviewer {
             },
             ..TokenReview::default()
         };
-        let status = self.ask(&review).await?.status.unwrap_or_default();
-        let is_known = status.authenticated == Some(true);
-        Ok(status.user.filter(|_| is_known))
+        let status = self.create(&review).await?.status.unwrap_or_default();
+        let is_authenticated = status.authenticated == Some(true);
+        Ok(status.user.filter(|_| is_authenticated))
     }
 
-    async fn may(&self, user: UserInfo, verb: &str, path: &str) -> Result<bool, Error> {
+    async fn is_permitted(&self, user: UserInfo, verb: &str, path: &str) -> Result<bool, Error> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: user.username,
@@ -87,11 +86,11 @@ impl Reviewer {
             },
             ..SubjectAccessReview::default()
         };
-        let status = self.ask(&review).await?.status;
-        Ok(status.is_some_and(|it| it.allowed && it.denied != Some(true)))
+        let status = self.create(&review).await?.status;
+        Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
 
-    async fn ask<R: Resource + Serialize + DeserializeOwned>(
+    async fn create<R: Resource + Serialize + DeserializeOwned>(
         &self,
         review: &R,
     ) -> Result<R, Error> {

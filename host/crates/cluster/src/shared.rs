@@ -15,11 +15,11 @@ pub(super) struct CacheShared {
     pub(super) rearrange: Notify,
     /// Wakes discovery: the served kinds may have changed.
     pub(super) rediscover: Notify,
-    /// Counts the answers of discovery; a receiver is a caller that waits for a kind.
+    /// Counts discoveries; each receiver is a caller that waits for a kind.
     pub(super) discovered: watch::Sender<u64>,
-    /// The last failure of discovery, until it answers again.
+    /// The last discovery failure, until discovery succeeds.
     pub(super) discovery_error: Mutex<Option<String>>,
-    /// True if that failure is a refusal of the credentials.
+    /// True if the API server then refused the credentials.
     pub(super) unauthorized: AtomicBool,
 }
 

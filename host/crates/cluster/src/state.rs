@@ -1,9 +1,9 @@
-//! Everything that the host knows of the cluster, under one lock.
+//! Everything that the host knows about the cluster, under one lock.
 //!
 //! - [`WatchTable`]: the watches with their objects, and the registrations that use them.
 //! - [`Subscribers`]: the parents that are queued, that have a pass, or that wait for their own writes.
 //! - `dispatch`: pure; returns the parents that a change concerns.
-//! - [`CacheState`]: applies each input to all of them.
+//! - [`CacheState`]: owns all, and applies each input.
 //!
 //! No code here waits or sends requests.
 //! There is one lock, because an event must reach the store, the expectations and the triggers in one step: a pass between
@@ -73,21 +73,18 @@ impl CacheState {
     ) -> SubscriberId {
         let subscriber_id = self.table.add_interest(interest, now);
         self.subscribers.add(subscriber_id, wake, now);
-        // Before the scopes are computed: a watch that changes its form is not ready.
+        // Before the scopes are computed: a reshaped watch is not ready.
         self.settle(&self.table.slots_of(subscriber_id), now);
         let ready = self.table.ready_scopes(subscriber_id);
         self.subscribers.set_ready(subscriber_id, ready);
         for parent in self.table.parents(subscriber_id) {
-            let reader = Reader {
-                subscriber_id,
-                parent,
-            };
-            self.subscribers.trigger(&reader, Cause::Listed.into());
+            let reader = Reader::new(subscriber_id, parent);
+            self.subscribers.trigger(&reader, Cause::Listed);
         }
         subscriber_id
     }
 
-    /// Changes the interest of a registration; the subscriptions of its parents stay.
+    /// Changes a registration's interest; the parents' subscriptions stay.
     pub(super) fn change_interest(
         &mut self,
         subscriber_id: SubscriberId,
@@ -105,7 +102,7 @@ impl CacheState {
 
     /// Removes a registration.
     pub(super) fn remove_subscriber(&mut self, subscriber_id: SubscriberId, now: Instant) {
-        // Removed before its watches settle, which may trigger the parents of the other registrations.
+        // Removed before the watches settle, which may trigger other registrations' parents.
         self.subscribers.remove(subscriber_id);
         let slots = self.table.release(subscriber_id);
         self.settle(&slots, now);
@@ -124,7 +121,7 @@ impl CacheState {
         self.subscribers.take(subscriber_id, max, now, is_listing)
     }
 
-    /// Watches the metadata of a kind for the host itself.
+    /// Watches a kind's metadata for the host itself.
     pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
         let slot = self.table.acquire_metadata(kind, now);
         self.settle(&BTreeSet::from([slot]), now);
@@ -132,7 +129,8 @@ impl CacheState {
 
     /// Sets or removes the hash key.
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
-        if self.table.set_hash_key(key) {
+        if self.table.hash_key != key {
+            self.table.hash_key = key;
             // All: children may be retained, which only the key proves, and any watch may get children later.
             for id in self.table.ids() {
                 self.restart(id, now);
@@ -140,7 +138,7 @@ impl CacheState {
         }
     }
 
-    /// Lets watches follow a change of their users.
+    /// Adapts watches after their users have changed.
     fn settle(&mut self, slots: &BTreeSet<SlotId>, now: Instant) {
         for id in slots {
             match self.table.settle(*id) {
@@ -151,20 +149,20 @@ impl CacheState {
         }
     }
 
-    /// Lists a watch again in all namespaces. Its objects are unusable until then.
+    /// Lists all namespaces of a watch again. The objects are unusable until then.
     fn restart(&mut self, id: SlotId, now: Instant) {
         self.table.restart(id, now);
         self.kind_changed(id, None);
     }
 
-    /// Fits a watch of children to its parents.
+    /// Adapts a watch of children to the parents.
     fn refit(&mut self, id: SlotId, now: Instant) {
         if self.table.refit(id) {
             self.restart(id, now);
         }
     }
 
-    /// Triggers the parents that these changes of one watch concern; `is_first` marks the first list of the watch.
+    /// Triggers the parents that these changes in one watch concern; `is_first` marks the first list.
     fn dispatch(&mut self, id: SlotId, changes: &[Change], is_first: bool) {
         for change in changes {
             let (Some(slot), Some(last)) = (self.table.get(id), change.last()) else {
@@ -181,10 +179,7 @@ impl CacheState {
                     self.table.unsubscribe(&reader);
                 }
                 if let Some(cause) = cause {
-                    let trigger = Trigger {
-                        object: Some(object.clone()),
-                        ..cause.into()
-                    };
+                    let trigger = Trigger::for_object(cause, Some(&object));
                     self.subscribers.trigger(&reader, trigger);
                 }
                 self.subscribers
@@ -199,17 +194,17 @@ impl CacheState {
             return;
         };
         for (subscriber_id, _) in slot.users() {
-            // Even without a trigger: the consumer may wait for the first lists of parents that never had a pass.
+            // Even without a trigger: the consumer may wait for first lists.
             self.subscribers.wake(subscriber_id);
         }
         for reader in dispatch::kind_readers(&self.table, slot, namespace) {
-            self.subscribers.trigger(&reader, Cause::KindChanged.into());
+            self.subscribers.trigger(&reader, Cause::KindChanged);
         }
         let scopes = self.table.scopes_with(namespace);
         for subscriber_id in self.table.users_of_objects(id) {
             let triggered = self.recheck(subscriber_id);
             for scope in scopes.difference(&triggered) {
-                // An optional kind may come or go without a change of readiness.
+                // An optional kind may come or go without changing readiness.
                 if self.subscribers.is_ready(subscriber_id, scope) {
                     self.trigger_scope(subscriber_id, scope);
                 }
@@ -217,7 +212,7 @@ impl CacheState {
         }
     }
 
-    /// Recomputes the scopes in which passes can run, triggers the parents of each scope that changed, and returns these
+    /// Recomputes the scopes in which passes can run, and triggers the parents in each changed scope. Returns the changed
     /// scopes.
     fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
         let ready = self.table.ready_scopes(subscriber_id);
@@ -230,16 +225,13 @@ impl CacheState {
 
     fn trigger_scope(&mut self, subscriber_id: SubscriberId, scope: &NamespaceScope) {
         for parent in self.table.parents_in(subscriber_id, scope) {
-            let reader = Reader {
-                subscriber_id,
-                parent,
-            };
-            self.subscribers.trigger(&reader, Cause::KindChanged.into());
+            let reader = Reader::new(subscriber_id, parent);
+            self.subscribers.trigger(&reader, Cause::KindChanged);
         }
     }
 }
 
-/// The identity of a stored object.
+/// A stored object's identity.
 fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
     ObjectId {
         kind: kind.clone(),
@@ -248,7 +240,7 @@ fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
     }
 }
 
-/// The key of an object in its store.
+/// An object's key in the store.
 fn key_of(id: &ObjectId) -> ObjectKey {
     ObjectKey {
         namespace: id.namespace.clone().unwrap_or_else(|| "".into()),

@@ -1,7 +1,7 @@
-//! The objects of one watch, with the indexes by which they are found.
+//! The objects of one watch, with indexes.
 //!
-//! Pure: lists and events go in, the differences come out.
-//! It does not know the consequences of a difference.
+//! Pure: lists and events go in, changes come out.
+//! It does not know what a change leads to.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,9 +36,9 @@ impl ObjectKey {
     }
 }
 
-/// One difference: an object was added, changed or removed.
+/// One object was added, changed or removed.
 ///
-/// A new object under the name of another one is two differences.
+/// A new object with the same name as a removed one is two changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) before: Option<Stored>,
@@ -46,34 +46,34 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// The present object, or its last state before it was removed.
+    /// The object, or the last state before it was removed.
     pub(super) fn last(&self) -> Option<&Stored> {
         self.after.as_ref().or(self.before.as_ref())
     }
 
-    fn has_changed<'a, T: PartialEq>(&'a self, of: impl Fn(&'a Stored) -> T) -> bool {
+    fn has_changed<'a, T: PartialEq>(&'a self, part: impl Fn(&'a Stored) -> T) -> bool {
         match (&self.before, &self.after) {
-            (Some(before), Some(after)) => of(before) != of(after),
+            (Some(before), Some(after)) => part(before) != part(after),
             _ => true,
         }
     }
 
-    /// Returns true if guests see a difference in the whole object.
+    /// Returns true if guests who see the whole object see a change.
     pub(super) fn json_changed(&self) -> bool {
         self.has_changed(|stored| &stored.json)
     }
 
-    /// Returns true if guests see a difference in the metadata.
+    /// Returns true if guests who see only the metadata see a change.
     pub(super) fn metadata_changed(&self) -> bool {
         self.has_changed(Stored::metadata)
     }
 
-    /// Returns true if the host sees a difference, which includes the fields that its field managers own.
+    /// Returns true if the host sees a change, which includes field ownership.
     pub(super) fn is_relevant(&self) -> bool {
         self.json_changed() || self.has_changed(|stored| &stored.managed)
     }
 
-    /// Returns true if only the status changed. Without a generation that is unknown, and the answer is false.
+    /// Returns true if only the status changed; false without a generation, which alone can tell.
     pub(super) fn is_status_only(&self) -> bool {
         let has_generation =
             |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.has_generation);
@@ -81,7 +81,7 @@ impl Change {
     }
 }
 
-/// Handles by a text.
+/// Handles by text.
 type Index = BTreeMap<Arc<str>, BTreeSet<usize>>;
 
 /// Objects and their indexes.
@@ -95,25 +95,25 @@ pub(super) struct Store {
     by_label: Index,
     /// The last list of the whole cluster.
     whole: Listing,
-    /// The last lists of single namespaces; if there are any, there is none of the whole cluster.
+    /// The last lists by namespace; empty if the whole cluster is listed.
     within: BTreeMap<Arc<str>, Listing>,
-    /// The size of each namespace that has objects.
+    /// The size by namespace, without empty namespaces.
     sizes: BTreeMap<Arc<str>, NamespaceSize>,
 }
 
-/// The objects of one namespace, counted.
+/// The number and size of objects in a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NamespaceSize {
-    /// Those with their texts.
+    /// Objects with texts.
     pub(super) whole: CacheSize,
-    /// Those of parents without their texts, because the namespace had no room; the bytes are those of the texts.
+    /// Children without texts, because the namespace had no room; the bytes are what the texts would take.
     pub(super) over: CacheSize,
-    /// The number of those that belong to no parent.
+    /// Objects without a parent.
     pub(super) unowned: usize,
 }
 
 impl NamespaceSize {
-    /// All objects, and the texts of those that belong to parents, cached or not.
+    /// All objects, and the texts of all children, cached or not.
     pub(super) const fn all(self) -> CacheSize {
         let Self {
             whole,
@@ -135,7 +135,7 @@ impl NamespaceSize {
         }
     }
 
-    /// Changes the counts to which an object belongs.
+    /// Changes the counts for one object.
     fn count(&mut self, stored: &Stored, change: impl Fn(&mut usize, usize)) {
         let (size, bytes) = match stored.extent {
             Extent::Whole => (&mut self.whole, stored.bytes()),
@@ -177,23 +177,23 @@ impl CacheSize {
 #[derive(Clone, Copy, Debug, Default)]
 struct Listing {
     number: u32,
-    /// It is the truth even if it is older than the stored objects.
+    /// True if the list is the truth even where it is older than the stored objects.
     reset: bool,
 }
 
 #[derive(Debug)]
 struct StoreEntry {
     stored: Stored,
-    /// The list that showed it last.
+    /// The last list that had the object.
     list: u32,
 }
 
 impl Store {
-    /// Begins a list of one namespace or of the whole cluster. Objects that it does not show are removed at its end.
+    /// Begins a list of one namespace or the whole cluster. The end removes the objects that it did not show.
     ///
-    /// With `reset` the list is the truth even if it is older than the stored objects.
+    /// With `reset`, the list is the truth even if it is older than the stored objects.
     pub(super) fn begin_list(&mut self, namespace: Option<&Arc<str>>, reset: bool) {
-        let listing = self.listing_of(namespace);
+        let listing = self.listing_mut(namespace);
         listing.number = listing.number.wrapping_add(1);
         listing.reset = reset;
     }
@@ -204,21 +204,22 @@ impl Store {
         namespace: Option<&Arc<str>>,
         version: ResourceVersion,
     ) -> Vec<Change> {
-        let listing = self.listing_of(namespace);
+        let listing = self.listing_mut(namespace);
         let Listing { number, reset } = *listing;
         listing.reset = false;
-        let unseen = |entry: &StoreEntry| {
+        let is_gone = |entry: &StoreEntry| {
             // A newer object came by a live read and cannot be in the list.
             entry.list != number
                 && (reset || entry.stored.version <= version)
                 && namespace.is_none_or(|name| *name == entry.stored.namespace)
         };
-        let gone: Vec<usize> = self
+        let removed: Vec<usize> = self
             .entries
             .iter()
-            .filter_map(|(handle, entry)| unseen(entry).then_some(handle))
+            .filter_map(|(handle, entry)| is_gone(entry).then_some(handle))
             .collect();
-        gone.into_iter()
+        removed
+            .into_iter()
             .filter_map(|handle| self.take(handle))
             .map(Change::removed)
             .collect()
@@ -239,14 +240,14 @@ impl Store {
         let Some(entry) = self.entries.get_mut(handle) else {
             return Vec::new();
         };
-        // Set for an older state, too: the API server may serve a list from a state before a live read. It still shows
-        // that the object exists.
+        // Even for an older state: the API server may serve a list from before a live read, which still shows that the object
+        // exists.
         entry.list = list;
-        let older = stored.version < entry.stored.version;
-        if (older && !reset) || stored == entry.stored {
+        let is_older = stored.version < entry.stored.version;
+        if (is_older && !reset) || stored == entry.stored {
             return Vec::new();
         }
-        if stored.is_found_as(&entry.stored) {
+        if stored.has_same_keys(&entry.stored) {
             // The keys are the same, so no index changes.
             stored.share_texts(&entry.stored);
             let before = std::mem::replace(&mut entry.stored, stored.clone());
@@ -275,7 +276,7 @@ impl Store {
         }
     }
 
-    /// Removes an object as of `version`; a newer state stays.
+    /// Removes an object unless it is newer than `version`.
     pub(super) fn remove(&mut self, key: &ObjectKey, version: ResourceVersion) -> Option<Change> {
         let handle = *self.by_name.get(key)?;
         let entry = self.entries.get(handle)?;
@@ -285,12 +286,12 @@ impl Store {
         self.take(handle).map(Change::removed)
     }
 
-    /// Drops the text of an object.
+    /// Drops an object's text.
     pub(super) fn reduce(&mut self, key: &ObjectKey, extent: Extent) {
         let Some(&handle) = self.by_name.get(key) else {
             return;
         };
-        // A list in progress has not shown the object again.
+        // The list number stays: a list in progress has not shown the object again.
         let list = self.entries.get(handle).map_or(0, |entry| entry.list);
         if let Some(stored) = self.take(handle) {
             self.insert(stored.reduced(extent), list);
@@ -299,8 +300,9 @@ impl Store {
 
     /// Removes everything.
     pub(super) fn clear(&mut self) -> Vec<Change> {
-        let all = std::mem::take(self).entries;
-        all.into_iter()
+        std::mem::take(self)
+            .entries
+            .into_iter()
             .map(|(_, entry)| Change::removed(entry.stored))
             .collect()
     }
@@ -325,7 +327,7 @@ impl Store {
         self.indexed(&self.by_retained, identity)
     }
 
-    /// Returns the identities for which objects are retained, each with their number.
+    /// Returns how many objects are retained, by identity.
     pub(super) fn retained(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.by_retained
             .iter()
@@ -342,7 +344,7 @@ impl Store {
         self.by_label.get(label).map_or(0, BTreeSet::len)
     }
 
-    /// All of one namespace, or all, sorted by namespace and name.
+    /// The objects in one namespace, or all, sorted by namespace and name.
     pub(super) fn all(&self, namespace: Option<&str>) -> impl Iterator<Item = &Stored> {
         let start = ObjectKey::new(namespace.unwrap_or_default(), "");
         self.by_name
@@ -356,7 +358,7 @@ impl Store {
         self.entries.len()
     }
 
-    /// The size of a namespace, or of all.
+    /// The size of one namespace, or the sum.
     pub(super) fn size_of(&self, namespace: Option<&str>) -> NamespaceSize {
         match namespace {
             Some(name) => self.sizes.get(name).copied().unwrap_or_default(),
@@ -368,12 +370,12 @@ impl Store {
         }
     }
 
-    /// The sizes of all namespaces that have objects; that of cluster-scoped objects has the empty name.
+    /// The sizes by namespace; cluster-scoped objects have the empty name.
     pub(super) const fn sizes(&self) -> &BTreeMap<Arc<str>, NamespaceSize> {
         &self.sizes
     }
 
-    fn listing_of(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
+    fn listing_mut(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
         match namespace {
             None => &mut self.whole,
             Some(name) => self.within.entry(Arc::clone(name)).or_default(),
@@ -390,11 +392,14 @@ impl Store {
     }
 
     fn indexed<'a>(&'a self, index: &'a Index, text: &str) -> impl Iterator<Item = &'a Stored> {
-        let handles = index.get(text).into_iter().flatten();
-        handles.filter_map(|handle| self.at(*handle))
+        index
+            .get(text)
+            .into_iter()
+            .flatten()
+            .filter_map(|handle| self.at(*handle))
     }
 
-    /// Thousands of objects share a few namespaces, so their names are kept once.
+    /// Thousands of objects share a few namespaces, so each name is stored once.
     fn share_namespace(&self, stored: &mut Stored) {
         if let Some((namespace, _)) = self.sizes.get_key_value(&stored.namespace) {
             stored.namespace = Arc::clone(namespace);
@@ -403,8 +408,10 @@ impl Store {
 
     fn count_in(&mut self, stored: &Stored) {
         let namespace = Arc::clone(&stored.namespace);
-        let size = self.sizes.entry(namespace).or_default();
-        size.count(stored, |count, by| *count += by);
+        self.sizes
+            .entry(namespace)
+            .or_default()
+            .count(stored, |count, by| *count += by);
     }
 
     fn count_out(&mut self, stored: &Stored) {
@@ -431,7 +438,7 @@ impl Store {
         let StoreEntry { stored, .. } = self.entries.try_remove(handle)?;
         self.count_out(&stored);
         self.by_name.remove(&ObjectKey::for_object(&stored));
-        // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
+        // In corrupted data two objects can have one UID; the entry belongs to the later one.
         if self.by_uid.get(&stored.uid) == Some(&handle) {
             self.by_uid.remove(&stored.uid);
         }
@@ -446,7 +453,7 @@ impl Store {
         Some(stored)
     }
 
-    /// Changes every index in the place where an object belongs.
+    /// Changes every index entry for an object.
     fn index(&mut self, stored: &Stored, mut change: impl FnMut(&mut Index, &Arc<str>)) {
         if let Some(Uid(uid)) = &stored.controller {
             change(&mut self.by_controller, uid);
@@ -474,9 +481,10 @@ impl Change {
     }
 }
 
-/// The text of a label in the index.
+/// A label as text in the index.
 pub(super) fn label(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! Converts the JSON text of an object into its cached form.
+//! Converts an object's JSON text into the cached form.
 //!
-//! The cache keeps one text per object, as guests see it, and beside it only the fields that are needed for frequent
-//! decisions. All other fields are read out of the text on demand.
+//! The cache has one text per object, as guests see it, and beside it only the fields for frequent decisions. All other fields
+//! are parsed on demand.
 
 mod extent;
 
@@ -21,34 +21,34 @@ use serde::Deserialize;
 use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
 pub(super) use extent::Extent;
 
-/// kubectl stores the whole applied object here, including the values of Secrets.
+/// kubectl stores the whole applied object here, including Secret values.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The beginning of the hash of a value.
+/// The prefix of a value's hash.
 const VALUE_HASH: &str = "hmac-sha256:";
 
-/// The kind of objects of which only the metadata was asked for.
+/// The kind that metadata requests return.
 const METADATA: &str = "PartialObjectMetadata";
 
-/// Managers with this prefix are the host's own.
+/// The prefix of the host's own field managers.
 const MANAGER_PREFIX: &str = "innkeeper:";
 
 /// The reason why a text cannot be cached as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// It is not JSON of the expected shape.
+    /// It is not JSON in the expected shape.
     #[error("failed to parse an object")]
     Parse(#[from] serde_json::Error),
     /// A field that every stored object has is missing.
     #[error("an object has no {0}")]
     Missing(&'static str),
-    /// It is another object than the one that was asked for.
-    #[error("the API server answered with {found} instead of {asked}")]
+    /// It is not the requested object.
+    #[error("the API server answered with {returned} instead of {requested}")]
     Foreign {
-        /// The object in the answer.
-        found: String,
-        /// The kind, and as far as they were asked for, the namespace and the name.
-        asked: String,
+        /// The object in the response.
+        returned: String,
+        /// The kind, and the namespace and name if the request had them.
+        requested: String,
     },
     /// The version is not an integer.
     #[error("\"{0}\" is not a resourceVersion")]
@@ -59,26 +59,26 @@ pub enum Malformed {
     /// The connection ended twice within the same line.
     #[error("the same event was cut off twice")]
     CutOff,
-    /// A hash was asked for without a key.
+    /// A hash was requested without a key.
     #[error("there is no hash key")]
     NoHashKey,
 }
 
-/// The kept part of every object.
+/// Selects the parts of objects that are cached.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// The kind to write: typed lists omit it from their items, and metadata lists name another one.
+    /// The kind to write: items in typed lists have none, and items in metadata lists another one.
     pub(super) kind: Gvk,
     /// The form.
     pub(super) form: Access,
-    /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
+    /// Field managers without the host's prefix whose entries are cached; none: all.
     pub(super) managers: Option<Arc<BTreeSet<Arc<str>>>>,
-    /// The key for the form `hash` and for the proofs of retained objects; without it, no object is retained.
+    /// The key for hashes and for proofs that objects are retained; without it, none is.
     pub(super) hash_key: Option<HashKey>,
 }
 
 impl Shape {
-    /// Whole objects with the entries of all field managers.
+    /// Whole objects with all managedFields entries.
     pub(super) fn whole(kind: &Gvk) -> Self {
         Self {
             kind: kind.clone(),
@@ -89,12 +89,12 @@ impl Shape {
     }
 
     fn keeps_manager(&self, name: &str) -> bool {
-        let others = self.managers.as_ref();
-        name.starts_with(MANAGER_PREFIX) || others.is_none_or(|others| others.contains(name))
+        let managers = self.managers.as_ref();
+        name.starts_with(MANAGER_PREFIX) || managers.is_none_or(|managers| managers.contains(name))
     }
 }
 
-/// One version of an object in the cache.
+/// One cached version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     /// Empty for cluster-scoped objects.
@@ -102,17 +102,17 @@ pub(super) struct Stored {
     pub(super) name: Arc<str>,
     pub(super) uid: Uid,
     pub(super) version: ResourceVersion,
-    /// The UID of the controlling owner.
+    /// The controlling owner's UID.
     pub(super) controller: Option<Uid>,
-    /// The identity of the parent for which it is retained, verified.
+    /// The verified identity of the parent for which the object is retained.
     pub(super) retained_for: Option<Arc<str>>,
-    /// The kept managedFields entries as a JSON list without times; none if there is none.
+    /// The cached managedFields entries as a JSON list without times; none if there are none.
     pub(super) managed: Option<Arc<str>>,
     pub(super) deleting: bool,
     pub(super) has_generation: bool,
-    /// The position of `metadata` in `json`.
+    /// The byte range of `metadata` in `json`.
     pub(super) metadata: Range<u32>,
-    /// The object in the form of guests; empty unless it is whole.
+    /// The object as guests see it; empty unless the extent is whole.
     pub(super) json: Arc<str>,
     pub(super) extent: Extent,
 }
@@ -125,21 +125,20 @@ impl Stored {
         self.json.get(range).unwrap_or("{}")
     }
 
-    /// The text of all labels.
+    /// The labels as text.
     fn labels(&self) -> Option<&str> {
         Fields::parse(self.metadata()).ok()?.get("labels")
     }
 
-    /// Returns true if all indexes find it under the same keys as another version of it.
-    pub(super) fn is_found_as(&self, other: &Self) -> bool {
+    /// Returns true if all indexes have the same keys for another version of the object.
+    pub(super) fn has_same_keys(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.controller == other.controller
             && self.retained_for == other.retained_for
             && (self.metadata() == other.metadata() || self.labels() == other.labels())
     }
 
-    /// Takes over the shared texts of another version with [the same keys](Self::is_found_as), so that the indexes and
-    /// the object share them.
+    /// Shares the texts of another version with [the same keys](Self::has_same_keys), which the indexes also share.
     pub(super) fn share_texts(&mut self, other: &Self) {
         self.namespace = Arc::clone(&other.namespace);
         self.name = Arc::clone(&other.name);
@@ -148,7 +147,7 @@ impl Stored {
         self.retained_for.clone_from(&other.retained_for);
     }
 
-    /// Returns true if its labels match.
+    /// Returns true if the labels match.
     pub(super) fn is_selected(&self, selector: &Selector) -> bool {
         selector.selects_all() || selector.matches(&self.label_map())
     }
@@ -163,19 +162,19 @@ impl Stored {
     }
 
     /// Calls a function with every label.
-    pub(super) fn each_label(&self, mut see: impl FnMut(&str, &str)) {
+    pub(super) fn each_label(&self, mut visit: impl FnMut(&str, &str)) {
         let labels = self
             .labels()
             .and_then(|labels| Fields::parse_nullable(labels).ok());
         for (name, value) in labels.iter().flat_map(Fields::iter) {
             if let Ok(Text(value)) = serde_json::from_str(value) {
-                see(name, &value);
+                visit(name, &value);
             }
         }
     }
 }
 
-/// The name, UID and version of an object.
+/// An object's name, UID and version.
 pub(super) struct ObjectIdentity<'a> {
     /// Empty for cluster-scoped objects.
     pub(super) namespace: Cow<'a, str>,
@@ -186,8 +185,8 @@ pub(super) struct ObjectIdentity<'a> {
 
 impl<'a> ObjectIdentity<'a> {
     /// Fails if a field is missing that every object has.
-    pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
-        let metadata = &metadata_of(object)?.rest;
+    pub(super) fn new(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
+        let metadata = &required_metadata(object)?.rest;
         let name = string(metadata, "name")?.ok_or(Malformed::Missing("metadata.name"))?;
         let namespace = string(metadata, "namespace")?.unwrap_or_default();
         let uid = string(metadata, "uid")?.ok_or(Malformed::Missing("metadata.uid"))?;
@@ -202,67 +201,69 @@ impl<'a> ObjectIdentity<'a> {
     }
 }
 
-/// Fails if an object has another kind, namespace or name than those that were asked for.
+/// Fails if an object has not the requested kind, namespace or name.
 ///
-/// `list` is the kind of the list that has the object, because the items of typed lists state none.
-pub(super) fn check_asked(
+/// `list` is the kind of the list with the object, because items in typed lists have none.
+pub(super) fn check_requested(
     object: &ObjectFields<'_>,
     list: Option<&str>,
     kind: &Gvk,
     (namespace, name): (Option<&str>, Option<&str>),
 ) -> Result<(), Malformed> {
-    let found = ObjectIdentity::of(object)?;
+    let returned = ObjectIdentity::new(object)?;
     let stated = string(&object.rest, "kind")?;
-    let of_list = || {
+    let listed = || {
         list.and_then(|list| list.strip_suffix("List"))
             .filter(|kind| !kind.is_empty())
     };
-    let stated = stated.as_deref().or_else(of_list);
+    let stated = stated.as_deref().or_else(listed);
     let group = string(&object.rest, "apiVersion")?;
     let is_kind = stated.is_none_or(|stated| stated == &*kind.kind || stated == METADATA)
         && group.is_none_or(|group| group == kind.api_version() || stated == Some(METADATA));
-    let is_place = namespace.is_none_or(|namespace| namespace == found.namespace)
-        && name.is_none_or(|name| name == found.name);
+    let is_place = namespace.is_none_or(|namespace| namespace == returned.namespace)
+        && name.is_none_or(|name| name == returned.name);
     if is_kind && is_place {
         return Ok(());
     }
-    let (stated, namespace) = (stated.unwrap_or_default(), namespace.unwrap_or_default());
-    let found = format!("{stated} {}/{}", found.namespace, found.name);
+    let stated = stated.unwrap_or_default();
+    let namespace = namespace.unwrap_or_default();
+    let returned = format!("{stated} {}/{}", returned.namespace, returned.name);
     Err(Malformed::Foreign {
-        found: found.chars().take(256).collect(),
-        asked: format!("{kind} {namespace}/{}", name.unwrap_or("*")),
+        returned: returned.chars().take(256).collect(),
+        requested: format!("{kind} {namespace}/{}", name.unwrap_or("*")),
     })
 }
 
-/// Returns true if an object states its own kind.
+/// Returns true if an object states a kind.
 pub(super) fn states_kind(object: &ObjectFields<'_>) -> bool {
     matches!(string(&object.rest, "kind"), Ok(Some(_)))
 }
 
-/// Parses the text of a version.
+/// Parses a version.
 pub(super) fn parse_version(text: &str) -> Result<ResourceVersion, Malformed> {
-    let version = text.parse().map(ResourceVersion);
-    version.map_err(|_| Malformed::Version(text.to_owned()))
+    text.parse()
+        .map(ResourceVersion)
+        .map_err(|_| Malformed::Version(text.to_owned()))
 }
 
-/// Keeps the part of an object's text that the shape selects.
+/// Caches the parts of an object's text that the shape selects.
 pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
     keep_fields(&serde_json::from_str(text)?, shape)
 }
 
-/// Keeps the part of an object that the shape selects.
+/// Caches the parts of an object that the shape selects.
 pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
     let ObjectIdentity {
         namespace,
         name,
         uid,
         version,
-    } = ObjectIdentity::of(object)?;
+    } = ObjectIdentity::new(object)?;
     let rest = &object.rest;
     let MetadataFields {
         rest: metadata,
         managed: entries,
-    } = metadata_of(object)?;
+    } = required_metadata(object)?;
     let managed = managed(entries, shape)?;
 
     let mut out = begin(&shape.kind, rest.bytes() + metadata.bytes() + 128);
@@ -299,7 +300,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     })
 }
 
-/// Converts a kept text to a poorer form; for the same form it returns the same text.
+/// Converts a cached text to a poorer form; returns the same text for the same form.
 pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Arc<str>, Malformed> {
     if from == shape.form {
         return Ok(Arc::clone(&stored.json));
@@ -315,7 +316,7 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     Ok(out.finish().into())
 }
 
-/// Begins the text of an object; the value of `metadata` must follow.
+/// Begins an object's text; the value of `metadata` must follow.
 fn begin(kind: &Gvk, bytes: usize) -> JsonWriter {
     let mut out = JsonWriter::with_capacity(bytes);
     out.begin();
@@ -327,7 +328,7 @@ fn begin(kind: &Gvk, bytes: usize) -> JsonWriter {
     out
 }
 
-/// Writes metadata in the form of guests, and returns the annotation of retained objects.
+/// Writes metadata as guests see it, and returns the annotation that marks retained objects.
 fn write_metadata<'a>(
     out: &mut JsonWriter,
     metadata: &Fields<'a>,
@@ -340,14 +341,14 @@ fn write_metadata<'a>(
             "annotations" => {
                 let annotations = Fields::parse_nullable(value)?;
                 mark = string(&annotations, ANNOTATION_RETAINED_FOR)?;
-                let mut kept = annotations
+                let mut visible = annotations
                     .iter()
                     .filter(|(name, _)| *name != LAST_APPLIED)
                     .peekable();
-                if kept.peek().is_some() {
+                if visible.peek().is_some() {
                     out.name("annotations");
                     out.begin();
-                    kept.for_each(|(name, value)| out.raw(name, value));
+                    visible.for_each(|(name, value)| out.raw(name, value));
                     out.end();
                 }
             }
@@ -358,15 +359,15 @@ fn write_metadata<'a>(
     Ok(mark)
 }
 
-/// Returns the identity in the annotation of a retained object, if the host made it for this object.
+/// Returns the identity in a retained object's annotation, if the host wrote it for this object.
 fn verified(mark: &str, namespace: &str, name: &str, shape: &Shape) -> Option<Arc<str>> {
-    let namespace = Some(namespace).filter(|it| !it.is_empty());
+    let namespace = Some(namespace).filter(|name| !name.is_empty());
     let id = ObjectId::new(shape.kind.group_kind(), namespace, name);
     let identity = shape.hash_key.as_ref()?.verified(mark, &id)?;
     Some(identity.into())
 }
 
-/// Writes the type and the data keys, with a keyed hash in place of every value.
+/// Writes the type and the data keys, with a keyed hash for every value.
 fn write_hashes(
     out: &mut JsonWriter,
     fields: &Fields<'_>,
@@ -387,7 +388,7 @@ fn write_hashes(
             let value: Option<Text<'_>> = serde_json::from_str(value)?;
             let value = value.map(|Text(value)| value).unwrap_or_default();
             out.name(data_key);
-            // A dump has hashes already. No Secret of an API server has such a value, because it is not base64.
+            // A dump has hashes already. No API server returns such a value in a Secret, because it is not base64.
             if field == "data" && is_secret(&shape.kind) && value.starts_with(VALUE_HASH) {
                 out.string(&value);
             } else {
@@ -399,10 +400,10 @@ fn write_hashes(
     Ok(())
 }
 
-/// Returns the hash of one data value in the form of guests: `hmac-sha256:<hex>`.
+/// Returns a data value's hash as guests see it: `hmac-sha256:<hex>`.
 ///
-/// The place is the namespace, name and UID of the object. With the name alone, a user who once knew a value could
-/// confirm a guess about the value in a later object of that name.
+/// Includes the object's namespace, name and UID. With the name alone, a user who once knew a value could confirm a guess
+/// about the value in a later object with that name.
 pub(super) fn value_hash(
     key: &HashKey,
     [namespace, name, uid]: [&str; 3],
@@ -436,25 +437,29 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
         .map(|OwnerReference { uid: Text(uid), .. }| Uid(uid.into())))
 }
 
-/// Returns the kept managedFields entries.
+/// Returns the cached managedFields entries.
 fn managed(
     entries: &[RawManagedEntry<'_>],
     shape: &Shape,
 ) -> Result<Option<Arc<str>>, serde_json::Error> {
-    let is_kept = |entry: &&RawManagedEntry<'_>| {
+    let is_cached = |entry: &&RawManagedEntry<'_>| {
         let manager = entry.manager.as_ref();
         manager.is_some_and(|Text(manager)| shape.keeps_manager(manager))
     };
-    let kept: Vec<_> = entries.iter().filter(is_kept).collect();
-    if kept.is_empty() {
+    let cached: Vec<_> = entries.iter().filter(is_cached).collect();
+    if cached.is_empty() {
         return Ok(None);
     }
-    Ok(Some(serde_json::to_string(&kept)?.into()))
+    Ok(Some(serde_json::to_string(&cached)?.into()))
 }
 
-fn metadata_of<'a, 'b>(object: &'b ObjectFields<'a>) -> Result<&'b MetadataFields<'a>, Malformed> {
-    let metadata = object.metadata.as_ref();
-    metadata.ok_or(Malformed::Missing("metadata"))
+fn required_metadata<'a, 'b>(
+    object: &'b ObjectFields<'a>,
+) -> Result<&'b MetadataFields<'a>, Malformed> {
+    object
+        .metadata
+        .as_ref()
+        .ok_or(Malformed::Missing("metadata"))
 }
 
 fn string<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Malformed> {

@@ -1,7 +1,7 @@
-//! The subscriptions of readers to the objects and lists of one watch.
+//! Subscriptions to the objects and lists of one watch.
 //!
-//! A list is indexed by one label that all its objects must have, so that a changed object is not tested against the
-//! selectors of thousands of parents.
+//! A list is indexed by one label that all objects in it must have, so that a changed object is not matched with thousands of
+//! selectors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,35 +23,37 @@ pub(super) enum Subscription {
     Object(ObjectKey),
     /// A list.
     List(ListKey),
-    /// The availability of the kind.
+    /// The kind's availability.
     Kind,
 }
 
-/// One list: its place and its selector.
+/// One list, by index place and selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ListKey {
     place: IndexPlace,
     expressions: Expressions,
 }
 
-/// The expressions of a selector, which has no order of its own.
+/// A selector's expressions; a selector itself has no order.
 type Expressions = Arc<[Expression]>;
 
-/// The place of a list in the index.
+/// A list's place in the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct IndexPlace {
     /// None: all.
     namespace: Option<Arc<str>>,
-    /// A label, as `key=value`, of everything in the list.
+    /// A label that everything in the list has, as `key=value`.
     label: Option<Arc<str>>,
 }
 
 impl ListKey {
-    /// Creates the key of a list, with the rarest label that all its objects must have.
+    /// Creates a key with the rarest label that all objects in the list must have.
     pub(super) fn new(namespace: Option<&str>, selector: &Selector, store: &Store) -> Self {
         let expressions: Expressions = selector.clone().into_iter().collect();
-        let required = expressions.iter().filter_map(required_label);
-        let rarest = required.min_by_key(|label| store.labelled_count(label));
+        let rarest = expressions
+            .iter()
+            .filter_map(required_label)
+            .min_by_key(|label| store.labelled_count(label));
         Self {
             place: IndexPlace {
                 namespace: namespace.map(Arc::from),
@@ -61,13 +63,13 @@ impl ListKey {
         }
     }
 
-    /// The label by which its objects are found.
+    /// The label that finds the objects.
     pub(super) fn label(&self) -> Option<&str> {
         self.place.label.as_deref()
     }
 }
 
-/// Returns the label, as `key=value`, that every selected object has.
+/// Returns the label that every selected object has, as `key=value`.
 fn required_label(expression: &Expression) -> Option<String> {
     match expression {
         Expression::Equal(key, value) => Some(label(key, value)),
@@ -78,10 +80,10 @@ fn required_label(expression: &Expression) -> Option<String> {
     }
 }
 
-/// Readers with the form in which they see the objects.
+/// Readers with the access that they have.
 type Readers = BTreeMap<Reader, Access>;
 
-/// The lists of a place by their selectors.
+/// Lists by selector.
 type Lists = BTreeMap<Expressions, Readers>;
 
 /// The subscriptions to one watch.
@@ -90,36 +92,40 @@ pub(super) struct Subscriptions {
     objects: BTreeMap<ObjectKey, Readers>,
     lists: BTreeMap<IndexPlace, Lists>,
     kind: Readers,
-    held: BTreeMap<Reader, BTreeSet<Subscription>>,
+    by_reader: BTreeMap<Reader, BTreeSet<Subscription>>,
 }
 
 impl Subscriptions {
     /// Adds a subscription.
-    pub(super) fn add(&mut self, reader: &Reader, to: &Subscription, access: Access) {
-        let readers = match to {
+    pub(super) fn add(&mut self, reader: &Reader, subscription: &Subscription, access: Access) {
+        let readers = match subscription {
             Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
-            Subscription::List(ListKey { place, expressions }) => {
-                let lists = self.lists.entry(place.clone()).or_default();
-                lists.entry(Arc::clone(expressions)).or_default()
-            }
+            Subscription::List(ListKey { place, expressions }) => self
+                .lists
+                .entry(place.clone())
+                .or_default()
+                .entry(Arc::clone(expressions))
+                .or_default(),
             Subscription::Kind => &mut self.kind,
         };
         readers.insert(reader.clone(), access);
-        let held = self.held.entry(reader.clone()).or_default();
-        held.insert(to.clone());
+        self.by_reader
+            .entry(reader.clone())
+            .or_default()
+            .insert(subscription.clone());
     }
 
-    /// Removes all subscriptions of a reader except these.
+    /// Removes a reader's subscriptions except these.
     pub(super) fn retain(&mut self, reader: &Reader, keep: &BTreeSet<Subscription>) {
-        let Some(held) = self.held.get_mut(reader) else {
+        let Some(subscriptions) = self.by_reader.get_mut(reader) else {
             return;
         };
-        let gone: Vec<Subscription> = held.difference(keep).cloned().collect();
-        held.retain(|subscription| keep.contains(subscription));
-        if held.is_empty() {
-            self.held.remove(reader);
+        let removed: Vec<Subscription> = subscriptions.difference(keep).cloned().collect();
+        subscriptions.retain(|subscription| keep.contains(subscription));
+        if subscriptions.is_empty() {
+            self.by_reader.remove(reader);
         }
-        for subscription in &gone {
+        for subscription in &removed {
             match subscription {
                 Subscription::Object(key) => remove_reader(&mut self.objects, key, reader),
                 Subscription::List(ListKey { place, expressions }) => {
@@ -139,18 +145,18 @@ impl Subscriptions {
 
     /// Returns every reader with a subscription.
     pub(super) fn readers(&self) -> impl Iterator<Item = &Reader> {
-        self.held.keys()
+        self.by_reader.keys()
     }
 
-    /// Returns the readers that could not read the kind.
+    /// Returns the readers that wait for the kind.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Reader> {
         self.kind.keys()
     }
 
-    /// Returns the readers for which a change makes a difference.
+    /// Returns the readers that see a change.
     pub(super) fn touched(&self, change: &Change) -> BTreeSet<Reader> {
         let mut touched = BTreeSet::new();
-        if self.held.is_empty() || !change.json_changed() {
+        if self.by_reader.is_empty() || !change.json_changed() {
             return touched;
         }
         let in_metadata = change.metadata_changed();
@@ -184,7 +190,10 @@ impl Subscriptions {
                     label: label.clone(),
                 };
                 for (expressions, readers) in self.lists.get(&place).into_iter().flatten() {
-                    if expressions.iter().all(|one| one.matches(&labels)) {
+                    if expressions
+                        .iter()
+                        .all(|expression| expression.matches(&labels))
+                    {
                         add(readers);
                     }
                 }
@@ -193,7 +202,7 @@ impl Subscriptions {
     }
 }
 
-/// Removes a reader, and the subject that it was the last reader of.
+/// Removes a reader, and the subject if that was the last reader.
 fn remove_reader<K: Ord>(subjects: &mut BTreeMap<K, Readers>, key: &K, reader: &Reader) {
     if let Some(readers) = subjects.get_mut(key) {
         readers.remove(reader);
@@ -243,8 +252,9 @@ mod tests {
         }
 
         fn touched(&self, change: &Change) -> Vec<String> {
-            let touched = self.0.touched(change).into_iter();
-            touched
+            self.0
+                .touched(change)
+                .into_iter()
                 .map(|reader| reader.parent.name.to_string())
                 .collect()
         }
@@ -261,8 +271,8 @@ mod tests {
         read.list("not web", None, "app!=web");
         read.list("exists", None, "x");
 
-        let came = change(None, Some(stored("demo", "a", "web", 1)));
-        assert_eq!(read.touched(&came), ["absent", "all", "exists", "web"]);
+        let added = change(None, Some(stored("demo", "a", "web", 1)));
+        assert_eq!(read.touched(&added), ["absent", "all", "exists", "web"]);
         let relabelled = change(
             Some(stored("demo", "b", "web", 1)),
             Some(stored("demo", "b", "db", 1)),
@@ -292,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pass_replaces_what_the_former_one_read() {
+    fn a_new_pass_replaces_the_earlier_subscriptions() {
         let mut read = Read(Subscriptions::default());
         read.list("p", None, "app=web");
-        let kept = read.list("p", None, "app=db");
-        read.0.retain(&reader("p"), &BTreeSet::from([kept]));
+        let databases = read.list("p", None, "app=db");
+        read.0.retain(&reader("p"), &BTreeSet::from([databases]));
         let web = change(None, Some(stored("demo", "a", "web", 1)));
         let db = change(None, Some(stored("demo", "a", "db", 1)));
         assert_eq!(read.touched(&web), [""; 0]);
@@ -312,7 +322,7 @@ mod tests {
         let selector = parse_selector("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
         let required: Vec<String> = selector
             .into_iter()
-            .filter_map(|one| required_label(&one))
+            .filter_map(|expression| required_label(&expression))
             .collect();
         assert_eq!(required, ["a=1", "c=3"]);
     }

@@ -1,4 +1,4 @@
-//! The whole module against a scripted API server on loopback.
+//! The whole crate against a scripted API server on loopback.
 
 mod discovery;
 mod reads;
@@ -51,15 +51,15 @@ fn client(url: &str) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// A cluster of a scripted server with caches as parents, services as children, and reads of pods.
-struct World {
+/// A cluster on a scripted server, with caches as parents, services as children, and reads of pods.
+struct Harness {
     server: Server,
     cluster: Cluster,
     registration: Registration,
     _tasks: JoinSet<()>,
 }
 
-impl World {
+impl Harness {
     async fn start(options: Options) -> Self {
         let server = Server::start(&[cache_kind(), service_kind(), pod_kind()]).await;
         let (cluster, driver) = Cluster::new(client(&server.url), options);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Lists one parent, one child and no pods, and answers with the three watches.
+    /// Lists one parent, one child and no pods, and opens the three watches.
     async fn synced(&self) -> [Exchange; 3] {
         self.list("caches", 10, &[cache()]).await;
         self.list("services", 11, &[service("s", 11)]).await;
@@ -97,7 +97,7 @@ impl World {
         self.server.list(plural).await.items(version, objects).await;
     }
 
-    /// Answers the next check of the services: they are at this version.
+    /// Answers the next check of services with this version.
     async fn check(&self, version: u64) {
         self.server
             .check("services")
@@ -106,17 +106,17 @@ impl World {
             .await;
     }
 
-    /// Opens the next watch of the services.
+    /// Opens the next watch of services.
     async fn watch(&self) -> Exchange {
         self.server.watch("services").await.open().await
     }
 
-    /// Waits for a trigger of the parent, and checks its cause.
-    async fn told(&self, cause: Cause) {
+    /// Waits for the parent's trigger, and checks the cause.
+    async fn is_triggered(&self, cause: Cause) {
         assert_eq!(self.trigger().await, ("web".to_owned(), cause));
     }
 
-    /// Returns the answer of a live read of a service, for which the server does this.
+    /// Reads a service live, while the server does this.
     async fn live_get(&self, served: impl Future<Output = ()>) -> Result<Option<Object>, Error> {
         let kind = service_kind();
         let read = self.cluster.live_get(&kind, Some("demo"), "x");
@@ -141,17 +141,17 @@ impl World {
     /// Waits until exactly these children are observed.
     async fn sees(&self, names: &[&str]) {
         let expected: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut seen = None;
+        let mut names = None;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            seen = self.children().await;
-            if seen.as_ref() == Some(&expected) {
+            names = self.children().await;
+            if names.as_ref() == Some(&expected) {
                 return;
             }
             sleep(Duration::from_millis(2)).await;
         }
         panic!(
-            "{seen:?} instead of {expected:?}: {:#?}",
+            "{names:?} instead of {expected:?}: {:#?}",
             self.cluster.watches()
         );
     }

@@ -1,14 +1,14 @@
-//! The triggers of passes: a set and not a queue, so that it never holds more than one entry for a parent.
+//! Triggers for passes: a set and not a queue, so that it never has more than one entry for a parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::ObjectId;
 use tokio::time::Instant;
 
-/// The cause of a trigger, most urgent first.
+/// Why a parent gets a pass, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The parent was created, or anything but its status changed.
+    /// The parent was created, or more than the status changed.
     ParentChanged,
     /// The parent is gone.
     ParentGone,
@@ -18,27 +18,36 @@ pub enum Cause {
     RelatedChanged,
     /// A kind that the parent depends on became readable or unreadable.
     KindChanged,
-    /// Expected own writes have been seen.
+    /// The cache shows the host's own writes.
     CaughtUp,
-    /// The active revision of the plugin changed.
+    /// The plugin's active revision changed.
     Swapped,
     /// Only the parent's status changed.
     ParentStatus,
-    /// The parent was found by the first list, or the registration is new.
+    /// The first list has shown the parent, or the registration is new.
     Listed,
-    /// No known change: the resync interval has passed.
+    /// The resync interval has passed without a known change.
     Resync,
 }
 
-/// The trigger of a pass; for order, logs and metrics only, never for decisions.
+/// A trigger for a pass; for order, logs and metrics only, never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// The cause.
     pub cause: Cause,
-    /// The object that it is about, if there is one.
+    /// The changed object, if there is one.
     pub object: Option<ObjectId>,
-    /// The time of the cause, if a running pass held the trigger back.
+    /// The time of the change, if a running pass held the trigger back.
     pub since: Option<Instant>,
+}
+
+impl Trigger {
+    pub(super) fn for_object(cause: Cause, object: Option<&ObjectId>) -> Self {
+        Self {
+            object: object.cloned(),
+            ..cause.into()
+        }
+    }
 }
 
 impl From<Cause> for Trigger {
@@ -51,14 +60,14 @@ impl From<Cause> for Trigger {
     }
 }
 
-/// The triggers of a parent since its running pass observed it last.
+/// A parent's triggers since the running pass last observed.
 ///
-/// They are no reason for another pass as soon as the running one observes them itself.
+/// A trigger is dropped when the pass itself observes the change.
 #[derive(Debug, Default)]
 pub(super) struct HeldTriggers(Vec<Trigger>);
 
 impl HeldTriggers {
-    /// Adds a trigger; of several ones about the same object and with the same cause the first one stays.
+    /// Adds a trigger, unless there is one with the same object and cause.
     pub(super) fn hold(&mut self, trigger: Trigger, now: Instant) {
         let is_same = |held: &Trigger| {
             // One for all reads: a parent may read many objects.
@@ -71,20 +80,19 @@ impl HeldTriggers {
         }
     }
 
-    /// Forgets all: the pass has observed everything up to now.
+    /// Drops all: the pass has observed everything up to now.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets the triggers for changes of an object that the pass itself has written, as far as the pass knows the object
-    /// without reading it.
+    /// Drops the triggers for an object that the pass itself has written, unless the pass knows the object only by a read.
     pub(super) fn forget(&mut self, object: &ObjectId) {
         self.0.retain(|held| {
             held.object.as_ref() != Some(object) || held.cause == Cause::RelatedChanged
         });
     }
 
-    /// Returns what is left at the end of the pass.
+    /// Returns the remaining triggers at the end of the pass.
     pub(super) fn release(self) -> Vec<Trigger> {
         self.0
     }
@@ -99,16 +107,16 @@ pub(super) struct Triggers {
 }
 
 impl Triggers {
-    /// Adds a trigger. Of several triggers for one parent the most urgent stays.
+    /// Adds a trigger. Only the most urgent one stays for each parent.
     pub(super) fn add(&mut self, parent: ObjectId, trigger: Trigger) {
-        if let Some((number, known)) = self.waiting.get(&parent) {
-            // The later of "changed" and "gone" is true: a parent that was created again is not gone, and a deleted one
-            // did not change.
-            let gone = known.cause == Cause::ParentChanged && trigger.cause == Cause::ParentGone;
-            if known.cause <= trigger.cause && !gone {
+        if let Some((number, queued)) = self.waiting.get(&parent) {
+            // The later of "changed" and "gone" is true: a recreated parent is not gone, and a deleted one did not change.
+            let is_gone =
+                queued.cause == Cause::ParentChanged && trigger.cause == Cause::ParentGone;
+            if queued.cause <= trigger.cause && !is_gone {
                 return;
             }
-            self.order.remove(&(known.cause, *number, parent.clone()));
+            self.order.remove(&(queued.cause, *number, parent.clone()));
         }
         self.count += 1;
         self.order
@@ -116,14 +124,14 @@ impl Triggers {
         self.waiting.insert(parent, (self.count, trigger));
     }
 
-    /// Takes the trigger of one parent.
+    /// Takes one parent's trigger.
     pub(super) fn remove(&mut self, parent: &ObjectId) -> Option<Trigger> {
         let (number, trigger) = self.waiting.remove(parent)?;
         self.order.remove(&(trigger.cause, number, parent.clone()));
         Some(trigger)
     }
 
-    /// Takes the most urgent triggers; equally urgent ones in their order of arrival.
+    /// Takes the most urgent triggers; equally urgent ones in order of arrival.
     pub(super) fn take(&mut self, max: usize) -> Vec<(ObjectId, Trigger)> {
         let mut taken = Vec::new();
         while taken.len() < max
@@ -151,8 +159,9 @@ mod tests {
     }
 
     fn take(triggers: &mut Triggers, max: usize) -> Vec<(String, Cause)> {
-        let taken = triggers.take(max).into_iter();
-        taken
+        triggers
+            .take(max)
+            .into_iter()
             .map(|(id, trigger)| (id.name.to_string(), trigger.cause))
             .collect()
     }

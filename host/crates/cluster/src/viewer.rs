@@ -1,6 +1,4 @@
-//! A one-time look at the cluster for commands: the served kinds and their objects.
-//!
-//! Nothing is cached or watched.
+//! Reads served kinds and objects once, for commands. Nothing is cached or watched.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +45,7 @@ impl Viewer {
         self.kinds.preferred(kind)
     }
 
-    /// Lists the objects of a kind that match a label selector, in the order of the API server.
+    /// Lists a kind's objects that match a label selector, in the API server's order.
     pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
         let target = WatchTarget {
             served: served.clone(),

@@ -1,6 +1,6 @@
 //! One watch task: lists, watches, checks, and applies the results to the state.
 //!
-//! `machine` decides the next step, `stored` the kept part of an object, and `state` the parents that it concerns.
+//! `machine` decides the next step, `stored` which part of an object is cached, and `state` which parents it concerns.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
     state::{Stale, TaskId, TaskSpec},
-    stored::{Malformed, Stored, check_asked, keep_fields},
+    stored::{Malformed, Stored, check_requested, keep_fields},
     wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
-/// The reason why a step has no outcome.
+/// Why a step has no outcome.
 enum StepError {
     Stale(Stale),
     Failed(WireFailure),
@@ -48,11 +48,11 @@ pub(super) struct Watcher {
     spec: TaskSpec,
     rng: Rng,
     /// The last logged failure, so that a lasting one is logged only once.
-    told: Option<String>,
+    last_logged: Option<String>,
     /// True if the connection broke and no watch has made progress since.
-    broke: bool,
+    has_broken: bool,
     /// True if the last watch was not refused, however it ended.
-    held: bool,
+    has_lasted: bool,
     /// The version after which the last watch ended within a line, if it did.
     cut_after: Option<ResourceVersion>,
 }
@@ -64,14 +64,14 @@ impl Watcher {
             task,
             spec,
             rng,
-            told: None,
-            broke: false,
-            held: false,
+            last_logged: None,
+            has_broken: false,
+            has_lasted: false,
             cut_after: None,
         }
     }
 
-    /// Runs until another task takes over or the future is dropped.
+    /// Runs until another task replaces this one or the future is dropped.
     pub(super) async fn run(mut self) {
         let mut step = self.spec.first;
         let mut pauses = self.pauses();
@@ -80,27 +80,27 @@ impl Watcher {
                 Ok(outcome) => outcome,
                 Err(StepError::Stale(Stale::Superseded)) => return,
                 Err(StepError::Stale(Stale::WentBack)) => {
-                    let seen = self.shared.state.lock().table.version(self.task);
-                    tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
+                    let version = self.shared.state.lock().table.version(self.task);
+                    tracing::warn!(kind = %self.kind(), ?step, seen = %version, "the API server shows an older state than before, listing again");
                     StepOutcome::WentBack
                 }
-                Err(StepError::Failed(failure)) => match self.note(&failure) {
+                Err(StepError::Failed(failure)) => match self.record_failure(&failure) {
                     Ok(failed) => StepOutcome::Failed(failed),
                     Err(_) => return,
                 },
             };
             let last = self.shared.state.lock().table.version(self.task);
-            let (following, pause) = next(step, outcome, last);
-            step = following;
+            let (next_step, pause) = next(step, outcome, last);
+            step = next_step;
             // Before the pause is chosen: a watch that lasted shows that the API server is well, however the watch ended.
-            if std::mem::take(&mut self.held) {
+            if std::mem::take(&mut self.has_lasted) {
                 pauses = self.pauses();
             }
             match pause {
                 Pause::None => {
                     pauses = self.pauses();
-                    self.told = None;
-                    self.broke = false;
+                    self.last_logged = None;
+                    self.has_broken = false;
                 }
                 Pause::Brief => {}
                 Pause::First => {
@@ -108,8 +108,7 @@ impl Watcher {
                     sleep(pauses.delay()).await;
                 }
                 Pause::Backoff => sleep(pauses.delay()).await,
-                // The jittered backoff comes on top, because all watches that were told to wait would come back
-                // together.
+                // The jittered backoff is added, because all throttled watches would return together.
                 Pause::AtLeast(wait) => {
                     sleep(wait.min(self.shared.options.retry_max) + pauses.delay()).await;
                 }
@@ -131,48 +130,48 @@ impl Watcher {
 
     async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, StepError> {
         let CacheShared { wire, state, .. } = &*self.shared;
-        let mut begun = None;
+        let mut list_version = None;
         let keep = |object: &ObjectFields<'_>, list: Option<&str>| {
             let stored = self.keep(object, list)?;
-            // Texts that are not cached are not held until the page is complete.
+            // A page in progress does not hold texts that will not be cached.
             Ok(state.lock().table.fitted(self.task, stored))
         };
         let listed = wire.list(&self.spec.target, since, paged, keep, |page| {
-            if begun.is_none() {
+            if list_version.is_none() {
                 state
                     .lock()
                     .table
                     .begin_list(self.task, since, page.version)?;
-                begun = Some(page.version);
+                list_version = Some(page.version);
             }
             state.lock().page(self.task, page.items)?;
             Ok::<(), StepError>(())
         });
         listed.await?;
-        let version = begun.unwrap_or_default();
+        let version = list_version.unwrap_or_default();
         state.lock().end_list(self.task, version, Instant::now())?;
-        // Watches of children start after that of their parents, and start over if they came first.
+        // Watches of children start after their parents', and restart if they came first.
         self.shared.rearrange.notify_one();
         self.hint();
         Ok(StepOutcome::At(version))
     }
 
     async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, StepError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let duration = self.duration();
         let wire = &self.shared.wire;
         let mut stream = wire.watch(&self.spec.target, from, duration).await?;
-        let ended = self.lines(&mut stream).await;
-        self.held = begun.elapsed() >= self.shared.options.watch_held;
+        let result = self.lines(&mut stream).await;
+        self.has_lasted = started.elapsed() >= self.shared.options.watch_held;
         self.check_cut(stream.is_within_line)?;
-        let seen = ended?;
+        let version = result?;
         Ok(StepOutcome::Ended {
-            version: seen.unwrap_or(from),
-            progressed: seen.is_some() || self.held,
+            version: version.unwrap_or(from),
+            progressed: version.is_some() || self.has_lasted,
         })
     }
 
-    /// Fails after the same line was cut off twice: a list shows the object that the line was about.
+    /// Fails if the same line was cut off twice: a list then shows the object that the line is about.
     fn check_cut(&mut self, is_cut: bool) -> Result<(), StepError> {
         let after = is_cut.then(|| self.shared.state.lock().table.version(self.task));
         let before = std::mem::replace(&mut self.cut_after, after);
@@ -183,7 +182,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Takes lines until the watch ends; returns the last seen version, none without any line.
+    /// Applies lines until the watch ends; returns the last seen version, none without any line.
     async fn lines(&self, stream: &mut WatchStream) -> Result<Option<ResourceVersion>, StepError> {
         let mut version = None;
         while let Some(line) = stream.next().await? {
@@ -193,7 +192,7 @@ impl Watcher {
         Ok(version)
     }
 
-    /// Takes one line; returns the version up to which every event has been seen.
+    /// Applies one line; returns the version up to which every event is cached.
     fn line(&self, line: &[u8]) -> Result<ResourceVersion, StepError> {
         let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
@@ -226,24 +225,25 @@ impl Watcher {
         }
     }
 
-    /// Keeps an object of an event or of a list of this kind.
+    /// Caches an object from an event or a list of this kind.
     fn keep(&self, object: &ObjectFields<'_>, list: Option<&str>) -> Result<Stored, Malformed> {
         let place = (self.spec.target.namespace.as_deref(), None);
-        check_asked(object, list, self.kind(), place)?;
+        check_requested(object, list, self.kind(), place)?;
         keep_fields(object, &self.spec.shape)
     }
 
-    fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, Stale> {
+    /// Logs a failure and applies it to the state.
+    fn record_failure(&mut self, failure: &WireFailure) -> Result<StepFailure, Stale> {
         let failed = failure.meaning();
         let message = error_chain(failure).to_string();
-        let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
+        let is_expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
             || failure.is_initializing()
             || self.is_outage(failure);
-        if expected || self.told.as_ref() == Some(&message) {
+        if is_expected || self.last_logged.as_ref() == Some(&message) {
             tracing::debug!(kind = %self.kind(), error = %message, "restarting a watch");
         } else {
             tracing::warn!(kind = %self.kind(), error = %message, "failed to watch, trying again");
-            self.told = Some(message);
+            self.last_logged = Some(message);
         }
         if failure.is_not_found() {
             self.shared.rediscover.notify_one();
@@ -255,18 +255,18 @@ impl Watcher {
         Ok(failed)
     }
 
-    /// Returns true if the API server as a whole is unreachable, which discovery logs once for all watches, or if a
-    /// single connection broke for the first time, which is normal.
+    /// Returns true if the whole API server is unreachable, which discovery logs once for all watches, or if a single
+    /// connection broke for the first time, which is normal.
     fn is_outage(&mut self, failure: &WireFailure) -> bool {
         if !matches!(failure, WireFailure::Transport(_)) {
             return false;
         }
         self.shared.rediscover.notify_one();
-        let first = !std::mem::replace(&mut self.broke, true);
-        first || self.shared.discovery_error.lock().is_some()
+        let is_first = !std::mem::replace(&mut self.has_broken, true);
+        is_first || self.shared.discovery_error.lock().is_some()
     }
 
-    /// Any change of a CustomResourceDefinition may change the served kinds.
+    /// Requests discovery, because any changed CustomResourceDefinition may change the served kinds.
     fn hint(&self) {
         if self.kind().group_kind() == crd_kind().group_kind() {
             self.shared.rediscover.notify_one();
@@ -278,8 +278,9 @@ impl Watcher {
     }
 
     fn duration(&mut self) -> Duration {
-        let (min, max) = (self.shared.options.watch_min, self.shared.options.watch_max);
-        min + max.saturating_sub(min).mul_f64(self.rng.f64())
+        let options = &self.shared.options;
+        let range = options.watch_max.saturating_sub(options.watch_min);
+        options.watch_min + range.mul_f64(self.rng.f64())
     }
 
     fn pauses(&mut self) -> Backoff {
@@ -287,12 +288,12 @@ impl Watcher {
     }
 }
 
-/// Returns the delays between requests that fail.
+/// Returns the delays between failing requests.
 pub(super) fn pauses(options: &super::options::Options, seed: u64) -> Backoff {
     Backoff::with_jitter(options.retry_min, options.retry_max, seed)
 }
 
-/// The kind of CustomResourceDefinitions.
+/// The kind CustomResourceDefinition.
 pub(super) fn crd_kind() -> Gvk {
     Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 }

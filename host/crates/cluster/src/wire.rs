@@ -1,6 +1,6 @@
-//! The requests: lists in pages, watches by line, single objects, discovery, reviews.
+//! Requests: paged lists, watches by line, single objects, discovery and reviews.
 //!
-//! The only module of the host that reads from the API server. Every request has a deadline, and none is retried here.
+//! Only this module reads from the API server. Every request has a deadline, and none is retried here.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one module that reads from the API server"
@@ -37,45 +37,44 @@ use super::{
     fields::{ObjectFields, Text},
     machine::Since,
     options::Options,
-    stored::{Malformed, check_asked, parse_version, states_kind},
+    stored::{Malformed, check_requested, parse_version, states_kind},
 };
 
-/// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
-/// bytes, and proxies answer with whole pages.
+/// The largest error body that is read; a larger one is dropped. The API server's statuses have a few hundred bytes, but
+/// proxies return whole pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// The request of a list or a watch.
+/// The objects that a list or a watch requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WatchTarget {
     /// The served kind.
     pub(super) served: Resource,
-    /// Only the objects of this namespace.
+    /// Only objects in this namespace.
     pub(super) namespace: Option<Arc<str>>,
-    /// Only the objects that match this label selector.
+    /// Only objects that match this label selector.
     pub(super) selector: Selector,
-    /// Metadata requests return metadata only; the other forms request whole objects.
+    /// Metadata, or whole objects for all other forms.
     pub(super) form: Access,
 }
 
-/// The text of a selector; none: all objects.
+/// A selector as text; none: all objects.
 pub(super) fn selector_text(selector: &Selector) -> Option<String> {
     (!selector.selects_all()).then(|| selector.to_string())
 }
 
-/// One page of a list, with the kept parts of its objects.
+/// One page of a list.
 pub(super) struct Page<T> {
-    /// The version of the list.
+    /// The list's version.
     pub(super) version: ResourceVersion,
-    /// The kept parts.
+    /// The cached parts of the objects.
     pub(super) items: Vec<T>,
-    /// The continuation.
+    /// The continuation token.
     next: Option<String>,
 }
 
-/// A page without its objects.
+/// A page without objects.
 #[derive(Deserialize)]
 struct PageHead<'a> {
-    /// The kind of the list.
     #[serde(borrow)]
     kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -118,11 +117,11 @@ pub(super) enum LineKind {
     Error,
 }
 
-/// The version of a bookmark.
+/// A bookmark's version.
 pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Malformed> {
     let metadata = object.metadata.as_ref();
-    let version = metadata.and_then(|metadata| metadata.rest.get("resourceVersion"));
-    let Text(version) = serde_json::from_str(version.unwrap_or("\"\""))?;
+    let text = metadata.and_then(|metadata| metadata.rest.get("resourceVersion"));
+    let Text(version) = serde_json::from_str(text.unwrap_or("\"\""))?;
     parse_version(&version)
 }
 
@@ -130,14 +129,14 @@ pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVers
 pub(super) fn error_line(object: &ObjectFields<'_>) -> WireFailure {
     let status: Status = serde_json::from_str(&object.rest.text()).unwrap_or_default();
     let code = if status.code == 0 { 500 } else { status.code };
-    WireFailure::of_status(code, None, status)
+    WireFailure::from_status(code, None, status)
 }
 
-/// The client with its limits.
+/// The client with limits.
 pub(super) struct Wire {
     client: Client,
     options: Options,
-    /// Bounds the pages that are in memory at the same time.
+    /// Bounds the pages in memory.
     pages: Semaphore,
 }
 
@@ -151,11 +150,11 @@ impl Wire {
         }
     }
 
-    /// Reads a list page by page, or in one piece. After a page with too many bytes the pages are smaller; a server that
-    /// answers with too many all the same ignores the limit, so the rest is read in one piece.
+    /// Reads a list, in pages or not. After a page with too many bytes the pages are smaller; a server that still sends too
+    /// many ignores the limit, so the rest is read without pages.
     ///
-    /// `keep` gets each object when its text has arrived, with the kind of the list if that is known. Only what it returns
-    /// stays in memory until the page is complete.
+    /// `keep` gets each object when the text has arrived, with the list's kind if that is known. Only what `keep` returns stays
+    /// in memory until the page is complete.
     pub(super) async fn list<T, E: From<WireFailure>>(
         &self,
         target: &WatchTarget,
@@ -164,17 +163,17 @@ impl Wire {
         mut keep: impl FnMut(&ObjectFields<'_>, Option<&str>) -> Result<T, Malformed>,
         mut take: impl FnMut(Page<T>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let few = self.options.page_objects_min;
+        let limit_min = self.options.page_objects_min;
         let mut limit = paged.then_some(self.options.page_objects_max);
         let mut next: Option<String> = None;
         loop {
             let permits = limit.map_or(self.options.pages_at_once_max, |_| 1).into();
-            // Held until the page is taken, because it bounds the memory of kept objects.
+            // Held until the page is applied, because it bounds memory.
             let _permit = self.pages.acquire_many(permits).await;
             let (request, bytes_max) = self.page(target, since, next.as_deref(), limit)?;
             let mut page = match self.objects(request, bytes_max, &mut keep).await {
                 Err(WireFailure::TooLarge { .. }) if limit.is_some() => {
-                    limit = limit.filter(|limit| *limit > few).map(|_| few);
+                    limit = limit.filter(|limit| *limit > limit_min).map(|_| limit_min);
                     continue;
                 }
                 page => page?,
@@ -198,7 +197,7 @@ impl Wire {
         Ok(page.version)
     }
 
-    /// Reads the answer to the request of a page.
+    /// Fetches a page.
     async fn objects<T>(
         &self,
         request: Request<Vec<u8>>,
@@ -212,7 +211,7 @@ impl Wire {
         let mut items = Vec::new();
         // None before the first object.
         let mut list: Option<Option<String>> = None;
-        // The API server writes the kind of lists of custom resources after the objects.
+        // For custom resources, the API server writes the list's kind after the objects.
         let mut unchecked: Option<Vec<u8>> = None;
         while let Some(frame) = self.in_time(deadline, body.frame()).await? {
             let frame = frame.map_err(|source| body_failure(source, bytes_max))?;
@@ -245,7 +244,7 @@ impl Wire {
         })
     }
 
-    /// Returns the request of a page, and the most bytes of its answer.
+    /// Returns the request for a page, and the most bytes in the response.
     fn page(
         &self,
         target: &WatchTarget,
@@ -259,7 +258,7 @@ impl Wire {
             continue_token: next.map(str::to_owned),
             ..ListParams::default()
         };
-        // A continuation has its own version: the API server rejects another one beside it.
+        // A continuation token has a version: the API server rejects another one beside it.
         if let (Since::NotOlderThan(version), None) = (since, next) {
             params = params
                 .at(&version.to_string())
@@ -286,7 +285,7 @@ impl Wire {
     ) -> Result<WatchStream, WireFailure> {
         let params = WatchParams {
             label_selector: selector_text(&target.selector),
-            // Zero would mean the default of the API server, which is half an hour and more.
+            // Zero would mean the API server's default, which is half an hour and more.
             timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
             bookmarks: true,
             ..WatchParams::default()
@@ -301,15 +300,15 @@ impl Wire {
         request
             .headers_mut()
             .insert(header::ACCEPT_ENCODING, identity);
-        let begun = Instant::now();
+        let started = Instant::now();
         let response = self
-            .send(request, begun + self.options.request_timeout)
+            .send(request, started + self.options.request_timeout)
             .await?;
         let chunks = response.into_body().into_data_stream();
         Ok(WatchStream {
             lines: Box::pin(chunks.map_err(io::Error::other).into_async_read()),
             is_within_line: false,
-            deadline: begun + duration + self.options.watch_grace,
+            deadline: started + duration + self.options.watch_grace,
             allowed: duration + self.options.watch_grace,
             bytes_max: self.options.object_bytes_max,
         })
@@ -328,7 +327,7 @@ impl Wire {
         match self.text(request, self.options.object_bytes_max).await {
             Ok(text) => {
                 let place = (namespace.filter(|_| is_namespaced), Some(name));
-                check_asked(&serde_json::from_str(&text)?, None, &served.kind, place)?;
+                check_requested(&serde_json::from_str(&text)?, None, &served.kind, place)?;
                 Ok(Some(parse(&text)?))
             }
             Err(failure) if failure.is_not_found() => Ok(None),
@@ -366,7 +365,7 @@ impl Wire {
         Ok(Some((text, tag)))
     }
 
-    /// Creates a review, which the API server answers and does not store.
+    /// Creates a review, which the API server does not store.
     pub(super) async fn review(&self, path: &str, body: Vec<u8>) -> Result<String, WireFailure> {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
@@ -375,7 +374,7 @@ impl Wire {
         self.text(request, self.options.object_bytes_max).await
     }
 
-    /// Returns the body of an answer.
+    /// Returns a response body.
     async fn text(
         &self,
         request: Request<Vec<u8>>,
@@ -393,8 +392,10 @@ impl Wire {
         bytes_max: usize,
     ) -> Result<String, WireFailure> {
         let body = Limited::new(response.into_body(), bytes_max).collect();
-        let body = self.in_time(deadline, body).await?;
-        let body = body.map_err(|source| body_failure(source, bytes_max))?;
+        let body = self
+            .in_time(deadline, body)
+            .await?
+            .map_err(|source| body_failure(source, bytes_max))?;
         Ok(String::from_utf8(body.to_bytes().into()).map_err(|_| Malformed::NotUtf8)?)
     }
 
@@ -404,8 +405,9 @@ impl Wire {
         deadline: Instant,
         step: impl Future<Output = T>,
     ) -> Result<T, WireFailure> {
-        let result = timeout_at(deadline, step).await;
-        result.map_err(|_| WireFailure::Timeout(self.options.request_timeout))
+        timeout_at(deadline, step)
+            .await
+            .map_err(|_| WireFailure::Timeout(self.options.request_timeout))
     }
 
     /// Sends a request. Every status except success and "not modified" is a failure.
@@ -414,9 +416,11 @@ impl Wire {
         request: Request<Vec<u8>>,
         deadline: Instant,
     ) -> Result<Response<Body>, WireFailure> {
-        let sent = self.client.send(request.map(Body::from));
-        let response = self.in_time(deadline, sent).await?;
-        let response = response.map_err(WireFailure::Transport)?;
+        let send = self.client.send(request.map(Body::from));
+        let response = self
+            .in_time(deadline, send)
+            .await?
+            .map_err(WireFailure::Transport)?;
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
@@ -429,18 +433,18 @@ impl Wire {
             .collect(response, deadline, ERROR_BYTES_MAX)
             .await
             .unwrap_or_default();
-        let mut failed: Status = serde_json::from_str(&text).unwrap_or_default();
-        if failed.message.is_empty() {
-            failed.message = text.trim().chars().take(256).collect();
+        let mut details: Status = serde_json::from_str(&text).unwrap_or_default();
+        if details.message.is_empty() {
+            details.message = text.trim().chars().take(256).collect();
         }
-        Err(WireFailure::of_status(status.as_u16(), after, failed))
+        Err(WireFailure::from_status(status.as_u16(), after, details))
     }
 }
 
-/// A watch that is open.
+/// An open watch.
 pub(super) struct WatchStream {
     lines: Pin<Box<dyn AsyncBufRead + Send>>,
-    /// True if the bytes that were read last end within a line.
+    /// True if the last bytes end within a line.
     pub(super) is_within_line: bool,
     deadline: Instant,
     allowed: Duration,
@@ -473,7 +477,7 @@ impl WatchStream {
     }
 }
 
-/// Returns the error of the client that was wrapped for the stream of lines.
+/// Unwraps the client's error from the line stream.
 fn client_error(error: io::Error) -> kube::Error {
     let wrapped = |error| kube::Error::Service(Box::new(error));
     error.downcast().unwrap_or_else(wrapped)
@@ -504,7 +508,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads all lines of a watch whose body comes in these chunks; true if it ends within a line.
+    /// Reads all lines from a watch body in chunks; true if it ends within a line.
     async fn read(chunks: Vec<io::Result<Vec<u8>>>) -> Result<(Vec<String>, bool), WireFailure> {
         let mut stream = WatchStream {
             lines: Box::pin(stream::iter(chunks).into_async_read()),

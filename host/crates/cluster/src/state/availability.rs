@@ -1,4 +1,4 @@
-//! Whether a kind is usable: the kinds that passes wait for, and the optional ones that they run without.
+//! Decides whether a kind is usable, which kinds passes wait for, and which optional ones they run without.
 
 use std::{collections::BTreeSet, iter, sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     wire::selector_text,
 };
 
-/// How long after the first failure passes wait for an optional kind of which the plugin may have children: a starting API
-/// server refuses lists for some seconds.
+/// The time after the first failure for which passes wait for an optional kind if the plugin may have such children: a starting
+/// API server refuses lists for some seconds.
 pub(super) const OPTIONAL_KIND_WAIT: Duration = Duration::from_secs(5);
 
 /// The parents that are blocked together: those of one namespace, or all if the host is not limited to namespaces.
@@ -70,7 +70,7 @@ impl WatchTable {
             .is_none_or(|names| names.iter().any(|name| **name == *namespace))
     }
 
-    /// Returns the kinds that block every pass; with a namespace, the passes of its parents.
+    /// Returns the kinds that block every pass; with a namespace, the passes there.
     ///
     /// Leaves out optional kinds that the cluster does not serve or that the host cannot read.
     pub(crate) fn waiting(
@@ -135,7 +135,7 @@ impl WatchTable {
         Some((slot, wait))
     }
 
-    /// Returns true if the first list of any watch of a registration is expected soon, whether required or not.
+    /// Returns true if any watch of a registration expects the first list soon, whether required or not.
     pub(super) fn is_listing(&self, subscriber_id: SubscriberId) -> bool {
         self.slots_of(subscriber_id)
             .into_iter()
@@ -173,12 +173,17 @@ impl WatchTable {
     }
 
     fn scopes(&self) -> impl Iterator<Item = NamespaceScope> {
-        let limits = self.namespaces.as_deref().unwrap_or_default();
         // Cluster-scoped parents are in no namespace, so they have a scope to themselves.
-        limits.iter().cloned().map(Some).chain([None])
+        self.namespaces
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .cloned()
+            .map(Some)
+            .chain([None])
     }
 
-    /// Returns the status of each request.
+    /// Returns each request's status.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses = Vec::new();
         for slot in self.slots.values() {

@@ -1,8 +1,8 @@
-//! Which children are cached with their texts.
+//! Decides which children are cached with texts.
 //!
 //! Watches of children select by a label that any user may set. So the cache holds an object's text only if a known parent
-//! owns it or it carries the host's proof, and only while the namespace has room. Of all other objects it holds identity and
-//! owner: enough to notice that a new parent already has children, which its pass then reads live.
+//! owns it or it carries the host's proof, and only while the namespace has room. For all other objects it holds identity and
+//! owner: enough to notice that a new parent already has children, which the pass then reads live.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ pub(crate) struct MissingTexts {
 }
 
 impl MissingTexts {
-    /// Adds a child unless its text is cached.
+    /// Adds a child without a cached text.
     pub(super) fn add(
         &mut self,
         table: &WatchTable,
@@ -59,7 +59,7 @@ impl MissingTexts {
 }
 
 impl WatchTable {
-    /// Stores as much of an object as its owner and the namespace's bound allow.
+    /// Stores as much of an object as owner and bound allow.
     pub(super) fn store(&mut self, id: SlotId, stored: Stored) -> Vec<Change> {
         let Some(slot) = self.get(id) else {
             return Vec::new();
@@ -70,7 +70,7 @@ impl WatchTable {
             .map_or_else(Vec::new, |slot| slot.store.put(stored))
     }
 
-    /// Drops the text of a listed object that would not be cached now.
+    /// Drops a listed object's text if it would not be cached now.
     pub(crate) fn fitted(&self, (id, _): TaskId, stored: Stored) -> Stored {
         match self.get(id) {
             Some(slot) => self.fit(slot, stored),
@@ -111,7 +111,7 @@ impl WatchTable {
         stored.retained_for.is_some() || stored.controller.as_ref().is_some_and(has_owner)
     }
 
-    /// Returns true if a namespace has room for one more child's text, or for its growth from `cached_bytes`.
+    /// Returns true if a namespace has room for one more text, or for a text that grows from `cached_bytes`.
     fn has_room(
         &self,
         slot: &WatchSlot,
@@ -125,7 +125,7 @@ impl WatchTable {
             && cached.bytes - cached_bytes.unwrap_or_default() + bytes <= max.bytes
     }
 
-    /// The bound for each namespace: all registrations of a plugin share its children, so the highest counts.
+    /// The bound for each namespace: a plugin's registrations share all children, so the highest counts.
     fn namespace_max(&self, slot: &WatchSlot) -> CacheSize {
         slot.users()
             .filter_map(|(id, _)| self.by_subscriber.get(&id))
@@ -143,7 +143,7 @@ impl WatchTable {
             .fold(NamespaceSize::default(), NamespaceSize::and)
     }
 
-    /// The watches of all children that the same plugin has.
+    /// The watches for all children that the same plugin has.
     fn siblings(&self, slot: &WatchSlot) -> impl Iterator<Item = &WatchSlot> {
         let ids: BTreeSet<SlotId> = slot
             .users()
@@ -155,7 +155,7 @@ impl WatchTable {
         ids.into_iter().filter_map(|id| self.get(id))
     }
 
-    /// Returns the exceeded bound of a namespace, if one is exceeded.
+    /// Returns a namespace's exceeded bound, if there is one.
     fn namespace_full(&self, slot: &WatchSlot, namespace: &Arc<str>) -> Option<NamespaceFull> {
         let size = self.namespace_size(slot, namespace);
         let max = self.namespace_max(slot);
@@ -198,7 +198,7 @@ impl WatchTable {
         full_namespaces.into_values().collect()
     }
 
-    /// The watches of the parents whose children a watch shows; none if a user needs all objects.
+    /// The parents' watches, if all users need only their children.
     pub(super) fn parents_of(&self, slot: &WatchSlot) -> Option<BTreeSet<SlotId>> {
         slot.users()
             .map(|(id, role)| match role {
@@ -208,14 +208,14 @@ impl WatchTable {
             .collect()
     }
 
-    /// Returns true if the first list of a watch has to wait for the parents' list: without them, every child would be listed
-    /// a second time.
+    /// Returns true if a watch's first list has to wait for the parents' list: without them, every child would be listed a
+    /// second time.
     pub(super) fn awaits_parents(&self, slot: &WatchSlot, watch: &NamespaceWatch) -> bool {
         let is_listing = |parents: &WatchSlot| {
             parents.served.is_some()
                 && parents.namespace_watches.iter().any(|parent| {
                     let namespaces = parent.namespace.as_ref().zip(watch.namespace.as_ref());
-                    // Not for parents that cannot be listed: another kind of parents may share the children.
+                    // Not for parents that cannot be listed: another parent kind may share the children.
                     parent.lists == 0
                         && parent.health == Health::Listing(None)
                         && namespaces.is_none_or(|(parent, child)| parent == child)
@@ -225,8 +225,8 @@ impl WatchTable {
         watch.lists == 0 && parents.any(|id| self.get(*id).is_some_and(is_listing))
     }
 
-    /// Drops the texts of children that belong to no parent any more. Returns true if texts are missing, so that the watch
-    /// has to restart: one list costs less than a read for each.
+    /// Drops the texts of former children. Returns true if texts are missing, so that the watch has to restart: one list costs
+    /// less than a read for each.
     pub(super) fn refit(&mut self, id: SlotId) -> bool {
         let Some(slot) = self.get(id) else {
             return false;
@@ -255,7 +255,7 @@ impl WatchTable {
         has_missing
     }
 
-    /// Drops the texts of a deleted parent's children.
+    /// Drops all texts of a deleted parent's children.
     pub(super) fn drop_children_of(&mut self, parents: SlotId, uid: &Uid) {
         for id in self.child_slots(parents) {
             let Some(slot) = self.get(id) else {
@@ -283,7 +283,7 @@ impl WatchTable {
         }
     }
 
-    /// The watches of the children that these parents may have.
+    /// The watches for children that these parents may have.
     pub(super) fn child_slots(&self, parents: SlotId) -> Vec<SlotId> {
         self.slots
             .iter()

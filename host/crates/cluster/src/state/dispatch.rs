@@ -38,16 +38,13 @@ pub(super) fn concerned(
             ),
             Role::Read => continue,
         };
-        concerned.extend(parents.into_iter().map(|parent| {
-            let reader = Reader {
-                subscriber_id,
-                parent,
-            };
-            (reader, cause)
-        }));
+        for parent in parents {
+            concerned.push((Reader::new(subscriber_id, parent), cause));
+        }
     }
-    let related = slot.subscriptions.touched(change).into_iter();
-    concerned.extend(related.map(|reader| (reader, Some(Cause::RelatedChanged))));
+    for reader in slot.subscriptions.touched(change) {
+        concerned.push((reader, Some(Cause::RelatedChanged)));
+    }
     concerned
 }
 
@@ -64,7 +61,7 @@ pub(super) fn kind_readers(
     }
 }
 
-/// The parent of a child, if it is cached.
+/// A child's parent, if it is cached.
 fn parent_of(table: &WatchTable, watches: &SubscriberWatches, child: &Stored) -> Option<ObjectId> {
     let parents = &table.get(watches.parent)?.store;
     let kind = watches.interest.parent.group_kind();

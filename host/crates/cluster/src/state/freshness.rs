@@ -1,4 +1,4 @@
-//! Freshness checks: a watch may be behind the writes of another process. Until its check passes, it counts as not listed.
+//! Freshness checks: a watch may be behind another process's writes. Until the check passes, it counts as not listed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -77,8 +77,8 @@ impl WatchTable {
 }
 
 impl CacheState {
-    /// Requires a freshness check of every watch. A watch without any version starts over instead: its first list comes from
-    /// a quorum, so it needs no check. The same holds for later watches.
+    /// Requires a freshness check of every watch. A watch without any version restarts instead: the first list comes from a
+    /// quorum, so it needs no check. The same holds for later watches.
     pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
         self.table.require_freshness_checks(now);
         for id in self.table.ids() {

@@ -19,18 +19,18 @@ pub(super) struct NamespaceWatch {
     pub(super) health: Health,
     /// The freshness check has not passed: another process may have made writes that this watch has not shown yet.
     pub(super) is_unchecked: bool,
-    /// The time of the first failure since the last complete list; none if no list has failed.
+    /// When the first list failed since the last complete one; none if none has failed.
     pub(super) failing_since: Option<Instant>,
-    /// The time of the last change of health.
+    /// When the health last changed.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
     pub(super) last_event: Option<Instant>,
     pub(super) last_error: Option<String>,
-    /// The number of complete lists.
+    /// Complete lists so far.
     pub(super) lists: u64,
 }
 
-/// Tells whether the objects of a watch are usable.
+/// Tells whether a watch's objects are usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     /// The objects are complete. Next: `Refused` if the API server denies access, `Listing` if the watch restarts.

@@ -1,4 +1,4 @@
-//! What a pass and the metrics see of parents and children.
+//! Shows parents and children to passes and metrics.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl WatchTable {
-    /// Returns true if a registration has this kind of parents.
+    /// Returns true if a registration has such parents.
     pub(crate) fn has_parents(&self, kind: &GroupKind) -> bool {
         self.by_subscriber
             .values()
@@ -60,7 +60,7 @@ impl WatchTable {
     /// Returns a parent's children, controlled or retained; fails if the text of any is missing, because without it a child
     /// would seem to be absent.
     ///
-    /// Retained children may have another controller, such as the StatefulSet of a claim, but no other parent.
+    /// Retained children may have another controller, such as a claim's StatefulSet, but not another parent.
     pub(crate) fn children(
         &self,
         subscriber_id: SubscriberId,
@@ -81,8 +81,10 @@ impl WatchTable {
                 continue;
             };
             let retained = slot.store.retained_for(&identity).filter(|stored| {
-                let controller = stored.controller.as_ref();
-                controller.is_none_or(|uid| parents.by_uid(uid).is_none())
+                stored
+                    .controller
+                    .as_ref()
+                    .is_none_or(|uid| parents.by_uid(uid).is_none())
             });
             let controlled = slot.store.controlled_by(&parent.uid);
             children.extend(controlled.chain(retained).filter_map(|stored| {
@@ -99,7 +101,7 @@ impl WatchTable {
         Ok(children)
     }
 
-    /// Returns the number of children of a kind; none if it is unknown.
+    /// Counts a kind's children; none if the number is unknown.
     pub(crate) fn child_count(
         &self,
         subscriber_id: SubscriberId,
@@ -110,7 +112,7 @@ impl WatchTable {
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
-    /// Returns the size of a plugin's children of these kinds in a namespace; cluster-scoped children have the empty name.
+    /// Returns the size of a plugin's children in a namespace, by kind; cluster-scoped children have the empty name.
     pub(crate) fn child_usage(
         &self,
         subscriber_id: SubscriberId,
@@ -122,7 +124,7 @@ impl WatchTable {
             .fold(CacheSize::default(), CacheSize::and)
     }
 
-    /// Returns the size of a plugin's children of these kinds by namespace.
+    /// Returns the size of a plugin's children in all namespaces, by kind.
     pub(crate) fn usage_by_namespace(
         &self,
         subscriber_id: SubscriberId,

@@ -1,4 +1,4 @@
-//! The writes of passes: until the cache shows a write, the parent has no pass, because the pass would repeat it.
+//! The host's own writes: until the cache shows a write, the parent has no pass, because the pass would repeat it.
 //!
 //! The same holds for a write that the API server refused as stale: the next pass would act on the same outdated state.
 
@@ -18,9 +18,9 @@ use crate::{
 pub(crate) enum ExpectedState {
     /// This version or a later one.
     Version(ResourceVersion),
-    /// A version later than this outdated one, or the end of the object.
+    /// A version later than this outdated one, or the object's end.
     After(ResourceVersion),
-    /// The end of the object, or a deletion timestamp.
+    /// The object's end, or a deletion timestamp.
     Deleted(Uid),
     /// Unknown: only a live read can tell.
     Unknown,
@@ -36,7 +36,7 @@ pub(super) struct WriteExpectation {
 /// A parent's expectations by object.
 pub(super) type WriteExpectations = BTreeMap<ObjectId, WriteExpectation>;
 
-/// What must happen before a parent is observed.
+/// The step before a parent is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectationStatus {
     /// Nothing.
@@ -89,7 +89,7 @@ impl WatchTable {
         watches.child(&id.kind)
     }
 
-    /// Returns how to read an object live in its cached form; none if the kind is not readable.
+    /// Returns how to read an object live in the cached form; none if the kind is not readable.
     pub(crate) fn live_read(&self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
         let slot_id = self.slot_of_write(reader, id)?;
         let slot = self.get(slot_id)?;
@@ -139,7 +139,9 @@ impl Subscribers {
             return ExpectationStatus::None;
         };
         let expectations = subscriber.expectations.get(&reader.parent);
-        let Some(first) = expectations.and_then(|all| all.values().map(|one| one.due).min()) else {
+        let Some(first) =
+            expectations.and_then(|all| all.values().map(|expectation| expectation.due).min())
+        else {
             subscriber.behind.remove(&reader.parent);
             return ExpectationStatus::None;
         };
@@ -177,7 +179,7 @@ impl Subscribers {
         }
     }
 
-    /// Ends the wait of a parent whose expectations are met, and triggers it.
+    /// Triggers a waiting parent whose expectations are met.
     pub(super) fn catch_up(
         &mut self,
         table: &WatchTable,
@@ -197,10 +199,7 @@ impl Subscribers {
             && !subscriber.expectations.contains_key(&reader.parent)
         {
             subscriber.behind.remove(&reader.parent);
-            let trigger = Trigger {
-                object: object.cloned(),
-                ..Cause::CaughtUp.into()
-            };
+            let trigger = Trigger::for_object(Cause::CaughtUp, object);
             subscriber.trigger(&reader.parent, trigger);
         }
     }
@@ -238,7 +237,7 @@ impl CacheState {
             .expectation_status(&self.table, reader, now)
     }
 
-    /// Stores the response to a write of a running pass, ahead of the watch event; returns false if the cache cannot show it.
+    /// Stores the response to a running pass's write, ahead of the watch event; returns false if the cache cannot show it.
     ///
     /// The write was bound to the state that the pass observed, so the response hides no change by others. The pass knows
     /// its own write: only other readers are triggered, and the following event is no change.
@@ -260,7 +259,7 @@ impl CacheState {
         let watch = slot.namespace_watch_at(id.namespace.as_deref());
         let is_cached = slot.store.get(&key_of(id)).is_some();
         if !is_cached && watch.is_some_and(|watch| watch.version >= version) {
-            // The watch is ahead of the response and has shown the end of the object: no event would remove it again.
+            // The watch is ahead of the response and has shown the object's end: no event would remove the object again.
             return true;
         }
         let changes = self.table.store(read.slot, response);
@@ -269,7 +268,7 @@ impl CacheState {
             .and_then(|slot| slot.store.get(&key_of(id)))
             .map(|stored| stored.version);
         self.dispatch(read.slot, &changes, false);
-        // Also drops the trigger of an event that came before the response. A later version is a change by others, which
+        // Also drops the trigger for an event that came before the response. A later version is a change by others, which
         // stays a trigger.
         if cached == Some(version)
             && let Some(held) = self.subscribers.held_triggers(reader)
@@ -292,7 +291,7 @@ impl CacheState {
             return;
         };
         let object = object.filter(|stored| slot.covers(stored));
-        // The object is missing, or older than its cached version was before the read: then that version never existed, and
+        // The object is missing, or older than the cached version was before the read: then that version never existed, and
         // no event would replace it. A version that arrived during the read is newer than this answer and stays.
         let wrong_version = read.version.filter(|version| {
             let object = object.as_ref();
@@ -306,16 +305,14 @@ impl CacheState {
         self.dispatch(read.slot, &changes, false);
     }
 
-    /// Ends waits after a watch has advanced without a change of an object.
+    /// Ends waits after a watch has advanced without changing an object.
     pub(super) fn version_advanced(&mut self, id: SlotId) {
         let users = self.table.get(id).into_iter().flat_map(WatchSlot::users);
         let waiting: Vec<Reader> = users
             .filter_map(|(id, _)| Some((id, self.subscribers.get(id)?)))
             .flat_map(|(subscriber_id, subscriber)| {
-                subscriber.behind.iter().map(move |parent| Reader {
-                    subscriber_id,
-                    parent: parent.clone(),
-                })
+                let parents = subscriber.behind.iter().cloned();
+                parents.map(move |parent| Reader::new(subscriber_id, parent))
             })
             .collect();
         for reader in waiting {

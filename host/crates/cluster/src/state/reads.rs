@@ -1,5 +1,5 @@
-//! Answers the reads of a pass and subscribes the parent to each answer under the same lock, so that no change is lost
-//! between the two.
+//! Answers a pass's reads and subscribes the parent to each answer under the same lock, so that no change is lost between the
+//! two.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,8 +39,10 @@ impl ReadRecord {
     /// Adds the subscriptions of another pass of the same parent.
     pub(crate) fn subscribe_to(&mut self, other: &Self) {
         for (watch, subscriptions) in &other.subscriptions {
-            let merged = self.subscriptions.entry(*watch).or_default();
-            merged.extend(subscriptions.iter().cloned());
+            self.subscriptions
+                .entry(*watch)
+                .or_default()
+                .extend(subscriptions.iter().cloned());
         }
     }
 
@@ -156,7 +158,7 @@ impl WatchTable {
         Ok(texts.into_values().collect())
     }
 
-    /// Returns the last seen metadata of an object whose cluster-scoped kind the registration reads without a selector.
+    /// Returns an object's cached metadata, for a cluster-scoped kind that the registration reads without a selector.
     pub(crate) fn related(
         &self,
         subscriber_id: SubscriberId,
@@ -171,7 +173,7 @@ impl WatchTable {
         self.show(slot, stored, Access::Metadata).ok()
     }
 
-    /// Replaces a parent's subscriptions by those of its last pass.
+    /// Replaces a parent's subscriptions by those in a record.
     pub(crate) fn commit(&mut self, reader: &Reader, record: &ReadRecord) {
         let watches = self.by_subscriber.get(&reader.subscriber_id);
         let none = BTreeSet::new();
@@ -183,7 +185,7 @@ impl WatchTable {
         }
     }
 
-    /// Returns the scope of a granted and served kind, and the grants with their watches.
+    /// Returns a granted and served kind's scope, and the grants with their watches.
     fn grants(
         &mut self,
         reader: &Reader,
@@ -267,7 +269,7 @@ impl WatchTable {
         }
     }
 
-    /// Returns the text of a cached object as a user with `access` sees it.
+    /// Returns a cached object's text as a user with `access` sees it.
     pub(super) fn show(
         &self,
         slot: &WatchSlot,
@@ -288,8 +290,11 @@ impl WatchTable {
     ) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.subscriptions.add(reader, subscription, access);
-            let subscriptions = record.subscriptions.entry(id).or_default();
-            subscriptions.insert(subscription.clone());
+            record
+                .subscriptions
+                .entry(id)
+                .or_default()
+                .insert(subscription.clone());
         }
     }
 }

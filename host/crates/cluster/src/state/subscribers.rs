@@ -1,4 +1,4 @@
-//! The parents of each registration that are queued, that have a pass, or that wait for their own writes.
+//! Queued parents, parents with a pass, and parents that wait for their own writes, by registration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,10 +12,10 @@ use tokio::{sync::Notify, time::Instant};
 use super::{Reader, SubscriberId, availability::NamespaceScope, own_writes::WriteExpectations};
 use crate::triggers::{HeldTriggers, Trigger, Triggers};
 
-/// How long the first triggers wait for the first lists at most.
+/// The longest time that the first triggers wait for the first lists.
 ///
 /// Without this wait, a host that started with nothing to do ran 1.5 to 3.5 passes for each parent, because every list after
-/// the first pass triggered another one. A healthy cluster sends its lists sooner, and a missing list must not block parents
+/// the first pass triggered another one. A healthy cluster sends lists sooner, and a missing list must not block parents
 /// that do not need it for long. Parents that need it wait on their own.
 pub(super) const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
@@ -77,9 +77,9 @@ impl Subscribers {
     }
 
     /// Queues a parent; while the parent has a pass, holds the trigger until the pass ends.
-    pub(crate) fn trigger(&mut self, reader: &Reader, trigger: Trigger) {
+    pub(crate) fn trigger(&mut self, reader: &Reader, trigger: impl Into<Trigger>) {
         if let Some(subscriber) = self.get_mut(reader.subscriber_id) {
-            subscriber.trigger(&reader.parent, trigger);
+            subscriber.trigger(&reader.parent, trigger.into());
         }
     }
 
@@ -125,7 +125,7 @@ impl Subscribers {
         changed
     }
 
-    /// Returns true if passes of a scope have all that they need.
+    /// Returns true if passes in a scope have all that they need.
     pub(super) fn is_ready(&self, subscriber_id: SubscriberId, scope: &NamespaceScope) -> bool {
         self.get(subscriber_id)
             .is_some_and(|subscriber| subscriber.ready.contains(scope))
@@ -134,9 +134,9 @@ impl Subscribers {
     /// Begins a pass.
     pub(crate) fn begin(&mut self, reader: &Reader) {
         if let Some(subscriber) = self.get_mut(reader.subscriber_id) {
-            let held = subscriber.running.entry(reader.parent.clone()).or_default();
+            let triggers = subscriber.running.entry(reader.parent.clone()).or_default();
             if let Some(trigger) = subscriber.triggers.remove(&reader.parent) {
-                held.hold(trigger, Instant::now());
+                triggers.hold(trigger, Instant::now());
             }
         }
     }
@@ -146,8 +146,8 @@ impl Subscribers {
         let Some(subscriber) = self.get_mut(reader.subscriber_id) else {
             return;
         };
-        let held = subscriber.running.remove(&reader.parent);
-        for trigger in held.unwrap_or_default().release() {
+        let triggers = subscriber.running.remove(&reader.parent);
+        for trigger in triggers.unwrap_or_default().release() {
             subscriber.trigger(&reader.parent, trigger);
         }
     }
@@ -165,7 +165,7 @@ impl Subscribers {
         subscriber.running.get_mut(&reader.parent)
     }
 
-    /// Drops the expectations of a parent that is gone.
+    /// Drops a deleted parent's expectations.
     pub(super) fn forget(&mut self, reader: &Reader) {
         if let Some(subscriber) = self.get_mut(reader.subscriber_id) {
             subscriber.expectations.remove(&reader.parent);

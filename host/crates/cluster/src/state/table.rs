@@ -1,8 +1,8 @@
 //! One watch for each kind and selector, shared by all registrations that need it.
 //!
 //! A watch has one request for the whole cluster, or one for each namespace that the host is limited to. Their objects are
-//! in one store, but each request has its own version, health and freshness: an unreadable namespace blocks only its own
-//! parents.
+//! in one store, but version, health and freshness belong to the request: an unreadable namespace blocks only the parents in
+//! it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ pub(super) struct WatchKey {
     pub(super) selector: Selector,
 }
 
-/// The parts of objects that one user needs.
+/// The object parts that one user needs.
 #[derive(Debug)]
 struct Need {
     access: Access,
@@ -141,7 +141,7 @@ pub(super) enum Settled {
     OtherParents,
 }
 
-/// The interest of one registration and the watches that it uses.
+/// One registration's interest and watches.
 #[derive(Debug)]
 pub(super) struct SubscriberWatches {
     pub(super) interest: Interest,
@@ -151,7 +151,7 @@ pub(super) struct SubscriberWatches {
 }
 
 impl SubscriberWatches {
-    /// The watch of a child kind.
+    /// The watch for a child kind.
     pub(super) fn child(&self, kind: &GroupKind) -> Option<SlotId> {
         self.children
             .iter()
@@ -196,13 +196,6 @@ impl WatchTable {
         self.hash_key.as_ref()
     }
 
-    /// Sets or removes the hash key; returns true if it differs.
-    pub(super) fn set_hash_key(&mut self, key: Option<HashKey>) -> bool {
-        let is_changed = self.hash_key != key;
-        self.hash_key = key;
-        is_changed
-    }
-
     pub(super) fn get(&self, id: SlotId) -> Option<&WatchSlot> {
         self.slots.get(&id)
     }
@@ -211,7 +204,7 @@ impl WatchTable {
         self.slots.keys().copied().collect()
     }
 
-    /// The watches of a registration.
+    /// A registration's watches.
     pub(super) fn slots_of(&self, subscriber_id: SubscriberId) -> BTreeSet<SlotId> {
         self.by_subscriber
             .get(&subscriber_id)
@@ -219,7 +212,7 @@ impl WatchTable {
             .unwrap_or_default()
     }
 
-    /// Adds a registration; [`settle`](Self::settle) must follow for its watches.
+    /// Adds a registration; [`settle`](Self::settle) must follow for the watches.
     pub(super) fn add_interest(&mut self, interest: Interest, now: Instant) -> SubscriberId {
         let subscriber_id = SubscriberId(self.next_number());
         self.acquire(subscriber_id, interest, now);
@@ -277,7 +270,7 @@ impl WatchTable {
         self.by_subscriber.insert(subscriber_id, watches);
     }
 
-    /// Releases the watches of a registration and returns them; [`settle`](Self::settle) must follow.
+    /// Releases a registration's watches and returns them; [`settle`](Self::settle) must follow.
     pub(super) fn release(&mut self, subscriber_id: SubscriberId) -> BTreeSet<SlotId> {
         let released = self.slots_of(subscriber_id);
         self.by_subscriber.remove(&subscriber_id);
@@ -289,7 +282,7 @@ impl WatchTable {
         released
     }
 
-    /// Acquires a watch of metadata for the host itself; [`settle`](Self::settle) must follow.
+    /// Acquires a metadata watch for the host itself; [`settle`](Self::settle) must follow.
     pub(super) fn acquire_metadata(&mut self, kind: &Gvk, now: Instant) -> SlotId {
         let user = (SubscriberId(self.next_number()), Role::Read);
         let need = Need {
@@ -332,11 +325,9 @@ impl WatchTable {
         id
     }
 
-    /// Lets a watch follow a change of its users: drops it without users, or chooses the form and the parents that they
-    /// need.
+    /// Adapts a watch after its users have changed: drops it without users, or chooses the form and the parents that they need.
     ///
-    /// Separate from acquiring and releasing: a watch that is needed before and after a change of interest must continue
-    /// undisturbed.
+    /// Separate from acquiring and releasing: a watch that is needed before and after an update must continue undisturbed.
     pub(super) fn settle(&mut self, id: SlotId) -> Settled {
         let Some(slot) = self.slots.get_mut(&id) else {
             return Settled::Unchanged;
@@ -371,7 +362,7 @@ impl WatchTable {
         }
     }
 
-    /// Starts all requests of a watch over with new tasks.
+    /// Starts over with new tasks for all requests.
     pub(super) fn restart(&mut self, id: SlotId, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
@@ -383,7 +374,7 @@ impl WatchTable {
         }
     }
 
-    /// Creates the requests of a watch.
+    /// Creates a watch's requests.
     pub(super) fn namespace_watches(
         &mut self,
         served: Option<&Resource>,
@@ -400,7 +391,7 @@ impl WatchTable {
             .collect()
     }
 
-    /// Removes the subscriptions of a parent that is gone.
+    /// Removes a deleted parent's subscriptions.
     pub(super) fn unsubscribe(&mut self, reader: &Reader) {
         let watches = self.by_subscriber.get(&reader.subscriber_id);
         for (_, slot) in watches.iter().flat_map(|watches| &watches.reads) {

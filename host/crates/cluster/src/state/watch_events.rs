@@ -28,7 +28,7 @@ pub(crate) struct TaskSpec {
     pub(crate) first: WatchStep,
 }
 
-/// Why an update by a task was ignored.
+/// The reason why a task's update was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stale {
     /// It is older than the known state.
@@ -77,7 +77,7 @@ impl WatchTable {
 
     /// Begins a list that shows the state at `version`.
     ///
-    /// A list of the present state from a quorum is the truth, even if older. Any other list older than the known state is
+    /// A list from a quorum is the truth, even if older. Any other list older than the known state is
     /// refused.
     pub(crate) fn begin_list(
         &mut self,
@@ -119,12 +119,12 @@ impl WatchTable {
         &mut self,
         (id, generation): TaskId,
     ) -> Result<(&mut NamespaceWatch, &mut Store), Stale> {
-        // An aborted task may still be about to write its last result.
+        // An aborted task may still be about to write a last result.
         self.watch_where(id, |watch| watch.generation == generation)
             .ok_or(Stale::Superseded)
     }
 
-    /// Returns a request of a watch, with the store.
+    /// Returns a matching request, with the store.
     pub(super) fn watch_where(
         &mut self,
         id: SlotId,
@@ -136,7 +136,7 @@ impl WatchTable {
         Some((watch, &mut slot.store))
     }
 
-    /// Advances the version of a watch, never back, and returns the store.
+    /// Advances a watch's version, never back, and returns the store.
     fn advance(
         &mut self,
         task: TaskId,
@@ -169,7 +169,7 @@ impl CacheState {
         let has_affected = !affected.is_empty();
         for (id, served) in affected {
             if let Some(removed) = self.table.serve(id, served, now) {
-                // Although a list follows: a parent must learn that it no longer sees its children.
+                // Although a list follows: a parent must learn that it no longer sees children.
                 self.dispatch(id, &removed, false);
                 self.kind_changed(id, None);
             } else {
@@ -179,10 +179,10 @@ impl CacheState {
         has_affected
     }
 
-    /// Applies a page of a list.
+    /// Applies a list page.
     pub(crate) fn page(&mut self, task: TaskId, objects: Vec<Stored>) -> Result<(), Stale> {
         let (watch, _) = self.table.task(task)?;
-        // Every object of the first list is new, but it did not change: its trigger must not count as a change.
+        // Every object in the first list is new, but it did not change: the trigger must not count as a change.
         let is_first = watch.lists == 0;
         let changes: Vec<Change> = objects
             .into_iter()
@@ -243,8 +243,10 @@ impl CacheState {
         stored: &Stored,
         now: Instant,
     ) -> Result<(), Stale> {
-        let store = self.table.advance(task, stored.version, now)?;
-        let change = store.remove(&ObjectKey::for_object(stored), stored.version);
+        let change = self
+            .table
+            .advance(task, stored.version, now)?
+            .remove(&ObjectKey::for_object(stored), stored.version);
         self.dispatch(task.0, change.as_slice(), false);
         Ok(())
     }

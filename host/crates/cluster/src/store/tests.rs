@@ -48,7 +48,7 @@ fn pod(name: &'static str, uid: u8, version: u64) -> Pod {
     }
 }
 
-/// `+a1`, `~a1`, `-a1`: came, changed, went, with the UID.
+/// `+a1`, `~a1`, `-a1`: added, changed, removed, with the UID.
 fn lines(changes: &[Change]) -> Vec<String> {
     let line = |change: &Change| {
         let sign = match (&change.before, &change.after) {
@@ -96,7 +96,7 @@ fn an_older_state_never_replaces_a_newer_one() {
         store.remove(&ObjectKey::new("demo", "a"), ResourceVersion(9)),
         None
     );
-    // Not in the list, but newer than it.
+    // Not in the list, but newer.
     assert_eq!(list(&mut store, false, &[], 9), [""; 0]);
     assert_eq!(list(&mut store, false, &[], 10), ["-a/u-1"]);
 }
@@ -222,7 +222,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The changes, applied to a plain map, equal the content of the store, and so does every index.
+    /// The changes, applied to a plain map, equal the store's content, and so does every index.
     #[test]
     fn changes_add_up_to_the_state(steps in steps()) {
         let mut store = Store::default();
@@ -265,8 +265,8 @@ proptest! {
                 };
                 prop_assert_eq!(was, change.before);
             }
-            let held: Vec<&Stored> = store.all(None).collect();
-            prop_assert_eq!(held, replica.values().collect::<Vec<_>>());
+            let objects: Vec<&Stored> = store.all(None).collect();
+            prop_assert_eq!(objects, replica.values().collect::<Vec<_>>());
             for owner in 0..3 {
                 let uid = Uid(format!("o-{owner}").into());
                 let expected = replica.values().filter(|s| s.controller.as_ref() == Some(&uid));

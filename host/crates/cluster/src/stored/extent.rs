@@ -1,17 +1,17 @@
-//! How much of an object is cached.
+//! The cached part of an object.
 
 use super::Stored;
 
 /// The cached part of an object.
 ///
-/// Anybody who may create objects can give them the plugin's label, so the label alone is no reason to hold their texts.
+/// Any user who may create objects can set the plugin's label, so the label alone is no reason to cache a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All that the shape keeps.
+    /// All that the shape selects.
     Whole,
-    /// Identity and owner only, because no known parent owns it and it carries no proof of the host.
+    /// Identity and owner only, because no known parent owns the object and it has no proof by the host.
     Unowned,
-    /// Identity and owner only, because the namespace had no room for its text of so many bytes.
+    /// Identity and owner only, because the namespace had no room for a text of this size, in bytes.
     OverBound(usize),
 }
 

@@ -40,7 +40,7 @@ fn a_hash_tells_nothing_and_differs_by_place() {
     for (here, there) in [
         (r#""name":"a""#, r#""name":"b""#),
         (r#""namespace":"demo""#, r#""namespace":"there""#),
-        // The next object of the same name: otherwise a user who once knew the value could confirm it.
+        // The next object with the same name: otherwise a user who once knew the value could confirm it.
         (r#""uid":"u-1""#, r#""uid":"u-2""#),
         (r#"{"k":"#, r#"{"l":"#),
     ] {
@@ -54,7 +54,7 @@ fn a_hash_tells_nothing_and_differs_by_place() {
     assert_ne!(hash_of(&stored.json), hash_of(&other.json));
 }
 
-/// A dump has hashes, from which the cache of a plan has to be the cache of the cluster.
+/// A dump has hashes, and a cache from the dump must equal the cluster's cache.
 #[test]
 fn hashes_of_a_secret_stay_as_they_are() {
     let stored = keep(SECRET, &shape(Access::Hash)).unwrap();
@@ -76,10 +76,10 @@ fn hashes_of_a_secret_stay_as_they_are() {
 fn projections_equal_the_kept_form() {
     let full = keep(SECRET, &shape(Access::Full)).unwrap();
     for form in [Access::Full, Access::Hash, Access::Metadata] {
-        let kept = keep(SECRET, &shape(form)).unwrap();
+        let stored = keep(SECRET, &shape(form)).unwrap();
         assert_eq!(
             project(&full, Access::Full, &shape(form)).unwrap(),
-            kept.json
+            stored.json
         );
     }
     let hash = keep(SECRET, &shape(Access::Hash)).unwrap();
@@ -129,12 +129,17 @@ fn shorten(json: &str) -> String {
 
 #[test]
 fn an_object_of_another_kind_or_place_than_asked_for_is_refused() {
-    let asked = Gvk::new("", "v1", "ConfigMap");
+    let requested = Gvk::new("", "v1", "ConfigMap");
     let check = |list: Option<&str>, head: &str, place| {
         let text = format!(
             r#"{{{head} "metadata": {{"namespace": "demo", "name": "a", "uid": "u", "resourceVersion": "1"}}}}"#
         );
-        let refused = check_asked(&serde_json::from_str(&text).unwrap(), list, &asked, place);
+        let refused = check_requested(
+            &serde_json::from_str(&text).unwrap(),
+            list,
+            &requested,
+            place,
+        );
         refused.map_err(|refused| refused.to_string()).err()
     };
     let here = (Some("demo"), Some("a"));

@@ -36,20 +36,20 @@ async fn discovery_waits_as_long_as_the_api_server_requests() {
     let (_cluster, driver) = Cluster::new(client(&url), options);
     let mut tasks = JoinSet::new();
     tasks.spawn(driver.run(|| {}));
-    let mut asked = Vec::new();
-    while asked.len() < 2 {
+    let mut times = Vec::new();
+    while times.len() < 2 {
         let (mut stream, _) = listener.accept().await.unwrap();
-        asked.push(Instant::now());
+        times.push(Instant::now());
         assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
         let answer =
             b"HTTP/1.1 429 X\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         stream.write_all(answer).await.unwrap();
     }
-    assert!(asked[1] - asked[0] >= Duration::from_secs(1));
+    assert!(times[1] - times[0] >= Duration::from_secs(1));
 }
 
-/// Answers the requests for discovery: the n-th one for `/api` with the n-th list of core kinds, and with "not modified" if
-/// the request has the tag of that list. `/apis` has no kinds, and its n-th request fails if `fails` is n.
+/// Answers discovery: the n-th request for `/api` gets the n-th list of core kinds, or "not modified" if the request has that
+/// list's tag. `/apis` has no kinds, and the n-th request fails if `fails` is n.
 async fn answer_discovery(listener: TcpListener, core: [&str; 3], fails: usize) {
     let counts: [AtomicUsize; 2] = Default::default();
     loop {

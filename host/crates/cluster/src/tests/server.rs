@@ -1,7 +1,7 @@
 //! An API server that answers as a test scripts it.
 //!
-//! Discovery and the watch of CustomResourceDefinitions are answered by themselves; every other request waits for its
-//! test, which may answer it in pieces, break it off, or never answer.
+//! It answers discovery and the watch of CustomResourceDefinitions itself; every other request waits for the test, which may
+//! answer in pieces, abort, or never answer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +30,7 @@ pub(super) struct Server {
     tasks: JoinSet<()>,
 }
 
-/// One request that waits for its answer.
+/// One request that waits for a response.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) path: String,
@@ -45,7 +45,8 @@ impl Server {
         let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let served = Arc::new(Mutex::new(served.to_vec()));
         let mut tasks = JoinSet::new();
-        let (queue, kinds) = (Arc::clone(&waiting), Arc::clone(&served));
+        let queue = Arc::clone(&waiting);
+        let kinds = Arc::clone(&served);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
@@ -66,7 +67,7 @@ impl Server {
         *self.served.lock() = served.to_vec();
     }
 
-    /// The next list of a plural.
+    /// The next list request for a plural.
     pub(super) async fn list(&self, plural: &str) -> Exchange {
         self.next(plural, |query| {
             !query.contains_key("watch") && query.get("limit").is_none_or(|l| l != "1")
@@ -74,7 +75,7 @@ impl Server {
         .await
     }
 
-    /// The next question for the present version.
+    /// The next request for the present version.
     pub(super) async fn check(&self, plural: &str) -> Exchange {
         self.next(plural, |query| {
             query.get("limit").is_some_and(|limit| limit == "1")
@@ -82,12 +83,12 @@ impl Server {
         .await
     }
 
-    /// The next watch of a plural.
+    /// The next watch request for a plural.
     pub(super) async fn watch(&self, plural: &str) -> Exchange {
         self.next(plural, |query| query.contains_key("watch")).await
     }
 
-    /// The next read of one object.
+    /// The next read request for one object.
     pub(super) async fn next_object(&self, name: &str) -> Exchange {
         self.next(&format!("/{name}"), |_| true).await
     }
@@ -105,7 +106,7 @@ impl Server {
         plural: &str,
         fits: impl Fn(&BTreeMap<String, String>) -> bool,
     ) -> Exchange {
-        let found = timeout(PATIENCE, async {
+        let request = timeout(PATIENCE, async {
             loop {
                 {
                     let mut waiting = self.waiting.lock();
@@ -119,7 +120,7 @@ impl Server {
                 sleep(Duration::from_millis(2)).await;
             }
         });
-        found.await.unwrap_or_else(|_| {
+        request.await.unwrap_or_else(|_| {
             panic!(
                 "nobody asked for {plural}, but for {:?}",
                 self.waiting.lock()
@@ -160,14 +161,14 @@ impl Exchange {
         self.answer(code, headers, &body).await;
     }
 
-    /// Begins the answer of a watch, which ends when this is dropped.
+    /// Begins the response to a watch, which ends when this is dropped.
     pub(super) async fn open(mut self) -> Self {
         self.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
             .await;
         self
     }
 
-    /// Sends a line of a watch.
+    /// Sends a watch line.
     pub(super) async fn send(&mut self, kind: &str, object: &Value) {
         self.write(format!("{}\n", json!({"type": kind, "object": object})).as_bytes())
             .await;
@@ -181,7 +182,7 @@ impl Exchange {
 
     /// Sends bytes as they are, at once.
     pub(super) async fn write(&mut self, bytes: &[u8]) {
-        // The client may have hung up, which some tests are about.
+        // The client may have disconnected, which some tests are about.
         if self.stream.write_all(bytes).await.is_ok() {
             self.stream.flush().await.unwrap_or_default();
         }
@@ -193,7 +194,7 @@ impl Exchange {
     }
 }
 
-/// The body of an error.
+/// An error body.
 pub(super) fn status(code: u16) -> Value {
     json!({"kind": "Status", "status": "Failure", "code": code, "message": format!("error {code}")})
 }

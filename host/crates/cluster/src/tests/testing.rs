@@ -1,4 +1,4 @@
-//! A cache of one kind without a watch, for benchmarks that measure a single event.
+//! Caches one kind without a watch, for benchmarks that measure a single event.
 
 use innkeeper_model::Gvk;
 
@@ -8,7 +8,7 @@ use super::{
     wire::{Line, LineKind},
 };
 
-/// The objects of one kind as the cache keeps them.
+/// Cached objects of one kind.
 #[derive(Debug)]
 pub struct ObjectCache {
     shape: Shape,
@@ -16,8 +16,7 @@ pub struct ObjectCache {
 }
 
 impl ObjectCache {
-    /// Returns an empty cache of a kind that is kept as parents are: whole objects, without the managedFields entries of
-    /// foreign field managers.
+    /// Creates an empty cache for a kind of parents: whole objects without foreign managedFields entries.
     pub fn new(kind: Gvk) -> Self {
         let shape = Shape {
             managers: Some(std::sync::Arc::default()),
@@ -29,7 +28,7 @@ impl ObjectCache {
         }
     }
 
-    /// Applies one line of a watch and returns true if guests would see a difference.
+    /// Applies one watch line and returns true if guests would see a change.
     ///
     /// Fails on a line that ends a watch.
     pub fn take(&mut self, line: &str) -> Result<bool, Malformed> {
@@ -41,8 +40,10 @@ impl ObjectCache {
             LineKind::Bookmark | LineKind::Error => return Ok(false),
         };
         let changes = if line.kind == LineKind::Deleted {
-            let gone = self.store.remove(&ObjectKey::for_object(&stored), stored.version);
-            gone.into_iter().collect()
+            self.store
+                .remove(&ObjectKey::for_object(&stored), stored.version)
+                .into_iter()
+                .collect()
         } else {
             self.store.put(stored)
         };

@@ -1,4 +1,4 @@
-//! The failures of requests, and their meaning for a watch.
+//! Failed requests, and what they mean for a watch.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{machine::StepFailure, stored::Malformed};
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum WireFailure {
-    /// The request could not be made, sent or answered.
+    /// The request could not be sent, or got no response.
     #[error("failed to reach the API server")]
     Transport(#[source] kube::Error),
     /// The request could not be built.
@@ -23,25 +23,25 @@ pub enum WireFailure {
     Status {
         /// The HTTP status.
         code: u16,
-        /// The message of the API server.
+        /// The API server's message.
         message: String,
-        /// The pause that it requests.
+        /// The requested pause.
         retry_after: Option<Duration>,
     },
-    /// The answer is larger than the limit.
+    /// The response is larger than the limit.
     #[error("the API server sent more than {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
     },
-    /// The answer could not be read.
-    #[error("failed to read the answer of the API server")]
+    /// The response is unreadable.
+    #[error("failed to read the API server's response")]
     Malformed(#[from] Malformed),
 }
 
 impl WireFailure {
-    /// Returns the failure of a status; the pause in a header counts more than the one in the body.
-    pub(super) fn of_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
+    /// Creates the failure for a status; the pause in a header counts more than the one in the body.
+    pub(super) fn from_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
         let in_body = status.details.map(|details| details.retry_after_seconds);
         let seconds = in_header.or_else(|| in_body.filter(|seconds| *seconds > 0));
         Self::Status {
@@ -51,15 +51,15 @@ impl WireFailure {
         }
     }
 
-    /// Returns true if the API server has just started to serve the kind and requests a moment.
+    /// Returns true if the API server has just started to serve the kind and is not ready.
     pub(crate) fn is_initializing(&self) -> bool {
-        // The text alone tells: a refusal by priority and fairness has the same code and reason, TooManyRequests. The API
-        // server's watch cache answers "storage is (re)initializing" until it has listed a kind
-        // (k8s.io/apiserver/pkg/storage/cacher/ready.go). With another text, the log has a warning more.
+        // Only the text tells: a refusal by priority and fairness has the same code and reason, TooManyRequests. The API
+        // server's watch cache returns "storage is (re)initializing" until it has listed a kind
+        // (k8s.io/apiserver/pkg/storage/cacher/ready.go). If the text changes, the log gets one more warning.
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
-    /// The meaning of the failure for a watch.
+    /// What the failure means for a watch.
     pub(crate) const fn meaning(&self) -> StepFailure {
         match self {
             Self::Status { code: 410, .. } => StepFailure::Gone,

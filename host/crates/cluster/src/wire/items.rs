@@ -1,28 +1,28 @@
-//! Splits the text of a list into its items while it arrives, so that at most one item of a page is in memory as text.
+//! Splits a list's text into items while it arrives, so that memory holds the text of at most one item.
 
-/// Collects the text of a list without its items.
+/// Collects the text around the items of a list.
 #[derive(Debug, Default)]
 pub(super) struct ItemSplitter {
     /// Everything but the items.
     head: Vec<u8>,
-    /// The item that is not complete yet.
+    /// The incomplete item.
     item: Vec<u8>,
     /// The open objects and arrays around the next byte.
     depth: usize,
-    /// The length of the head before the first item.
+    /// The position of the first item in the head.
     items_at: usize,
     is_in_items: bool,
     is_in_string: bool,
     is_escaped: bool,
 }
 
-/// The depth within the array of items.
+/// The depth within the items array.
 const ITEMS: usize = 2;
 
 impl ItemSplitter {
-    /// Takes the next bytes of the text, and returns the items that are complete with them.
+    /// Splits the next bytes, and returns the items that they complete.
     ///
-    /// Does not check the syntax: whoever parses head and items does.
+    /// Does not check the syntax, because the caller parses head and items.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut items = Vec::new();
         while !bytes.is_empty() {
@@ -33,17 +33,17 @@ impl ItemSplitter {
                 break;
             };
             bytes = rest;
-            items.extend(self.take(byte));
+            items.extend(self.handle(byte));
         }
         items
     }
 
-    /// The text of the list so far, without its items.
+    /// The list's text so far, without items.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// The fields before the items, as the text of a list without items.
+    /// The fields before the items, as an empty list.
     pub(super) fn head_before_items(&self) -> Vec<u8> {
         let before = self.head.get(..self.items_at).unwrap_or_default();
         [before, b"]}"].concat()
@@ -62,8 +62,8 @@ impl ItemSplitter {
         bytes.iter().position(is_special).unwrap_or(bytes.len())
     }
 
-    /// Takes a byte that may change where the next one belongs.
-    fn take(&mut self, byte: u8) -> Option<Vec<u8>> {
+    /// Handles a byte that may change where the next one belongs.
+    fn handle(&mut self, byte: u8) -> Option<Vec<u8>> {
         match (self.is_in_string, byte) {
             (true, b'\\') => self.is_escaped = true,
             (_, b'"') => self.is_in_string = !self.is_in_string,
@@ -106,13 +106,13 @@ impl ItemSplitter {
     }
 }
 
-/// Returns true if the value that follows is that of the field `items`.
+/// Returns true if the next value belongs to the field `items`.
 fn is_before_items(head: &[u8]) -> bool {
     let name = head
         .trim_ascii_end()
         .strip_suffix(b":")
         .and_then(|name| name.trim_ascii_end().strip_suffix(b"\"items\""));
-    // Not the end of a longer name, whose quote is escaped.
+    // Not if a longer name with an escaped quote ends here.
     name.is_some_and(|before| !before.ends_with(b"\\"))
 }
 

@@ -13,8 +13,11 @@ fn passes_wait_for_required_kinds_only() {
     let mut harness = Harness::new();
     harness.add_subscriber();
     let kinds = |harness: &Harness| -> Vec<String> {
-        let waiting = harness.waiting().into_iter();
-        waiting.map(|(kind, _)| kind).collect()
+        harness
+            .waiting()
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect()
     };
     assert_eq!(kinds(&harness), [CACHE, SECRET, SERVICE]);
     harness.list(CACHE, vec![cache("web")]);
@@ -41,19 +44,19 @@ fn the_first_passes_wait_for_every_list_that_is_on_its_way() {
     harness.list(CACHE, vec![cache("web")]);
     harness.list(SERVICE, vec![owned("s", "web")]);
     harness.list(SECRET, Vec::new());
-    // Passes could begin, and those that read pods would be parked.
+    // Passes could begin, but those that read pods would stop.
     assert_eq!(harness.waiting(), []);
     assert_eq!(harness.due_at(begin), Err(until));
     harness.list(POD, Vec::new());
     assert_eq!(harness.due_at(begin), lines(&["web kind-changed"]));
 
-    // Only the first passes wait: later changes are released at once.
+    // Only the first passes wait: later changes trigger at once.
     harness.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
     harness.put(CACHE, cache("other"));
     let changed = lines(&["other parent-changed", "web kind-changed"]);
     assert_eq!(harness.due_at(begin), changed);
 
-    // A list that does not come ends the wait after its limit.
+    // A missing list ends the wait at the limit.
     harness.add_subscriber();
     assert_eq!(harness.due_at(begin), Err(until));
     assert_eq!(
@@ -81,7 +84,7 @@ fn an_optional_kind_comes_and_goes() {
     assert!(harness.task(MONITOR).is_none());
 }
 
-/// Passes go on without an optional kind whose list fails: at once if the plugin has no children of it, otherwise after a
+/// Passes run without an optional kind that cannot be listed: at once if the plugin has no such children, otherwise after a
 /// while.
 #[test]
 fn an_optional_kind_that_cannot_be_listed_is_left_out() {

@@ -1,4 +1,4 @@
-//! The part of each child that is cached: its text only with a known parent or a proof, and while there is room.
+//! Children are cached with texts only if they have a known parent or a proof, and while there is room.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{NamespaceFull, stored::Extent, wire::WireFailure};
 
-/// The size of the text of a large child.
+/// A large child's text size.
 const LARGE: usize = 900_000;
 
 fn labelled(name: &str) -> Value {
@@ -40,18 +40,24 @@ impl Harness {
 
     /// Returns the services whose texts are cached.
     fn whole(&self) -> Vec<String> {
-        let all = self.slot(SERVICE).store.all(None);
-        all.filter(|stored| stored.extent == Extent::Whole)
+        self.slot(SERVICE)
+            .store
+            .all(None)
+            .filter(|stored| stored.extent == Extent::Whole)
             .map(|stored| stored.name.to_string())
             .collect()
     }
 
     fn cached_bytes(&self) -> usize {
-        let watches = self.state.table.statuses().into_iter();
-        watches.map(|watch| watch.bytes).sum()
+        self.state
+            .table
+            .statuses()
+            .into_iter()
+            .map(|watch| watch.bytes)
+            .sum()
     }
 
-    /// Returns the children of a parent without reading any live, or the reason why there are none.
+    /// Counts a parent's children without live reads.
     fn cached_children(&self, name: &str) -> Result<usize, MissingTexts> {
         let parent = self
             .state
@@ -98,7 +104,7 @@ fn a_text_is_cached_for_a_known_parent_or_a_proof() {
             true,
         ),
         (marked("s", web), false),
-        // The proof of another object.
+        // Another object's proof.
         (
             {
                 let mut object = retained(SERVICE, "t", web);
@@ -137,7 +143,7 @@ fn a_child_that_came_before_its_parent_is_read_and_is_never_absent() {
     );
     assert_eq!(harness.whole(), ["s", "t"]);
 
-    // One of them is gone, which a read tells before the watch does.
+    // One is gone, which a read shows before the watch does.
     harness.remove(CACHE, cache("web"));
     harness.put(CACHE, cache("web"));
     harness.read_live(&service_id("s"), |_| None);
@@ -164,15 +170,16 @@ fn the_children_of_a_parent_that_is_gone_lose_their_texts() {
     let mut harness = Harness::with(&["web", "other"]);
     harness.put(SERVICE, owned("s", "web"));
     harness.put(SERVICE, owned("t", "other"));
-    let kept = retained(SERVICE, "k", "cache.example.com/Cache/demo/web");
-    harness.put(SERVICE, kept);
+    let retained = retained(SERVICE, "k", "cache.example.com/Cache/demo/web");
+    harness.put(SERVICE, retained);
     harness.remove(CACHE, cache("web"));
     assert_eq!(harness.whole(), ["k", "t"]);
-    let (subscriber, now) = (harness.subscriber, harness.now);
+    let subscriber = harness.subscriber;
+    let now = harness.now;
     let late = harness.add_subscriber();
     harness.state.remove_subscriber(subscriber, now);
     assert_eq!(harness.whole(), ["k", "t"]);
-    harness.of(late);
+    harness.select(late);
     assert_eq!(harness.children("other"), ["Service demo/t"]);
 }
 
@@ -191,7 +198,7 @@ fn children_are_listed_after_their_parents_and_do_not_wait_for_parents_that_fail
     harness.list(SECRET, Vec::new());
     assert_eq!(harness.whole(), [""; 0]);
 
-    // With the parents, the texts are missing: all at once, by one list more.
+    // The parents need the texts, which one more list brings all at once.
     let (_, before, _) = harness.task(SERVICE).unwrap();
     harness.list(CACHE, vec![cache("web")]);
     let (_, after, _) = harness.task(SERVICE).unwrap();
@@ -201,7 +208,7 @@ fn children_are_listed_after_their_parents_and_do_not_wait_for_parents_that_fail
     assert_eq!(harness.cached_children("web"), Ok(1));
     assert_eq!(harness.whole(), ["s"]);
 
-    // Later lists of the parents start nothing over.
+    // Later lists of parents restart nothing.
     let (_, before, _) = harness.task(SERVICE).unwrap();
     harness.list(CACHE, vec![cache("web"), cache("other")]);
     let (_, after, _) = harness.task(SERVICE).unwrap();
@@ -232,7 +239,7 @@ fn children_beyond_the_bound_of_their_namespace_are_missing_and_come_back() {
             bounded(9, LARGE * 3)
         };
         harness.put(CACHE, cache("late"));
-        // No bound of the namespace is one of the cluster.
+        // The bound is per namespace, not for the cluster.
         let mut elsewhere = large(owned("s", "web"));
         elsewhere["metadata"]["namespace"] = json!("elsewhere");
         elsewhere["metadata"]["uid"] = json!("elsewhere");
@@ -253,7 +260,7 @@ fn children_beyond_the_bound_of_their_namespace_are_missing_and_come_back() {
         };
         assert_eq!(harness.cached_children("late"), Err(missing));
         assert_eq!(harness.full(), [full]);
-        // The others are served, and what they have may change, but not grow.
+        // The others still get passes, and their children may change, but not grow.
         assert_eq!(harness.cached_children("web"), Ok(3));
         harness.put(SERVICE, large(owned("a", "web")));
         assert_eq!(harness.whole(), ["a", "b", "s"]);
@@ -316,7 +323,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..40)
 }
 
-/// The objects of the API server.
+/// The API server's objects.
 #[derive(Default)]
 struct Truth {
     parents: BTreeSet<u8>,
@@ -345,8 +352,10 @@ impl Truth {
     }
 
     fn parents(&self) -> Vec<Value> {
-        let parents = self.parents.iter();
-        parents.map(|name| cache(&name.to_string())).collect()
+        self.parents
+            .iter()
+            .map(|name| cache(&name.to_string()))
+            .collect()
     }
 
     /// Returns the children whose texts are cached, and the others.
@@ -396,8 +405,8 @@ impl Truth {
 }
 
 proptest! {
-    /// Whatever the order of parents and children: once every parent has been observed, the cache has the texts of exactly
-    /// those children that belong to a known parent or carry a proof.
+    /// In whatever order parents and children come: once every parent has been observed, exactly those children have texts
+    /// that belong to a known parent or have a proof.
     #[test]
     fn the_cached_texts_do_not_depend_on_the_order_of_events(events in events()) {
         let mut harness = Harness::with(&[]);
@@ -407,7 +416,7 @@ proptest! {
         for event in &events {
             truth.happen(&mut harness, &mut joined, event);
         }
-        if !harness.of(first).waiting().is_empty() {
+        if !harness.select(first).waiting().is_empty() {
             harness.list(SERVICE, truth.children());
         }
         for parent in truth.parents.clone() {

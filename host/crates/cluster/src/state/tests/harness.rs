@@ -35,13 +35,13 @@ pub(super) struct Harness {
     pub(super) now: Instant,
     pub(super) version: u64,
     pub(super) subscriber: SubscriberId,
-    /// The namespace of the parent `web`.
+    /// The parent `web`'s namespace.
     pub(super) namespace: &'static str,
-    /// The objects of the API server, by kind and name: for live reads.
+    /// The API server's objects by kind and name, for live reads.
     pub(super) texts: BTreeMap<(String, String), String>,
-    /// The bound of the next registration.
+    /// The bound for the next registration.
     pub(super) namespace_max: CacheSize,
-    /// True if the plugin of the next registration may have children of all kinds.
+    /// True if the next registration's plugin may have children of all kinds.
     pub(super) recorded: bool,
 }
 
@@ -63,7 +63,7 @@ impl Harness {
         harness
     }
 
-    /// The same, with one registration and its complete lists: these caches, and no other objects.
+    /// The same, with one registration and complete lists: these caches, and no other objects.
     pub(super) fn with(caches: &[&str]) -> Self {
         Self::reading(caches, vec![pods()])
     }
@@ -80,7 +80,7 @@ impl Harness {
     }
 
     /// Selects the registration under test.
-    pub(super) fn of(&mut self, subscriber: SubscriberId) -> &mut Self {
+    pub(super) fn select(&mut self, subscriber: SubscriberId) -> &mut Self {
         self.subscriber = subscriber;
         self
     }
@@ -121,7 +121,7 @@ impl Harness {
         self.subscriber
     }
 
-    /// The task of the watch of a kind.
+    /// The watch task for a kind.
     pub(super) fn task(&self, kind: &str) -> Option<(SlotId, u64, Shape)> {
         let mut tasks = self
             .state
@@ -155,7 +155,8 @@ impl Harness {
             .into_iter()
             .map(|object| self.stored(kind, object))
             .collect();
-        let (task, version) = ((id, generation), ResourceVersion(self.version));
+        let task = (id, generation);
+        let version = ResourceVersion(self.version);
         assert_eq!(
             self.state.table.begin_list(task, Since::Now, version),
             Ok(())
@@ -190,12 +191,12 @@ impl Harness {
             .remove(&(kind.to_owned(), stored.name.to_string()));
     }
 
-    /// Returns the queued triggers as `name cause`, past the wait for the first lists.
+    /// Takes the queued triggers as `name cause`, after the wait for the first lists.
     pub(super) fn due(&mut self) -> Vec<String> {
         self.due_at(self.now + FIRST_LISTS_WAIT).unwrap()
     }
 
-    /// The same; the end of the wait for the first lists if it has not passed.
+    /// The same; fails with the end of the wait for the first lists.
     pub(super) fn due_at(&mut self, now: Instant) -> Result<Vec<String>, Instant> {
         let taken = self.state.take_triggers(self.subscriber, usize::MAX, now)?;
         let line =
@@ -205,7 +206,7 @@ impl Harness {
         Ok(lines)
     }
 
-    /// Returns the kinds that block every pass with the reason of each, sorted by kind.
+    /// Returns the kinds that block every pass with the reasons, sorted by kind.
     pub(super) fn waiting(&self) -> Vec<(String, Why)> {
         let waiting = self.state.table.waiting(self.subscriber, None).into_iter();
         let mut kinds: Vec<_> = waiting
@@ -215,19 +216,19 @@ impl Harness {
         kinds
     }
 
-    /// Adds an expectation of the parent `web`.
+    /// Adds an expectation for the parent `web`.
     pub(super) fn expect(&mut self, id: &ObjectId, expected: ExpectedState, due: Instant) {
         self.state
             .subscribers
             .expect(&self.reader(), id, expected, due);
     }
 
-    /// A write of an unknown result, to be read live at once.
+    /// Expects an unknown write outcome, to be read live at once.
     pub(super) fn expect_unknown(&mut self, id: &ObjectId) {
         self.expect(id, ExpectedState::Unknown, self.now);
     }
 
-    /// Returns the state of the expectations of the parent `web`.
+    /// Returns the expectation status of the parent `web`.
     pub(super) fn status(&mut self) -> ExpectationStatus {
         self.state.expectation_status(&self.reader(), self.now)
     }
@@ -236,12 +237,12 @@ impl Harness {
     pub(super) fn read_live(
         &mut self,
         id: &ObjectId,
-        found: impl FnOnce(&mut Self) -> Option<Stored>,
+        object: impl FnOnce(&mut Self) -> Option<Stored>,
     ) {
         let web = self.reader();
         let read = self.state.table.live_read(&web, id).unwrap();
-        let found = found(self);
-        self.state.apply_live_read(&web, id, &read, found);
+        let object = object(self);
+        self.state.apply_live_read(&web, id, &read, object);
     }
 
     pub(super) fn reader(&self) -> Reader {
@@ -251,13 +252,13 @@ impl Harness {
         }
     }
 
-    /// Ends a pass of the parent `web` with these reads.
+    /// Commits these reads for the parent `web`.
     pub(super) fn commit(&mut self, record: &ReadRecord) {
         let reader = self.reader();
         self.state.table.commit(&reader, record);
     }
 
-    /// Returns the children of a parent, as its pass observes them.
+    /// Returns a parent's children, as a pass observes them.
     pub(super) fn children(&mut self, name: &str) -> Vec<String> {
         let subscriber_id = self.subscriber;
         let reader = Reader {
@@ -282,8 +283,8 @@ impl Harness {
                 let read = self.state.table.live_read(&reader, &id).unwrap();
                 let key = (read.served.kind.to_string(), id.name.to_string());
                 let text = self.texts.get(&key);
-                let found = text.map(|text| keep(text, &read.shape).unwrap());
-                self.state.apply_live_read(&reader, &id, &read, found);
+                let object = text.map(|text| keep(text, &read.shape).unwrap());
+                self.state.apply_live_read(&reader, &id, &read, object);
             }
         }
     }
@@ -305,10 +306,10 @@ impl Harness {
         self.state.table.read_object(&reader, &reference, record)
     }
 
-    /// Returns true if the parent `web` sees a pod of its namespace.
+    /// Returns true if the parent `web` sees a pod in the same namespace.
     pub(super) fn get(&mut self, record: &mut ReadRecord, name: &str) -> Result<bool, ReadFailure> {
-        let read = self.object(record, POD, None, name);
-        read.map(|object| object.is_some())
+        self.object(record, POD, None, name)
+            .map(|object| object.is_some())
     }
 
     /// Lists the pods for the parent `web`.
@@ -332,8 +333,11 @@ impl Harness {
     }
 
     pub(super) fn names(&mut self, record: &mut ReadRecord, selector: &str) -> Vec<String> {
-        let pods = self.pods(record, None, selector).unwrap();
-        pods.iter().map(name_of).collect()
+        self.pods(record, None, selector)
+            .unwrap()
+            .iter()
+            .map(name_of)
+            .collect()
     }
 }
 
@@ -390,7 +394,7 @@ pub(super) fn retained(kind: &str, name: &str, identity: &str) -> Value {
     marked(name, &key().retained_for(&parent, &child))
 }
 
-/// An object of the plugin without an owner, with this text in the annotation of retained objects.
+/// A plugin's object without an owner, with this text in the annotation that marks retained objects.
 pub(super) fn marked(name: &str, mark: &str) -> Value {
     json!({"metadata": {
         "namespace": "demo", "name": name, "labels": {"innkeeper.dev/plugin": "cache"},

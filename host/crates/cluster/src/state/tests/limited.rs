@@ -1,4 +1,4 @@
-//! A host that is limited to namespaces: one request for each of them, whose objects are one cache.
+//! A host that is limited to namespaces has one request for each, and one store for all.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,14 +9,14 @@ use crate::{discovery::tests::kinds, wire::WireFailure};
 
 const NODE: &str = "v1 Node";
 
-/// A state that sees the namespaces `a` and `b`, and a plugin that reads Pods there by this scope.
+/// A state that is limited to the namespaces `a` and `b`, with a plugin that reads Pods in this scope.
 fn limited(scope: ReadScope) -> Harness {
     let mut harness = Harness::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
     harness.state = CacheState::new(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
     harness.state.set_hash_key(key, harness.now);
-    // The watches are wanted before discovery has shown that the kinds are namespaced.
+    // Registered before discovery has shown that the kinds are namespaced.
     harness.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
     harness.namespace = "a";
     harness.serve(&[CACHE, SERVICE, SECRET, POD]);
@@ -47,8 +47,8 @@ fn list_in(harness: &mut Harness, kind: &str, namespace: &str, objects: Vec<Valu
     let begun = harness.state.table.begin_list(task, Since::Now, version);
     assert_eq!(begun, Ok(()));
     assert_eq!(harness.state.page(task, stored), Ok(()));
-    let ended = harness.state.end_list(task, version, harness.now);
-    assert_eq!(ended, Ok(()));
+    let result = harness.state.end_list(task, version, harness.now);
+    assert_eq!(result, Ok(()));
 }
 
 fn put_in(
@@ -93,19 +93,20 @@ fn named(namespace: &str, name: &str, uid: &str) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
 }
 
-/// The kept objects of a kind as `namespace/name`.
+/// A kind's cached objects as `namespace/name`.
 fn kept(harness: &Harness, kind: &str) -> Vec<String> {
     let mut slots = harness.state.table.slots.values();
     let slot = slots.find(|slot| slot.key.kind == gvk(kind)).unwrap();
-    let all = slot.store.all(None);
-    all.map(|stored| format!("{}/{}", stored.namespace, stored.name))
+    slot.store
+        .all(None)
+        .map(|stored| format!("{}/{}", stored.namespace, stored.name))
         .collect()
 }
 
 #[test]
 fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
     let mut harness = limited(ReadScope::Cluster);
-    let asked = |harness: &Harness| -> BTreeSet<String> {
+    let requests = |harness: &Harness| -> BTreeSet<String> {
         let tasks = harness.state.table.wanted_tasks().into_values();
         let line = |task: TaskSpec| {
             let namespace = task.target.namespace.unwrap_or_else(|| "*".into());
@@ -116,7 +117,7 @@ fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
     let check = |harness: &Harness, kinds: &[&str]| {
         let each = |kind: &&str| ["a", "b"].map(|name| format!("{kind} {name}"));
         let expected: BTreeSet<String> = kinds.iter().flat_map(each).collect();
-        assert_eq!(asked(harness), expected);
+        assert_eq!(requests(harness), expected);
     };
     check(&harness, &["Cache", "Pod"]);
     for namespace in ["a", "b"] {
@@ -124,7 +125,7 @@ fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
     }
     check(&harness, &["Cache", "Pod", "Secret", "Service"]);
 
-    // A cluster-scoped kind still has a single request, even if its scope is learned late.
+    // A cluster-scoped kind still has a single request, even if discovery shows the scope late.
     let node = gvk(NODE);
     harness.state.watch_metadata(&node, harness.now);
     let mut kinds = kinds(&[CACHE, SERVICE, SECRET, POD].map(gvk));
@@ -134,7 +135,11 @@ fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
         scope: Scope::Cluster,
     });
     harness.state.serve(kinds, harness.now);
-    assert!(asked(&harness).contains("Node *"), "{:?}", asked(&harness));
+    assert!(
+        requests(&harness).contains("Node *"),
+        "{:?}",
+        requests(&harness)
+    );
     assert_eq!(harness.state.table.wanted_tasks().len(), 9);
 }
 
@@ -148,7 +153,7 @@ fn a_list_of_one_namespace_leaves_the_others_unchanged() {
     list_in(&mut harness, CACHE, "a", vec![named("a", "db", "other")]);
     assert_eq!(kept(&harness, CACHE), ["a/db", "b/web"]);
     assert_eq!(harness.due(), ["db parent-changed", "web parent-gone"]);
-    // A list that is the truth may go back; it does not make b go back with it.
+    // A list from a quorum may go back in `a`; `b` does not go back with it.
     let (task, shape) = task_in(&harness, CACHE, "a");
     let old = ResourceVersion(3);
     assert_eq!(
@@ -314,8 +319,9 @@ fn each_namespace_has_its_own_freshness_check() {
 #[test]
 fn a_read_of_another_namespace_is_refused() {
     let list = |harness: &mut Harness, namespace: Option<&str>| {
-        let read = harness.pods(&mut ReadRecord::default(), namespace, "");
-        read.map(|pods| pods.len())
+        harness
+            .pods(&mut ReadRecord::default(), namespace, "")
+            .map(|pods| pods.len())
     };
     let unseen = |namespace: &str| {
         Err(ReadFailure::OutOfSight {
@@ -345,7 +351,7 @@ fn a_read_of_another_namespace_is_refused() {
 
     let mut harness = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
     assert_eq!(list(&mut harness, Some("a")), Ok(1));
-    // The part that is seen is not all that is granted.
+    // The host sees only a part of what is granted.
     assert_eq!(list(&mut harness, None), unseen("c"));
     let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
     assert_eq!(list(&mut harness, Some("b")), not_granted);

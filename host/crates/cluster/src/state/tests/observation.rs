@@ -27,14 +27,14 @@ fn children_are_found_by_uid_and_by_identity() {
     assert_eq!(harness.children("web"), children);
     assert_eq!(harness.children("db"), [""; 0]);
 
-    // A StatefulSet takes its claims over: they stay visible, and their changes are triggers.
+    // A StatefulSet adopts claims: they stay visible, and their changes are triggers.
     let mut taken = retained(SECRET, "kept", web);
     taken["metadata"]["ownerReferences"] = json!([{"uid": "uid-set", "controller": true}]);
     harness.put(SECRET, taken);
     assert_eq!(harness.due(), ["web child-changed"]);
     assert_eq!(harness.children("web"), children);
 
-    // An object of another parent is not ours, whatever its annotation.
+    // Another parent's object is not a child, whatever the annotation says.
     let mut stolen = retained(SECRET, "kept", web);
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     harness.put(SECRET, stolen);
@@ -45,14 +45,17 @@ fn children_are_found_by_uid_and_by_identity() {
     assert_eq!(harness.due(), ["web child-changed"]);
 }
 
-/// The bound of retained children is for each parent, so its share is that of the parent with the most.
+/// Retained children are bounded for each parent, so only the parent with the most of them counts.
 #[test]
 fn the_parent_that_retains_most_is_found_among_those_that_are_there() {
     let identity = |name: &str| format!("cache.example.com/Cache/demo/{name}");
     let mut harness = Harness::with(&["web", "db"]);
     let most = |harness: &Harness| {
-        let most = harness.state.table.retained_most(harness.subscriber);
-        most.map(|(namespace, count)| (namespace.to_string(), count))
+        harness
+            .state
+            .table
+            .retained_most(harness.subscriber)
+            .map(|(namespace, count)| (namespace.to_string(), count))
     };
     assert_eq!(most(&harness), None);
     harness.put(SERVICE, owned("s", "web"));
@@ -84,7 +87,7 @@ fn a_kind_of_parents_is_known_while_its_plugin_is_served() {
     assert!(!is_parent(&harness, CACHE));
 }
 
-/// A claim template can give every object of a namespace any label and annotation.
+/// A claim template can set any label and annotation in a namespace.
 #[test]
 fn objects_without_the_proof_of_the_host_are_not_retained() {
     let web = "cache.example.com/Cache/demo/web";
@@ -118,7 +121,7 @@ fn retained_children_are_found_again_with_the_key() {
     assert_eq!(harness.children("web"), [""; 0]);
     harness.state.set_hash_key(Some(key()), harness.now);
     assert_eq!(harness.waiting()[0].1, Why::Listing);
-    // Only read so far, but another plugin may share the watch for its children.
+    // Only read so far, but another plugin may share the watch for children.
     assert_ne!(
         harness.task(POD).map(|task| task.1),
         before.map(|task| task.1)

@@ -9,11 +9,11 @@ use super::*;
 #[test]
 fn own_writes_are_waited_for() {
     let mut harness = Harness::with(&[]);
-    let seen = harness.put(CACHE, cache("web"));
+    let cached = harness.put(CACHE, cache("web"));
     harness.due();
     let service = service_id("s");
     let due = harness.now + Duration::from_secs(5);
-    // Expects a write of the service in the next version.
+    // Expects the next version of the service.
     let expect_next = |harness: &mut Harness| {
         let next = ResourceVersion(harness.version + 1);
         harness.expect(&service, ExpectedState::Version(next), due);
@@ -21,7 +21,7 @@ fn own_writes_are_waited_for() {
         next
     };
 
-    harness.expect(&cache_id("web"), ExpectedState::Version(seen), due);
+    harness.expect(&cache_id("web"), ExpectedState::Version(cached), due);
     assert_eq!(harness.status(), ExpectationStatus::None, "seen already");
 
     expect_next(&mut harness);
@@ -29,12 +29,12 @@ fn own_writes_are_waited_for() {
     assert_eq!(harness.due(), ["web child-changed"]);
     assert_eq!(harness.status(), ExpectationStatus::None);
 
-    // A write that changes nothing that a pass sees still meets the expectation.
+    // A write without visible changes still meets the expectation.
     expect_next(&mut harness);
     harness.put(SERVICE, owned("s", "web"));
     assert_eq!(harness.due(), ["web caught-up"]);
 
-    // And a bookmark does, too: the object may be gone again.
+    // So does a bookmark: the object may be gone again.
     let next = expect_next(&mut harness);
     let (id, generation, _) = harness.task(SERVICE).unwrap();
     harness
@@ -55,11 +55,11 @@ fn own_writes_are_waited_for() {
 #[test]
 fn the_newer_object_that_refused_a_write_is_waited_for() {
     let mut harness = Harness::with(&[]);
-    let known = harness.put(CACHE, cache("web"));
+    let version = harness.put(CACHE, cache("web"));
     harness.put(SERVICE, owned("s", "web"));
     harness.due();
     let due = harness.now + Duration::from_secs(5);
-    harness.expect(&cache_id("web"), ExpectedState::After(known), due);
+    harness.expect(&cache_id("web"), ExpectedState::After(version), due);
 
     // A newer version of the whole watch says nothing about the object.
     harness.put(CACHE, cache("other"));
@@ -80,7 +80,8 @@ fn writes_that_stay_unseen_are_read_live() {
     let mut harness = Harness::with(&["web"]);
     harness.put(SERVICE, owned("gone", "web"));
     harness.due();
-    let (gone, new) = (service_id("gone"), service_id("new"));
+    let gone = service_id("gone");
+    let new = service_id("new");
     let far = ResourceVersion(harness.version + 100);
     let due = harness.now + Duration::from_secs(5);
     harness.expect(&new, ExpectedState::Version(far), due);
@@ -100,7 +101,7 @@ fn writes_that_stay_unseen_are_read_live() {
     assert_eq!(harness.children("web"), ["Service demo/new"]);
     assert_eq!(harness.due(), ["web child-changed"]);
 
-    // A child that lost our label is outside of the watch, which would never show its end.
+    // A child without the plugin's label is outside the watch, which would never show the end.
     harness.expect_unknown(&new);
     harness.read_live(&new, |harness| {
         let mut unlabelled = owned("new", "web");
@@ -109,7 +110,7 @@ fn writes_that_stay_unseen_are_read_live() {
     });
     assert_eq!(harness.children("web"), [""; 0]);
 
-    // The next attempt of a failed read has to wait.
+    // A failed read is not repeated at once.
     harness.expect_unknown(&new);
     let web = harness.reader();
     harness

@@ -1,4 +1,4 @@
-//! The reads of guests: grants, forms and subscriptions.
+//! Guest reads: grants, forms and subscriptions.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
     let rich =
         harness.add_reading_subscriber(vec![read(POD, Access::Full, ReadScope::Cluster, None)]);
     let failure = harness
-        .of(poor)
+        .select(poor)
         .get(&mut ReadRecord::default(), "p")
         .unwrap_err();
     let not_synced = ReadFailure::NotSynced(gvk(POD));
@@ -33,7 +33,7 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
     harness.list(POD, vec![full]);
     for (subscriber, sees_spec) in [(rich, true), (poor, false)] {
         let text = harness
-            .of(subscriber)
+            .select(subscriber)
             .object(&mut ReadRecord::default(), POD, None, "p");
         assert_eq!(text.unwrap().unwrap().contains("nodeName"), sees_spec);
     }
@@ -131,20 +131,20 @@ fn a_grant_for_some_namespaces_reaches_no_other() {
         pod
     });
     harness.list(POD, pods.to_vec());
-    let seen = |name: &str, full: bool| (name.to_owned(), full);
+    let pod_line = |name: &str, full: bool| (name.to_owned(), full);
     let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
     for (namespace, expected) in [
-        (None, Ok(vec![seen("a", true), seen("b", false)])),
-        (Some("other"), Ok(vec![seen("b", false)])),
+        (None, Ok(vec![pod_line("a", true), pod_line("b", false)])),
+        (Some("other"), Ok(vec![pod_line("b", false)])),
         (Some("third"), not_granted),
     ] {
-        let found = harness
+        let pods = harness
             .pods(&mut ReadRecord::default(), namespace, "")
             .map(|pods| {
                 let shown = |pod: &Value| (name_of(pod), !pod["spec"].is_null());
                 pods.iter().map(shown).collect::<Vec<_>>()
             });
-        assert_eq!(found, expected, "{namespace:?}");
+        assert_eq!(pods, expected, "{namespace:?}");
     }
 }
 
@@ -161,7 +161,11 @@ fn a_parent_without_its_kind_is_woken_when_the_kind_is_there() {
     let not_synced = Err(ReadFailure::NotSynced(gvk(POD)));
     assert_eq!(harness.get(&mut ReadRecord::default(), "p"), not_synced);
     harness.list(POD, Vec::new());
-    assert_eq!(harness.due(), ["web kind-changed"], "the one that asked");
+    assert_eq!(
+        harness.due(),
+        ["web kind-changed"],
+        "the parent that reads the kind"
+    );
 
     let is_woken = |harness: &mut Harness| harness.due().contains(&"web kind-changed".to_owned());
     let read_config = |harness: &mut Harness| {

@@ -38,10 +38,10 @@ fn a_late_registration_sees_present_and_later_objects() {
     assert_eq!(harness.due(), ["web listed"]);
     assert_eq!(harness.waiting(), []);
     assert_eq!(harness.children("web"), ["Service demo/s"]);
-    harness.of(early).due();
+    harness.select(early).due();
     harness.put(SERVICE, owned("t", "web"));
     for subscriber in [late, early] {
-        assert_eq!(harness.of(subscriber).due(), ["web child-changed"]);
+        assert_eq!(harness.select(subscriber).due(), ["web child-changed"]);
     }
     // The last one ends the watches.
     for (subscriber, watches) in [(early, 4), (late, 0)] {
@@ -65,7 +65,8 @@ fn an_update_continues_the_watches_that_stay_wanted() {
     assert_eq!(harness.get(&mut record, "p"), Ok(false));
     harness.commit(&record);
     let before = tasks(&harness);
-    let (subscriber, now) = (harness.subscriber, harness.now);
+    let subscriber = harness.subscriber;
+    let now = harness.now;
     let mut interest = harness.state.table.by_subscriber[&subscriber]
         .interest
         .clone();
@@ -101,7 +102,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Takes a step, with the owner of each child.
+/// Takes a step, with owners by child.
 fn take_step(harness: &mut Harness, children: &mut BTreeMap<u8, u8>, step: &Step) {
     let service = |name: u8, owner: u8| owned(&name.to_string(), &owner.to_string());
     match *step {
@@ -132,14 +133,14 @@ fn take_step(harness: &mut Harness, children: &mut BTreeMap<u8, u8>, step: &Step
 }
 
 proptest! {
-    /// A registration that joins at any time ends with the same view as one that was there from the start, and is
-    /// triggered for every parent for which its view is outdated.
+    /// A registration that joins at any time ends with the same view as one from the start, and is triggered for every parent
+    /// whose view is outdated.
     #[test]
     fn joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
         let mut harness = Harness::with(&[]);
         let early = harness.subscriber;
         let mut late = None;
-        let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut views: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut children: BTreeMap<u8, u8> = BTreeMap::new();
         for (at, step) in steps.into_iter().enumerate() {
             if at == join {
@@ -148,7 +149,7 @@ proptest! {
             take_step(&mut harness, &mut children, &step);
             for (subscriber, keeps) in [(Some(early), false), (late, true)] {
                 let Some(subscriber) = subscriber else { continue };
-                let triggered = harness.of(subscriber).due();
+                let triggered = harness.select(subscriber).due();
                 let parents = harness.state.table.parents(subscriber);
                 for parent in &parents {
                     let name = parent.name.to_string();
@@ -160,13 +161,13 @@ proptest! {
                     let view = harness.children(&name);
                     prop_assert_eq!(&view, &expected);
                     if keeps {
-                        let known = seen.insert(name.clone(), view.clone());
-                        let told = triggered.iter().any(|line| line.starts_with(&format!("{name} ")));
-                        prop_assert!(told || known == Some(view), "{} was not told", name);
+                        let previous = views.insert(name.clone(), view.clone());
+                        let is_triggered = triggered.iter().any(|line| line.starts_with(&format!("{name} ")));
+                        prop_assert!(is_triggered || previous == Some(view), "{} was not triggered", name);
                     }
                 }
                 if keeps {
-                    seen.retain(|name, _| parents.iter().any(|parent| *parent.name == **name));
+                    views.retain(|name, _| parents.iter().any(|parent| *parent.name == **name));
                 }
             }
         }

@@ -31,7 +31,8 @@ fn a_task_that_was_replaced_changes_nothing() {
     let mut harness = Harness::with(&[]);
     let (id, generation, _) = harness.task(POD).unwrap();
     let stored = harness.stored(POD, pod("p", "web"));
-    let (subscriber, now) = (harness.subscriber, harness.now);
+    let subscriber = harness.subscriber;
+    let now = harness.now;
     harness.state.remove_subscriber(subscriber, now);
     let put = harness.state.put((id, generation), stored, now);
     assert_eq!(put, Err(Stale::Superseded));
