@@ -1,4 +1,4 @@
-//! The metrics of one controller: its queue and its passes.
+//! One controller's metrics: queue and passes.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::{Counters, Gauges, Histograms, Labels, Registrar};
 
-/// The metric families of controllers; a clone shares the values.
+/// Metric families for controllers; clones share the values.
 #[derive(Clone)]
 pub(super) struct ControllerFamilies {
     reconciles: Counters<2>,
@@ -60,7 +60,7 @@ impl ControllerFamilies {
     }
 }
 
-/// The result of a pass, with the label values of controller-runtime.
+/// The result of a pass, with the label values from controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum PassResult {
@@ -74,19 +74,19 @@ pub enum PassResult {
     Error,
 }
 
-/// The metrics of one controller; clones share them.
+/// One controller's metrics; clones share the values.
 #[derive(Clone)]
 pub struct ControllerMetrics {
     families: ControllerFamilies,
     name: Arc<str>,
-    began: Arc<Mutex<Began>>,
+    running: Arc<Mutex<RunningPasses>>,
 }
 
-/// The start times of the running passes, by a number that is never reused.
+/// The running passes by a number that is never reused.
 #[derive(Default)]
-struct Began {
-    next: u64,
-    passes: BTreeMap<u64, Instant>,
+struct RunningPasses {
+    next_number: u64,
+    started: BTreeMap<u64, Instant>,
 }
 
 /// A running pass.
@@ -95,7 +95,7 @@ struct Began {
 pub struct RunningPass {
     metrics: ControllerMetrics,
     number: u64,
-    began: Instant,
+    started: Instant,
 }
 
 impl ControllerMetrics {
@@ -103,13 +103,15 @@ impl ControllerMetrics {
         let metrics = Self {
             families: families.clone(),
             name: Arc::from(name),
-            began: Arc::default(),
+            running: Arc::default(),
         };
         let label = metrics.controller();
-        let workers = families.workers_max.get_or_create_owned(&label);
-        workers.set(i64::try_from(workers_max).unwrap_or(i64::MAX));
+        families
+            .workers_max
+            .get_or_create_owned(&label)
+            .set(i64::try_from(workers_max).unwrap_or(i64::MAX));
         families.active_workers.get_or_create_owned(&label).set(0);
-        // Created at zero: without a first value, the rate over the first error would be unknown to an alert.
+        // Created at zero: without a first value, an alert on the rate would miss the first error.
         families.reconcile_errors.get_or_create_owned(&label);
         metrics.depth(0);
         metrics
@@ -120,60 +122,69 @@ impl ControllerMetrics {
         &self.name
     }
 
-    /// Counts accepted triggers, and sets the number of waiting parents.
+    /// Counts accepted triggers, and sets how many parents wait.
     pub fn triggered(&self, count: usize, depth: usize) {
-        let adds = self.families.queue_adds.get_or_create_owned(&self.queue());
-        adds.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        self.families
+            .queue_adds
+            .get_or_create_owned(&self.queue())
+            .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         self.depth(depth);
     }
 
-    /// Counts the start of a pass: `waited` is the time of its parent in the queue, `depth` the number of parents that
-    /// still wait.
+    /// Counts the start of a pass: `waited` is how long the parent was queued, `depth` how many parents still wait.
     pub fn begin(&self, waited: Duration, depth: usize) -> RunningPass {
         let families = &self.families;
-        let queued = families.queue_seconds.get_or_create_owned(&self.queue());
-        queued.observe(waited.as_secs_f64());
+        families
+            .queue_seconds
+            .get_or_create_owned(&self.queue())
+            .observe(waited.as_secs_f64());
         self.depth(depth);
         let controller = self.controller();
-        let active = families.active_workers.get_or_create_owned(&controller);
-        active.inc();
-        let began = Instant::now();
-        let mut passes = self.began.lock();
-        let number = passes.next;
-        passes.next += 1;
-        passes.passes.insert(number, began);
+        families
+            .active_workers
+            .get_or_create_owned(&controller)
+            .inc();
+        let started = Instant::now();
+        let mut running = self.running.lock();
+        let number = running.next_number;
+        running.next_number += 1;
+        running.started.insert(number, started);
         RunningPass {
             metrics: self.clone(),
             number,
-            began,
+            started,
         }
     }
 
-    /// Returns the run time of the running passes so far: the sum, and that of the longest.
+    /// Returns how long the running passes have taken, in total and for the longest.
     pub fn unfinished(&self) -> (Duration, Duration) {
         let now = Instant::now();
-        let running = self.began.lock();
-        let began = running.passes.values();
-        let ages = began.map(|began| now.saturating_duration_since(*began));
-        ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
-            (sum + age, longest.max(age))
-        })
+        let mut sum = Duration::ZERO;
+        let mut longest = Duration::ZERO;
+        for started in self.running.lock().started.values() {
+            let age = now.saturating_duration_since(*started);
+            sum += age;
+            longest = longest.max(age);
+        }
+        (sum, longest)
     }
 
-    /// Returns the number of queued parents.
+    /// Returns how many parents are queued.
     pub fn waiting(&self) -> u64 {
         let gauge = self.families.queue_depth.get_or_create_owned(&self.queue());
         u64::try_from(gauge.get()).unwrap_or_default()
     }
 
-    /// Returns the number of running passes.
+    /// Returns how many passes are running.
     pub fn running(&self) -> usize {
-        self.began.lock().passes.len()
+        self.running.lock().started.len()
     }
 
     fn depth(&self, depth: usize) {
-        let gauge = self.families.queue_depth.get_or_create_owned(&self.queue());
-        gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
+        self.families
+            .queue_depth
+            .get_or_create_owned(&self.queue())
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
     fn controller(&self) -> Labels<1> {
@@ -191,17 +202,23 @@ impl RunningPass {
         let families = &self.metrics.families;
         let controller = self.metrics.controller();
         let queue = self.metrics.queue();
-        let seconds = self.began.elapsed().as_secs_f64();
+        let seconds = self.started.elapsed().as_secs_f64();
         let [name] = controller.clone();
-        let ended = [name, ("result", result.to_string())];
-        families.reconciles.get_or_create_owned(&ended).inc();
-        let pass = families.reconcile_seconds.get_or_create_owned(&controller);
-        pass.observe(seconds);
-        let work = families.work_seconds.get_or_create_owned(&queue);
-        work.observe(seconds);
+        let labels = [name, ("result", result.to_string())];
+        families.reconciles.get_or_create_owned(&labels).inc();
+        families
+            .reconcile_seconds
+            .get_or_create_owned(&controller)
+            .observe(seconds);
+        families
+            .work_seconds
+            .get_or_create_owned(&queue)
+            .observe(seconds);
         if result == PassResult::Error {
-            let errors = families.reconcile_errors.get_or_create_owned(&controller);
-            errors.inc();
+            families
+                .reconcile_errors
+                .get_or_create_owned(&controller)
+                .inc();
             families.queue_retries.get_or_create_owned(&queue).inc();
         }
     }
@@ -209,7 +226,7 @@ impl RunningPass {
 
 impl Drop for RunningPass {
     fn drop(&mut self) {
-        self.metrics.began.lock().passes.remove(&self.number);
+        self.metrics.running.lock().started.remove(&self.number);
         let controller = self.metrics.controller();
         let active = &self.metrics.families.active_workers;
         active.get_or_create_owned(&controller).dec();

@@ -1,10 +1,9 @@
-//! All metrics of the process and their labels.
+//! All metrics with names, labels and units.
 //!
-//! Other modules report events through the handles of this crate, which alone knows names, labels and units.
-//! This crate serves nothing: `admin` serves the text.
-//! Metrics that controller-runtime and client-go also have use the same names, so that existing dashboards and alerts
-//! work unchanged.
-//! Values that another module holds anyway, such as the state of watches, are read from a [`SampleSource`] at each scrape.
+//! Other modules report events through handles; `admin` serves the text.
+//! Metrics that controller-runtime and client-go also have use the same names, so that existing dashboards and alerts work
+//! unchanged.
+//! Values that another module has anyway, such as watch status, are read from a [`SampleSource`] at each scrape.
 
 mod controller;
 mod plugin;
@@ -29,24 +28,23 @@ pub use scrape::{PluginSample, ProcessSample, Sample, SampleSource, WatchSample}
 use controller::ControllerFamilies;
 use plugin::PluginFamilies;
 
-/// The content type of the text of [`Metrics::encode`].
+/// The content type for [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Histogram buckets for passes and waits, in seconds.
-///
-/// The range follows the buckets of controller-runtime, reduced to the durations that this host can show.
+/// Histogram buckets for passes and waits, in seconds: those in controller-runtime, without durations that this host cannot
+/// have.
 const SECONDS: [f64; 17] = [
     0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     120.0, 600.0,
 ];
 
-/// Names and values of labels.
+/// Label names and values.
 type Labels<const N: usize> = [(&'static str, String); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// All metrics of the process.
+/// All metrics.
 pub struct Metrics {
     registry: Mutex<Registry>,
     controllers: ControllerFamilies,
@@ -56,25 +54,25 @@ pub struct Metrics {
     conditions: Gauges<2>,
     spans: Counters<1>,
     /// The condition types with a gauge, by plugin.
-    shown: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    condition_types: Mutex<BTreeMap<String, BTreeSet<String>>>,
     ungranted: Gauge,
     /// The Plugin resources without granted parents.
     ungranted_names: Mutex<BTreeSet<String>>,
 }
 
-/// The end of a span on its way to a collector.
+/// The result of sending a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum SpanResult {
-    /// The collector has it.
+    /// The collector accepted it.
     Sent,
     /// Too many spans waited.
     Dropped,
-    /// The collector did not take it.
+    /// The collector did not accept it.
     Failed,
 }
 
-/// Registers families whose names have one prefix.
+/// Registers families with a common name prefix.
 struct Registrar<'a>(&'a mut Registry);
 
 impl<'a> Registrar<'a> {
@@ -82,12 +80,12 @@ impl<'a> Registrar<'a> {
         Self(registry.sub_registry_with_prefix(prefix))
     }
 
-    /// Registers an empty family of counters or gauges. Clones of it share the values.
+    /// Registers an empty family of counters or gauges. Clones share the values.
     fn family<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         self.register(name, help, M::default())
     }
 
-    /// Registers an empty family of histograms with the buckets [`SECONDS`].
+    /// Registers an empty histogram family with the buckets [`SECONDS`].
     fn seconds<const N: usize>(&mut self, name: &str, help: &str) -> Histograms<N> {
         let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
         self.register(name, help, Family::new_with_constructor(seconds))
@@ -126,14 +124,14 @@ impl Metrics {
             ),
             spans: Registrar::new(&mut registry, "innkeeper_trace").family(
                 "spans",
-                "Spans of passes by result: sent, dropped because too many waited, or failed because the collector did not take them",
+                "Spans by result: sent, dropped because too many waited, or failed because the collector did not accept them",
             ),
             ungranted: Registrar::new(&mut registry, "innkeeper").family(
                 "plugins_without_grants",
-                "Plugin resources without granted parents, which have no metrics of their own",
+                "Plugin resources without granted parents, which have no other metrics",
             ),
             registry: Mutex::new(registry),
-            shown: Mutex::default(),
+            condition_types: Mutex::default(),
             ungranted_names: Mutex::default(),
         }
     }
@@ -144,20 +142,19 @@ impl Metrics {
         self.registry.lock().register_collector(collector);
     }
 
-    /// Returns all metrics as OpenMetrics text.
-    /// Fails only if a value of a source cannot be encoded.
+    /// Returns all metrics as OpenMetrics text. Fails only if a source's value cannot be encoded.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 
-    /// Returns the handle of one controller; `name` is plugin and kind.
+    /// Returns one controller's handle; `name` is plugin and kind.
     pub fn controller(&self, name: &str, workers_max: usize) -> ControllerMetrics {
         ControllerMetrics::new(&self.controllers, name, workers_max)
     }
 
-    /// Returns the handle of one plugin.
+    /// Returns one plugin's handle.
     pub fn plugin(&self, name: &str) -> PluginMetrics {
         PluginMetrics::new(&self.plugins, name)
     }
@@ -168,32 +165,33 @@ impl Metrics {
         self.requests.get_or_create_owned(&labels).inc();
     }
 
-    /// Counts spans of traces.
+    /// Counts trace spans.
     pub fn spans(&self, result: SpanResult, count: usize) {
         let labels = [("result", result.to_string())];
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.spans.get_or_create_owned(&labels).inc_by(count);
     }
 
-    /// Sets the conditions of a Plugin resource with granted parents.
+    /// Sets a Plugin's conditions, if parents are granted.
     pub fn plugin_conditions<'a>(
         &self,
         plugin: &str,
         conditions: impl IntoIterator<Item = (&'a str, bool)>,
     ) {
         self.count_ungranted(|names| names.remove(plugin));
-        let mut shown = self.shown.lock();
-        let shown = shown.entry(plugin.to_owned()).or_default();
-        for (condition, holds) in conditions {
-            shown.insert(condition.to_owned());
+        let mut condition_types = self.condition_types.lock();
+        let condition_types = condition_types.entry(plugin.to_owned()).or_default();
+        for (condition, is_true) in conditions {
+            condition_types.insert(condition.to_owned());
             let labels = condition_labels(plugin, condition.to_owned());
-            let gauge = self.conditions.get_or_create_owned(&labels);
-            gauge.set(i64::from(holds));
+            self.conditions
+                .get_or_create_owned(&labels)
+                .set(i64::from(is_true));
         }
     }
 
-    /// Counts a Plugin resource without granted parents, in place of its conditions: users who may not grant could
-    /// otherwise make any number of series.
+    /// Counts a Plugin without granted parents, instead of its conditions: otherwise users without the verb `grant` could create
+    /// any number of series.
     pub fn plugin_without_grants(&self, plugin: &str) {
         self.remove_conditions(plugin);
         self.count_ungranted(|names| names.insert(plugin.to_owned()));
@@ -214,8 +212,8 @@ impl Metrics {
     }
 
     fn remove_conditions(&self, plugin: &str) {
-        let shown = self.shown.lock().remove(plugin);
-        for condition in shown.into_iter().flatten() {
+        let condition_types = self.condition_types.lock().remove(plugin);
+        for condition in condition_types.into_iter().flatten() {
             self.conditions.remove(&condition_labels(plugin, condition));
         }
     }
@@ -223,8 +221,9 @@ impl Metrics {
     /// Sets whether this process holds the lease.
     pub fn leads(&self, lease: &str, leads: bool) {
         let labels = [("name", lease.to_owned())];
-        let gauge = self.leader.get_or_create_owned(&labels);
-        gauge.set(i64::from(leads));
+        self.leader
+            .get_or_create_owned(&labels)
+            .set(i64::from(leads));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The metrics of one plugin, over all its kinds and revisions.
+//! One plugin's metrics, over all kinds and revisions.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const CALL_SECONDS: [f64; 13] = [
     10.0,
 ];
 
-/// The metric families of plugins; a clone shares the values.
+/// Metric families for plugins; clones share the values.
 #[derive(Clone)]
 pub(super) struct PluginFamilies {
     faults: Counters<2>,
@@ -39,28 +39,28 @@ impl PluginFamilies {
         let mut plugins = Registrar::new(registry, "innkeeper_plugin");
         let call_seconds: fn() -> Histogram = || Histogram::new(CALL_SECONDS);
         Self {
-            faults: plugins.family("faults", "Faults of the plugin by reason"),
+            faults: plugins.family("faults", "Faults by reason"),
             skips: plugins.family(
                 "passes_skipped",
-                "Passes without a call of the guest, because its inputs were unchanged",
+                "Passes without a guest call, because the inputs were unchanged",
             ),
-            writes: plugins.family("writes", "Successful writes for the parents of the plugin"),
+            writes: plugins.family("writes", "Successful writes for parents"),
             call_seconds: plugins.register(
                 "call_cpu_seconds",
-                "CPU time of the guest per call",
+                "CPU time per guest call",
                 Family::new_with_constructor(call_seconds),
             ),
             event_to_write: plugins.seconds(
                 "event_to_write_seconds",
-                "Time from an observed change to the first write of the pass for it",
+                "Time from an observed change to the first write for it",
             ),
             swaps: plugins.family(
                 "swaps",
-                "Revisions, grants and limits that became active while the plugin served, per kind of parents",
+                "Revisions, grants and limits that became active while the plugin served, per parent kind",
             ),
             swap_seconds: plugins.seconds(
                 "swap_seconds",
-                "Time from an observed change of the Plugin to the first pass with it, per kind of parents",
+                "Time from an observed Plugin change to the first pass with it, per parent kind",
             ),
             conflicts: plugins.family(
                 "conflicts",
@@ -68,7 +68,7 @@ impl PluginFamilies {
             ),
             memory_peak: plugins.family(
                 "memory_peak_bytes",
-                "Highest memory use of a call",
+                "Highest memory usage in one call",
             ),
             memory_waits: plugins.family(
                 "memory_waits",
@@ -76,11 +76,11 @@ impl PluginFamilies {
             ),
             slow_calls: plugins.family(
                 "slow_calls",
-                "Calls with a deadline over 1 s, or after one that exceeded its deadline; with those of other plugins they use all guest threads but one",
+                "Calls with a deadline over 1 s, or after one that exceeded the deadline; such calls of all plugins together use all guest threads but one",
             ),
             log_dropped: plugins.family(
                 "log_lines_dropped",
-                "Log lines of the guest above its limits",
+                "Guest log lines above the limits",
             ),
             events_dropped: plugins.family(
                 "events_dropped",
@@ -88,13 +88,13 @@ impl PluginFamilies {
             ),
             conditions_refused: plugins.family(
                 "conditions_refused",
-                "Statuses with only the host's conditions that the definition of the parent refuses, so that the parent shows no reason",
+                "Statuses with only the host's conditions that the parent's definition refuses, so that the parent shows no reason",
             ),
         }
     }
 }
 
-/// The metrics of one plugin, over all its kinds and revisions.
+/// One plugin's metrics, over all kinds and revisions.
 #[derive(Clone)]
 pub struct PluginMetrics {
     families: PluginFamilies,
@@ -114,8 +114,8 @@ impl PluginMetrics {
         self.observe(&self.families.call_seconds, cpu);
         let peak = self.families.memory_peak.get_or_create_owned(&self.labels);
         let bytes = i64::try_from(memory_peak_bytes).unwrap_or(i64::MAX);
-        // Race: another call may raise the gauge between `get` and `set`, and this lower value then overwrites it.
-        // A later call with a higher peak corrects the gauge, so no lock is needed.
+        // Race: another call may raise the gauge between `get` and `set`, and this lower value then overwrites it. A later call
+        // with a higher peak corrects the gauge, so no lock is needed.
         if bytes > peak.get() {
             peak.set(bytes);
         }
@@ -124,7 +124,7 @@ impl PluginMetrics {
         }
     }
 
-    /// Counts a guest call that was slow for the threads: with a long deadline, or after one that exceeded its deadline.
+    /// Counts a guest call on the threads for slow calls: with a long deadline, or after one that exceeded the deadline.
     pub fn slow_call(&self) {
         self.count(&self.families.slow_calls);
     }
@@ -134,49 +134,50 @@ impl PluginMetrics {
         self.count_by(&self.families.faults, "reason", reason);
     }
 
-    /// Counts a pass without a guest call, because its inputs were those of the previous pass.
+    /// Counts a pass without a guest call, because the inputs were unchanged.
     pub fn skipped(&self) {
         self.count(&self.families.skips);
     }
 
-    /// Counts a write for one of its parents that the API server accepted.
+    /// Counts an accepted write for a parent.
     pub fn wrote(&self, verb: &str) {
         self.count_by(&self.families.writes, "verb", verb);
     }
 
-    /// Records the time from the observation of a change (of a parent, a child or a related object) to the first write
-    /// for it that the API server accepted.
+    /// Records the time from an observed change (parent, child or related object) to the first accepted write.
     pub fn reacted(&self, after: Duration) {
         self.observe(&self.families.event_to_write, after);
     }
 
-    /// Counts a swap of the active revision, or of its grants or limits.
+    /// Counts a swap of revision, grants or limits.
     pub fn swapped(&self) {
         self.count(&self.families.swaps);
     }
 
-    /// Records the time from the observation of a change of the Plugin to the first pass with its result.
+    /// Records the time from an observed Plugin change to the first pass with it.
     pub fn took_over(&self, after: Duration) {
         self.observe(&self.families.swap_seconds, after);
     }
 
-    /// Counts a write that other clients undo again and again, and that the host repeats less often from now on.
+    /// Counts a write that other clients keep undoing, and that the host repeats less often from now on.
     pub fn contested(&self) {
         self.count(&self.families.conflicts);
     }
 
-    /// Counts dropped log lines of the guest.
+    /// Counts dropped guest log lines.
     pub fn log_dropped(&self, lines: u64) {
-        let dropped = self.families.log_dropped.get_or_create_owned(&self.labels);
-        dropped.inc_by(lines);
+        self.families
+            .log_dropped
+            .get_or_create_owned(&self.labels)
+            .inc_by(lines);
     }
 
-    /// Counts an event about a parent that is not written, because too many wait.
+    /// Counts an event about a parent that is dropped, because too many wait.
     pub fn event_dropped(&self) {
         self.count(&self.families.events_dropped);
     }
 
-    /// Counts a status with only the host's conditions that the definition of the parent refuses.
+    /// Counts a refused status with only the host's conditions.
     pub fn conditions_refused(&self) {
         self.count(&self.families.conditions_refused);
     }
@@ -192,7 +193,8 @@ impl PluginMetrics {
     }
 
     fn observe(&self, seconds: &Histograms<1>, time: Duration) {
-        let seconds = seconds.get_or_create_owned(&self.labels);
-        seconds.observe(time.as_secs_f64());
+        seconds
+            .get_or_create_owned(&self.labels)
+            .observe(time.as_secs_f64());
     }
 }

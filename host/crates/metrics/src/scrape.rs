@@ -1,4 +1,4 @@
-//! Metrics that are read from other modules at each scrape, because these modules hold the values anyway.
+//! Metrics that are read from other modules at each scrape, because these modules have the values anyway.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,52 +10,52 @@ use prometheus_client::{
 
 use super::Labels;
 
-/// A module that knows the current values.
+/// A module with current values.
 pub trait SampleSource: Send + Sync + 'static {
     /// Returns the current values.
     fn sample(&self) -> Sample;
 }
 
-/// The values of one scrape.
+/// The values for one scrape.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// All watches.
     pub watches: Vec<WatchSample>,
     /// All plugins.
     pub plugins: Vec<PluginSample>,
-    /// The number of plugins given as files that were loaded and do not serve.
+    /// Plugin files that were loaded and do not serve.
     pub left_out: usize,
-    /// All controllers: the name, and the run time of its running passes, as a sum and for the longest.
+    /// By controller name: how long the running passes have taken, in total and for the longest.
     pub unfinished: Vec<(String, Duration, Duration)>,
-    /// The process; none if the system does not tell.
+    /// The process; none if the system has no data.
     pub process: Option<ProcessSample>,
 }
 
-/// The use of the system by the process. The names of these metrics are those of all Prometheus clients.
+/// Resource usage of the process, under the metric names that all Prometheus clients have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSample {
-    /// The CPU time of all threads since the start, in seconds.
+    /// CPU time since the start, for all threads, in seconds.
     pub cpu_seconds: f64,
-    /// The memory that is in use, in bytes.
+    /// Memory in use, in bytes.
     pub resident_bytes: f64,
-    /// The address space, in bytes.
+    /// Address space, in bytes.
     pub virtual_bytes: f64,
-    /// The number of open file descriptors.
+    /// Open file descriptors.
     pub open_fds: usize,
-    /// The soft limit of open file descriptors; none without a limit.
+    /// The soft limit for open file descriptors; none without a limit.
     pub max_fds: Option<f64>,
-    /// The time of the start, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start_seconds: f64,
 }
 
 type Unfinished = (String, Duration, Duration);
 
-/// The state of one watch.
+/// One watch's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchSample {
-    /// The kind's group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// The kind's version.
+    /// The API version.
     pub version: String,
     /// The kind.
     pub kind: String,
@@ -67,30 +67,30 @@ pub struct WatchSample {
     pub synced: bool,
     /// Objects in the cache.
     pub objects: usize,
-    /// Bytes of the objects' texts in the cache.
+    /// Size of the cached texts, in bytes.
     pub bytes: usize,
-    /// The number of complete lists so far.
+    /// Complete lists so far.
     pub lists: u64,
-    /// The time since the last event or bookmark; `None` before the first.
+    /// Time since the last event or bookmark; `None` before the first.
     pub stale: Option<Duration>,
 }
 
-/// The state of one plugin.
+/// One plugin's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginSample {
     /// The plugin's name.
     pub plugin: String,
-    /// The number of its selected parents in the cluster.
+    /// Selected parents in the cluster.
     pub parents: usize,
-    /// The number of kinds that must be synced before its passes can run.
+    /// Kinds that must be synced before passes can run.
     pub waiting: usize,
-    /// The number of namespaces that have no room in the cache for all of its children.
+    /// Namespaces that have no room in the cache for all children.
     pub full_namespaces: usize,
-    /// The used part of each limit, from 0 to 1, in the namespace that has used most of it.
+    /// By limit: the used part, from 0 to 1, in the namespace with the highest usage.
     pub limits: Vec<(&'static str, f64)>,
 }
 
-/// The adapter of a source to the registry.
+/// Adapts a source to the registry.
 pub(super) struct Collector(pub(super) Arc<dyn SampleSource>);
 
 impl fmt::Debug for Collector {
@@ -110,13 +110,12 @@ impl collector::Collector for Collector {
         } = self.0.sample();
         table(&mut encoder, &watches, WatchSample::labels, &WATCHES)?;
         table(&mut encoder, &plugins, PluginSample::labels, &PLUGINS)?;
-        let limits: Vec<LimitUse> = plugins
-            .iter()
-            .flat_map(|plugin| {
-                let limits = plugin.limits.iter();
-                limits.map(|(limit, used)| (plugin.plugin.clone(), *limit, *used))
-            })
-            .collect();
+        let mut limits: Vec<LimitUse> = Vec::new();
+        for plugin in &plugins {
+            for (limit, used) in &plugin.limits {
+                limits.push((plugin.plugin.clone(), *limit, *used));
+            }
+        }
         table(&mut encoder, &limits, limit_labels, &LIMITS)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
@@ -131,7 +130,7 @@ impl collector::Collector for Collector {
         };
         let cpu = encoder.encode_descriptor(
             "process_cpu_seconds",
-            "CPU time of the process since its start",
+            "CPU time since the process started",
             None,
             MetricType::Counter,
         )?;
@@ -147,7 +146,7 @@ impl collector::Collector for Collector {
     }
 }
 
-/// A gauge: its name, its help, and its value in a sample; none if the sample has none.
+/// A gauge: name, help, and the value in a sample, if it has one.
 type Row<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 const WATCHES: [Row<WatchSample>; 5] = [
@@ -184,12 +183,12 @@ const PLUGINS: [Row<PluginSample>; 3] = [
     ),
     (
         "innkeeper_plugin_waiting",
-        "Kinds that the host must read before the passes of the plugin can run",
+        "Kinds that the host must read before the plugin's passes can run",
         |plugin| Some(count(plugin.waiting)),
     ),
     (
         "innkeeper_plugin_full_namespaces",
-        "Namespaces whose children of the plugin exceed the bound of the cache, so that parents there wait",
+        "Namespaces in which the plugin's children exceed the cache bound, so that parents there wait",
         |plugin| Some(count(plugin.full_namespaces)),
     ),
 ];
@@ -199,7 +198,7 @@ type LimitUse = (String, &'static str, f64);
 
 const LIMITS: [Row<LimitUse>; 1] = [(
     "innkeeper_plugin_limit_use_ratio",
-    "Used part of a limit of `spec.limits` for one namespace, from 0 to 1, in the namespace that has used most of it; for `retained` that of the parent that retains most",
+    "Used part of a limit in `spec.limits`, from 0 to 1, in the namespace with the highest usage; for `retained`, for the parent that retains most",
     |(_, _, used)| Some(*used),
 )];
 
@@ -210,7 +209,7 @@ fn limit_labels((plugin, limit, _): &LimitUse) -> Labels<2> {
 const UNFINISHED: [Row<Unfinished>; 2] = [
     (
         "workqueue_unfinished_work_seconds",
-        "Total duration of the running passes so far",
+        "Total duration of running passes so far",
         |(_, sum, _)| Some(sum.as_secs_f64()),
     ),
     (
@@ -223,25 +222,23 @@ const UNFINISHED: [Row<Unfinished>; 2] = [
 const PROCESS: [Row<ProcessSample>; 5] = [
     (
         "process_resident_memory_bytes",
-        "Memory of the process that is in use",
+        "Memory in use",
         |process| Some(process.resident_bytes),
     ),
-    (
-        "process_virtual_memory_bytes",
-        "Address space of the process",
-        |process| Some(process.virtual_bytes),
-    ),
+    ("process_virtual_memory_bytes", "Address space", |process| {
+        Some(process.virtual_bytes)
+    }),
     ("process_open_fds", "Open file descriptors", |process| {
         Some(count(process.open_fds))
     }),
     (
         "process_max_fds",
-        "Most file descriptors that may be open",
+        "Limit on open file descriptors",
         |process| process.max_fds,
     ),
     (
         "process_start_time_seconds",
-        "Start of the process, in seconds since 1970",
+        "Start time, in seconds since 1970",
         |process| Some(process.start_seconds),
     ),
 ];
@@ -252,7 +249,7 @@ impl WatchSample {
             ("group", self.group.clone()),
             ("version", self.version.clone()),
             ("kind", self.kind.clone()),
-            // Not named `namespace`: Prometheus sets that label to the namespace in which the host runs.
+            // Not named `namespace`: Prometheus sets that label to the host's namespace.
             ("in_namespace", self.namespace.clone()),
             ("selector", self.selector.clone()),
         ]
@@ -269,9 +266,9 @@ fn queue_labels((name, ..): &Unfinished) -> Labels<1> {
     [("name", name.clone())]
 }
 
-/// Encodes the gauges of a table with the label sets of all samples.
+/// Encodes a table's gauges with the labels of each sample.
 ///
-/// Omits a gauge without values, because a family without values would be an encoding error.
+/// Omits a gauge without values, because an empty family would be an encoding error.
 fn table<T, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     samples: &[T],
@@ -292,7 +289,7 @@ fn table<T, const N: usize>(
     Ok(())
 }
 
-/// Converts a count; larger counts are shown as 2^32 - 1, which is more than any cache holds.
+/// Converts a count; larger counts become 2^32 - 1, which is more than any cache has.
 fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -51,7 +51,7 @@ impl SampleSource for Fixed {
 #[track_caller]
 fn assert_line(text: &str, line: &str) {
     assert!(
-        text.lines().any(|found| found.starts_with(line)),
+        text.lines().any(|text| text.starts_with(line)),
         "{line} is not in\n{text}"
     );
 }
@@ -172,8 +172,12 @@ fn conditions_of_a_plugin_are_shown_until_it_is_gone() {
 fn plugins_without_grants_have_one_series_together() {
     let metrics = Metrics::new();
     let series = || {
-        let text = metrics.encode().unwrap();
-        text.lines().filter(|line| !line.starts_with('#')).count()
+        metrics
+            .encode()
+            .unwrap()
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count()
     };
     let empty = series();
     for number in 0..3000 {
@@ -247,24 +251,24 @@ struct Reference {
 /// All metrics that a host can expose, by the names that a query uses; a histogram without its suffixes.
 fn reference() -> BTreeMap<String, Reference> {
     let text = everything();
-    let mut found = BTreeMap::new();
+    let mut metrics = BTreeMap::new();
     let mut current = (String::new(), String::new());
     for line in text.lines() {
         if let Some((name, help)) = line
             .strip_prefix("# HELP ")
-            .and_then(|it| it.split_once(' '))
+            .and_then(|line| line.split_once(' '))
         {
-            found.entry(name.to_owned()).or_insert_with(|| Reference {
+            metrics.entry(name.to_owned()).or_insert_with(|| Reference {
                 kind: String::new(),
                 labels: BTreeSet::new(),
                 help: help.to_owned(),
             });
         } else if let Some((name, kind)) = line
             .strip_prefix("# TYPE ")
-            .and_then(|it| it.split_once(' '))
+            .and_then(|line| line.split_once(' '))
         {
             current = (name.to_owned(), kind.to_owned());
-        } else if let Some(metric) = found.get_mut(&current.0) {
+        } else if let Some(metric) = metrics.get_mut(&current.0) {
             metric.kind.clone_from(&current.1);
             let labels = line
                 .split_once('{')
@@ -281,7 +285,7 @@ fn reference() -> BTreeMap<String, Reference> {
         "counter" => (format!("{name}_total"), metric),
         _ => (name, metric),
     };
-    found.into_iter().map(queried).collect()
+    metrics.into_iter().map(queried).collect()
 }
 
 /// Returns the page of the reference.
