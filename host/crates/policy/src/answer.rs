@@ -1,4 +1,4 @@
-//! The check of a whole answer against the contract and the grants.
+//! Checks a whole answer against the contract and the grants.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use innkeeper_model::{Child, Desired, Fault, GroupKind, Outcome, Phase};
 
 use super::{Checked, Rejection, Rules, child, interference, order, report};
 
-/// Checks an answer as a whole, fills in the namespaces that it leaves out, and retains the children of kinds that are
-/// never deleted.
+/// Checks a whole answer, sets omitted namespaces, and retains children whose kinds are never deleted.
 ///
 /// # Errors
 ///
@@ -36,14 +35,14 @@ pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Re
     Ok(Checked::seal(outcome))
 }
 
-/// Checks the report of a fault.
+/// Checks a fault's report.
 ///
 /// # Errors
 ///
 /// Returns the first rule that the report breaks.
 pub fn check_fault(fault: Fault) -> Result<Checked<Fault>, Rejection> {
-    if let Some(stated) = &fault.report {
-        report::check(stated)?;
+    if let Some(report) = &fault.report {
+        report::check(report)?;
     }
     Ok(Checked::seal(fault))
 }
@@ -73,14 +72,14 @@ fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>,
 }
 
 fn check_identities(children: &[Child]) -> Result<(), Rejection> {
-    let mut seen: BTreeMap<(GroupKind, Option<&str>, &str), &str> = BTreeMap::new();
+    let mut keys: BTreeMap<(GroupKind, Option<&str>, &str), &str> = BTreeMap::new();
     for child in children {
         let identity = (
             child.kind.group_kind(),
             child.namespace.as_deref(),
             child.name.as_str(),
         );
-        if let Some(other) = seen.insert(identity, &child.key) {
+        if let Some(other) = keys.insert(identity, &child.key) {
             return Err(Rejection::output(format!(
                 "it is the same object as child \"{other}\": {} {}",
                 child.kind, child.name

@@ -1,4 +1,4 @@
-//! The comparison of a plugin's requests with its grants.
+//! Compares a plugin's requests with the grants.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use super::{
     privilege::{is_privileged, is_privileged_to_read, is_secret},
 };
 
-/// The requests of a plugin that the grants do not cover.
+/// The requests that the grants do not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
     /// Shortfalls that keep the plugin from serving.
     pub missing: Vec<Shortfall>,
-    /// Shortfalls with which the plugin serves, with fewer features.
+    /// Shortfalls that only reduce the plugin's features.
     pub reduced: Vec<Shortfall>,
 }
 
@@ -28,25 +28,25 @@ impl Assessment {
 /// One request that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortfall {
-    /// A kind of parent. It keeps the plugin from serving if no other one is granted.
+    /// A parent kind. It keeps the plugin from serving if none is granted.
     Parent(GroupKind),
-    /// A CustomResourceDefinition of a kind that is not a parent kind.
+    /// A CustomResourceDefinition for a kind that is not a parent kind.
     Crd(GroupKind),
-    /// A kind of child.
+    /// A child kind.
     Child(GroupKind),
-    /// A kind of child that is also a kind of parent of the plugin, whose grant has no depth: every such child is refused.
+    /// A child kind that the plugin also serves, without a granted depth: every such child is refused.
     Depth(GroupKind),
     /// A read that is not granted at all, or not in the requested form or scope.
     Read {
         /// The requested read.
-        asked: ReadKind,
-        /// The fullest access among the grants of this kind, in any scope; `None` if no grant covers the kind.
+        requested: ReadKind,
+        /// The fullest access that any grant has for this kind, in any scope; `None` if no grant covers the kind.
         granted: Option<Access>,
     },
 }
 
 impl Grants {
-    /// Compares the grants with the requests of a plugin.
+    /// Compares the grants with a plugin's requests.
     pub fn assess(&self, requests: impl Into<Requests>) -> Assessment {
         let Requests {
             parents,
@@ -58,14 +58,14 @@ impl Grants {
         let (allowed, denied): (Vec<&GroupKind>, Vec<&GroupKind>) =
             parents.iter().partition(|kind| self.allows_parent(kind));
         let denied = denied.into_iter().cloned().map(Shortfall::Parent);
-        // A kind of parents that a later version of the plugin adds does not stop the passes for the others.
+        // A parent kind that a later plugin version adds does not stop the passes for the others.
         if allowed.is_empty() {
             assessment.missing.extend(denied);
         } else {
             assessment.reduced.extend(denied);
         }
         for kind in crds {
-            // Granting the parent grants its definition as well.
+            // A granted parent includes the definition.
             if !parents.contains(&kind) && !self.allows_crd(&kind) {
                 assessment.reduced.push(Shortfall::Crd(kind));
             }
@@ -80,14 +80,14 @@ impl Grants {
                 (false, false) => assessment.reduced.push(Shortfall::Child(kind)),
             }
         }
-        for asked in reads {
-            let kind = asked.kind.group_kind();
-            if self.reads_of(&kind).any(|read| read.satisfies(&asked)) {
+        for requested in reads {
+            let kind = requested.kind.group_kind();
+            if self.reads_of(&kind).any(|read| read.satisfies(&requested)) {
                 continue;
             }
             assessment.reduced.push(Shortfall::Read {
                 granted: self.reads_of(&kind).map(|read| read.access).min(),
-                asked,
+                requested,
             });
         }
         assessment
@@ -115,9 +115,9 @@ impl fmt::Display for Shortfall {
                 f,
                 "children of {kind}, its own parents (no depth is granted)"
             ),
-            Self::Read { asked, granted } => {
-                let kind = asked.kind.group_kind();
-                write!(f, "{} reads of {kind}", asked.access)?;
+            Self::Read { requested, granted } => {
+                let kind = requested.kind.group_kind();
+                write!(f, "{} reads of {kind}", requested.access)?;
                 match granted {
                     None => f.write_str(marked(is_privileged_to_read(&kind))),
                     Some(granted) => write!(f, " as asked for (granted: {granted})"),

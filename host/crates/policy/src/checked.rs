@@ -1,10 +1,10 @@
-//! The type that marks an answer as checked.
+//! Marks an answer as checked.
 
 use std::ops::Deref;
 
-/// An answer of a guest that this crate has checked as a whole.
+/// A guest's answer that this crate has checked as a whole.
 ///
-/// The planner accepts only this type, so that an unchecked answer cannot reach the cluster by mistake.
+/// The planner accepts only this type, so an unchecked answer cannot reach the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked<T>(T);
 

@@ -14,14 +14,14 @@ use super::{
     privilege::{is_secret, reach},
 };
 
-/// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
-/// known Secret has, and together far below the limit of an object.
+/// The most values that the host generates for one Secret, and the most characters for each: more than any known Secret has,
+/// and together far below the object size limit.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
-/// Characters of the token of a generated value. Chosen: those of a name in Kubernetes.
+/// The most characters in a generated value's token, as in a Kubernetes name.
 const GENERATED_TOKEN_CHARS_MAX: usize = 253;
 
-/// The maximum number of broken rules of Pod security in a message. Chosen: more than one container usually breaks.
+/// The most Pod security violations in a message: more than one container usually has.
 const VIOLATIONS_SHOWN_MAX: usize = 8;
 
 /// Metadata fields that a guest must not set, each with the reason.
@@ -74,8 +74,8 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     Ok(Child { removal, ..child })
 }
 
-/// Checks an object that the plugin would adopt as if an answer stated it: the fields of other field managers stay, and
-/// the plugin may change all others.
+/// Checks an object that the plugin would adopt as if an answer stated it: other field managers keep their fields, and the
+/// plugin may change all others.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn check_adoption(object: &Object, grants: &Grants) -> Result<(), Rejection>
     check_powers(&object.kind.group_kind(), place, &fields, grants)
 }
 
-/// Checks that an object has no more power than the grants give.
+/// Checks that an object can do no more than the grants allow.
 fn check_powers(
     kind: &GroupKind,
     place: (Option<&str>, &str),
@@ -101,7 +101,7 @@ fn check_powers(
     check_pods(kind, object, grants)
 }
 
-/// Checks that an object affects no others by its content, unless the grant confirms it.
+/// Checks that the object's content affects nobody else, unless the grant confirms it.
 fn check_confirmed(
     kind: &GroupKind,
     place: (Option<&str>, &str),
@@ -114,7 +114,7 @@ fn check_confirmed(
     }
 }
 
-/// Checks that a child of a plugin without grants takes nothing from outside its namespace.
+/// Checks that a plugin without grants takes nothing from outside the child's namespace.
 fn check_reach(
     kind: &GroupKind,
     object: &Map<String, Value>,
@@ -131,7 +131,7 @@ fn check_reach(
     }
 }
 
-/// Checks a Pod or Pod template against the level that the grants state.
+/// Checks a Pod or Pod template against the granted level.
 fn check_pods(
     kind: &GroupKind,
     object: &Map<String, Value>,
@@ -195,9 +195,9 @@ fn check_name(child: &Child) -> Result<(), Rejection> {
     )))
 }
 
-/// Checks the child's namespace against the parent's, and fills it in where it is missing.
+/// Checks the child's namespace against the parent's, or sets it if it is missing.
 fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
-    // The scope of an unserved kind is unknown. Any value will do: the plan skips such a child.
+    // An unserved kind has no known scope. Any value will do, because the plan skips such a child.
     let scope = rules
         .resources
         .resource(&child.kind)
@@ -320,7 +320,7 @@ fn check_metadata_key(what: &str, key: &str) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Returns the entries of a string map of the metadata, such as `labels`.
+/// Returns a string map in the metadata, such as `labels`.
 fn texts<'a>(
     metadata: &'a Map<String, Value>,
     field: &str,
@@ -360,10 +360,10 @@ fn check_generate(child: &Child) -> Result<(), Rejection> {
             child.generate.len()
         )));
     }
-    let mut seen = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for entry in &child.generate {
         check_generated(entry)?;
-        if !seen.insert(entry.key.as_str()) {
+        if !keys.insert(entry.key.as_str()) {
             return Err(Rejection::output(format!(
                 "`generate` names the key \"{}\" twice",
                 entry.key

@@ -1,12 +1,11 @@
-//! The rule for children that are parents of a plugin: without it, a plugin, or two that make parents of each other, could
-//! multiply one object without end.
+//! Limits nesting, so that a plugin, or two that create each other's parents, cannot multiply one object without end.
 
 use innkeeper_model::Child;
 
 use super::{DEPTH_MAX, Rejection, Rules};
 
-/// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth, and a child of a
-/// kind that another plugin serves below so many plugins that they must make parents of each other.
+/// Refuses a child of the plugin's own parent kinds, unless the grant allows one at this depth. Refuses a child that another
+/// plugin serves below so many plugins that they must create each other's parents.
 pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let kind = child.kind.group_kind();
     let is_own = rules.manifest.reconciles(&kind);

@@ -1,4 +1,4 @@
-//! The permissions that an administrator gives to a plugin.
+//! Grants: the permissions that an administrator gives to a plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,35 +12,34 @@ use super::{
     privilege::{is_built_in, is_privileged, is_privileged_to_read, is_secret, needs_no_grant},
 };
 
-/// The largest depth that a grant may give: each generation may be as large as all children of one parent, 256 by default,
-/// for every object of the generation before.
+/// The largest depth that a grant may have: each object in a generation may have as many children as one parent, by default
+/// 256.
 pub const DEPTH_MAX: u32 = 16;
 
-/// A granted kind of parent.
+/// A granted parent kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParentGrant {
-    /// The `builtin` field of the grant: confirms that a kind of Kubernetes itself is meant.
+    /// Confirms a kind that is part of Kubernetes.
     pub built_in: bool,
-    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
+    /// Confirms a privileged kind.
     pub privileged: bool,
 }
 
-/// A granted kind of CustomResourceDefinition.
+/// A kind whose CustomResourceDefinition is granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrdGrant {
-    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
+    /// Confirms a privileged kind.
     pub privileged: bool,
 }
 
-/// A granted kind of child.
+/// A granted child kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildGrant {
-    /// True if an object without an owner may be adopted when its parent asks for it.
+    /// True if an object without an owner may be adopted when the parent requests it.
     pub adopt: bool,
-    /// For a kind of parents of the plugin itself: the number of generations that may follow an object of a user; 0 allows
-    /// no such child.
+    /// The number of generations that may follow a user's object, for a kind that the plugin serves itself; 0 allows no such child.
     pub depth: u32,
-    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
+    /// Confirms a privileged kind.
     pub privileged: bool,
 }
 
@@ -49,37 +48,38 @@ pub struct ChildGrant {
 pub struct ReadGrant {
     /// The kind to read.
     pub kind: GroupKind,
-    /// The part of each object that the guest sees.
+    /// The form in which the guest sees the objects.
     pub access: Access,
-    /// The namespaces in which objects are read.
+    /// The namespaces to read.
     pub scope: ReadScope,
     /// Limits the read to objects with these labels; the default selects all.
     pub label_selector: Selector,
-    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
+    /// Confirms a privileged kind.
     pub privileged: bool,
 }
 
 impl ReadGrant {
-    pub(super) fn satisfies(&self, asked: &ReadKind) -> bool {
+    pub(super) fn satisfies(&self, requested: &ReadKind) -> bool {
         // `Access` is ordered from most to least.
-        self.access <= asked.access
-            && (self.scope == ReadScope::Cluster || self.scope == asked.scope)
-            && (self.label_selector.selects_all() || self.label_selector == asked.label_selector)
+        self.access <= requested.access
+            && (self.scope == ReadScope::Cluster || self.scope == requested.scope)
+            && (self.label_selector.selects_all()
+                || self.label_selector == requested.label_selector)
     }
 
-    /// Returns the part of the request that this grant covers.
-    fn narrow(&self, asked: &ReadKind) -> ReadKind {
-        let scope = match asked.scope {
-            ReadScope::ParentNamespace if self.scope == ReadScope::Cluster => &asked.scope,
+    /// Returns what this grant covers of a request.
+    fn narrow(&self, requested: &ReadKind) -> ReadKind {
+        let scope = match requested.scope {
+            ReadScope::ParentNamespace if self.scope == ReadScope::Cluster => &requested.scope,
             _ => &self.scope,
         };
-        let selectors = [&self.label_selector, &asked.label_selector];
+        let selectors = [&self.label_selector, &requested.label_selector];
         let expressions: BTreeSet<Expression> = selectors.into_iter().cloned().flatten().collect();
         ReadKind {
-            kind: asked.kind.clone(),
-            access: self.access.max(asked.access),
+            kind: requested.kind.clone(),
+            access: self.access.max(requested.access),
             scope: scope.clone(),
-            // All expressions of a selector must hold, so joining two selectors selects the objects that match both.
+            // A selector requires all expressions, so the joined selector selects the objects that match both.
             label_selector: expressions.into_iter().collect(),
         }
     }
@@ -88,43 +88,41 @@ impl ReadGrant {
 /// Everything that a plugin is allowed; the default allows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// Kinds of parents that it may serve.
+    /// The parent kinds that it may serve.
     pub parents: BTreeMap<GroupKind, ParentGrant>,
-    /// Kinds whose CustomResourceDefinitions it may bring, besides those of its parents.
+    /// Kinds besides the parents whose CustomResourceDefinitions it may install.
     pub crds: BTreeMap<GroupKind, CrdGrant>,
-    /// Kinds of children that it may state.
+    /// The child kinds that it may create.
     pub children: BTreeMap<GroupKind, ChildGrant>,
-    /// Reads that it may make.
+    /// The reads that it may make.
     pub reads: Vec<ReadGrant>,
-    /// The level that Pods and Pod templates of its children must meet.
+    /// The level for Pods and Pod templates among its children.
     pub pod_security: PodSecurity,
-    /// The service accounts that Pods of its children may use, besides `default`.
+    /// The service accounts that its Pods may use besides `default`.
     pub service_accounts: BTreeSet<String>,
     /// The system namespaces in which it may work, see [`is_system_namespace`].
     pub system_namespaces: BTreeSet<String>,
-    /// True if its cluster-scoped parents may have children. They can be in every namespace but the system namespaces
-    /// that are not granted.
+    /// True if cluster-scoped parents may have children, in every namespace but ungranted system namespaces.
     pub beyond_parent_namespace: bool,
-    /// True if parents are only served while their definitions are those that the plugin itself has installed.
+    /// True if parents are only served while the plugin's own definitions are installed.
     pub own_definitions: bool,
 }
 
-/// Returns true for a namespace of Kubernetes itself, `kube-*`, and for those of the host: that with its objects, and that
-/// with its Pod and account.
+/// Returns true for `kube-*` and for the host's namespaces: the one with its objects, and the one with its Pod and account.
 ///
-/// Objects in it can decide about the whole cluster, so plugins work in it only if a grant names it.
+/// Objects in a system namespace can affect the whole cluster, so a grant must name it.
 pub fn is_system_namespace(namespace: &str, host: &[impl AsRef<str>]) -> bool {
     namespace.starts_with("kube-") || host.iter().any(|own| own.as_ref() == namespace)
 }
 
 impl Grants {
-    /// Returns everything that the plugin requests, with the confirmations that privileged and built-in kinds need. Secrets
-    /// are never parents, and built-in kinds have no definitions.
+    /// Grants everything that the plugin requests, with the confirmations for privileged and built-in kinds. Secrets are never
+    /// parents, and built-in kinds have no definitions.
     pub fn requested(manifest: &Manifest) -> Self {
-        let parents = manifest
+        let parents: BTreeMap<GroupKind, ParentGrant> = manifest
             .parents
             .iter()
-            .map(|one| one.kind.group_kind())
+            .map(|parent| parent.kind.group_kind())
             .filter(|kind| !is_secret(kind))
             .map(|kind| {
                 let grant = ParentGrant {
@@ -132,8 +130,8 @@ impl Grants {
                     privileged: is_privileged(&kind),
                 };
                 (kind, grant)
-            });
-        let parents: BTreeMap<_, _> = parents.collect();
+            })
+            .collect();
         let crds = manifest
             .crds
             .iter()
@@ -143,30 +141,27 @@ impl Grants {
                 let privileged = is_privileged(&kind);
                 (kind, CrdGrant { privileged })
             });
-        let children = manifest
-            .children
-            .iter()
-            .map(|one| one.kind.group_kind())
-            .map(|kind| {
-                let grant = ChildGrant {
-                    depth: if manifest.reconciles(&kind) {
-                        DEPTH_MAX
-                    } else {
-                        0
-                    },
-                    privileged: is_privileged(&kind),
-                    ..ChildGrant::default()
-                };
-                (kind, grant)
-            });
-        let reads = manifest.reads.iter().map(|asked| {
-            let kind = asked.kind.group_kind();
+        let children = manifest.children.iter().map(|child| {
+            let kind = child.kind.group_kind();
+            let grant = ChildGrant {
+                depth: if manifest.reconciles(&kind) {
+                    DEPTH_MAX
+                } else {
+                    0
+                },
+                privileged: is_privileged(&kind),
+                ..ChildGrant::default()
+            };
+            (kind, grant)
+        });
+        let reads = manifest.reads.iter().map(|read| {
+            let kind = read.kind.group_kind();
             ReadGrant {
                 privileged: is_privileged_to_read(&kind),
                 kind,
-                access: asked.access,
-                scope: asked.scope.clone(),
-                label_selector: asked.label_selector.clone(),
+                access: read.access,
+                scope: read.scope.clone(),
+                label_selector: read.label_selector.clone(),
             }
         });
         Self {
@@ -179,8 +174,8 @@ impl Grants {
         }
     }
 
-    /// Returns the requests of the plugin without privileged kinds, parents that are part of Kubernetes, the values of
-    /// Secrets, and more than one generation of children of its own kinds: the proposal for an administrator who has stated no grants.
+    /// Proposes grants to an administrator who has set none: all requests except privileged kinds, built-in parents, Secret
+    /// values, and more than one generation of the plugin's own parents.
     pub fn proposed(manifest: &Manifest) -> Self {
         let mut grants = Self::requested(manifest);
         let is_ordinary = |grant: &ParentGrant| !grant.built_in && !grant.privileged;
@@ -199,9 +194,8 @@ impl Grants {
         grants
     }
 
-    /// Returns the grants of a plugin that is given as a file without grants: the part of [`Grants::proposed`] with which it
-    /// cannot leave the namespaces of its parents, can neither run Pods nor redirect traffic in them, and serves no kinds of
-    /// others.
+    /// Returns the grants for a plugin file without grants: the part of [`Grants::proposed`] that keeps the plugin in the
+    /// parents' namespaces, without Pods, redirected traffic or foreign kinds.
     pub fn for_file(manifest: &Manifest) -> Self {
         let mut grants = Self::proposed(manifest);
         let defined: BTreeSet<_> = manifest.crds.iter().filter_map(kind_of_crd).collect();
@@ -215,7 +209,7 @@ impl Grants {
         grants
     }
 
-    /// Returns true if the plugin may serve parents and make children in a namespace; `host` has those of the host.
+    /// Returns true if the plugin may serve parents and create children in a namespace; `host` lists the host's namespaces.
     pub fn allows_namespace(&self, namespace: &str, host: &[impl AsRef<str>]) -> bool {
         !is_system_namespace(namespace, host) || self.system_namespaces.contains(namespace)
     }
@@ -229,40 +223,44 @@ impl Grants {
         })
     }
 
-    /// Returns the kinds of parents of a plugin that it may serve.
+    /// Returns the declared parent kinds that the plugin may serve.
     pub fn parents_of<'a>(
         &'a self,
         manifest: &'a Manifest,
     ) -> impl Iterator<Item = &'a ParentKind> {
-        let declared = manifest.parents.iter();
-        declared.filter(|parent| self.allows_parent(&parent.kind.group_kind()))
+        manifest
+            .parents
+            .iter()
+            .filter(|parent| self.allows_parent(&parent.kind.group_kind()))
     }
 
-    /// Returns these kinds without their versions.
+    /// The same without versions.
     pub fn parent_kinds_of(&self, manifest: &Manifest) -> BTreeSet<GroupKind> {
-        let parents = self.parents_of(manifest);
-        parents.map(|parent| parent.kind.group_kind()).collect()
+        self.parents_of(manifest)
+            .map(|parent| parent.kind.group_kind())
+            .collect()
     }
 
     /// Returns true if a child of this kind is allowed.
     pub fn allows_child(&self, kind: &GroupKind) -> bool {
-        let grant = self.children.get(kind);
-        grant.is_some_and(|grant| suffices(kind, grant.privileged))
+        self.children
+            .get(kind)
+            .is_some_and(|grant| suffices(kind, grant.privileged))
     }
 
-    /// Returns true if the grant for children of this kind has `privileged: true`, and so confirms effects on others.
+    /// Returns true if the grant for this child kind confirms effects on others with `privileged: true`.
     pub(super) fn confirms(&self, kind: &GroupKind) -> bool {
         self.children
             .get(kind)
             .is_some_and(|grant| grant.privileged)
     }
 
-    /// Returns true if objects of this kind of parents may have children of their own kind.
+    /// Returns true if parents of this kind may have children of the same kind.
     pub(super) fn allows_nesting(&self, kind: &GroupKind) -> bool {
         self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.depth > 0)
     }
 
-    /// Returns true if an object of this kind may be adopted when its parent asks for it.
+    /// Returns true if an object of this kind may be adopted when the parent requests it.
     pub fn allows_adoption(&self, kind: &GroupKind) -> bool {
         self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.adopt)
     }
@@ -278,27 +276,29 @@ impl Grants {
         !is_built_in(kind) && (granted || self.allows_parent(kind))
     }
 
-    /// Returns the access of a guest to observed children of this kind, for parents of the given scope.
+    /// Returns how much of observed children a guest sees, by parent scope.
     ///
-    /// The guest sees Secrets as hashes unless a grant gives full access in every namespace where such children can
-    /// be: the parent's own namespace for a namespaced parent, all namespaces for a cluster-scoped parent.
+    /// The guest sees Secrets as hashes unless a grant gives full access wherever such children can be: the parent's
+    /// namespace for a namespaced parent, all namespaces for a cluster-scoped parent.
     pub fn child_access(&self, kind: &GroupKind, parent: Scope) -> Access {
-        let reaches = |scope: &ReadScope| match scope {
+        let is_covered = |scope: &ReadScope| match scope {
             ReadScope::Cluster => true,
             ReadScope::ParentNamespace => parent == Scope::Namespaced,
             ReadScope::Namespaces(_) => false,
         };
-        let full = |read: &ReadGrant| {
-            read.access == Access::Full && read.label_selector.selects_all() && reaches(&read.scope)
+        let is_full = |read: &ReadGrant| {
+            read.access == Access::Full
+                && read.label_selector.selects_all()
+                && is_covered(&read.scope)
         };
-        if is_secret(kind) && !self.reads_of(kind).any(full) {
+        if is_secret(kind) && !self.reads_of(kind).any(is_full) {
             Access::Hash
         } else {
             Access::Full
         }
     }
 
-    /// Returns the granted reads of a kind; privileged kinds need the confirmation in the grant.
+    /// Returns the read grants for a kind; a privileged kind needs the confirmation.
     pub fn reads_of<'a>(&'a self, kind: &'a GroupKind) -> impl Iterator<Item = &'a ReadGrant> {
         self.reads
             .iter()
@@ -306,17 +306,17 @@ impl Grants {
             .filter(move |read| read.privileged || !is_privileged_to_read(kind))
     }
 
-    /// Returns the requested reads as far as they are granted: per read the lesser access, the narrower scope, and both
-    /// label selectors.
+    /// Narrows the requested reads to the grants: the lesser access, the narrower scope and both label selectors.
     pub fn reads_for(&self, manifest: &Manifest) -> Vec<ReadKind> {
         let mut reads = Vec::new();
-        for asked in &manifest.reads {
-            let kind = asked.kind.group_kind();
-            let granted: Vec<ReadKind> = if self.reads_of(&kind).any(|read| read.satisfies(asked)) {
-                vec![asked.clone()]
+        for requested in &manifest.reads {
+            let kind = requested.kind.group_kind();
+            let is_satisfied = |read: &ReadGrant| read.satisfies(requested);
+            let granted: Vec<ReadKind> = if self.reads_of(&kind).any(is_satisfied) {
+                vec![requested.clone()]
             } else {
                 self.reads_of(&kind)
-                    .map(|read| read.narrow(asked))
+                    .map(|read| read.narrow(requested))
                     .collect()
             };
             for read in granted {
@@ -329,7 +329,7 @@ impl Grants {
     }
 }
 
-/// Returns true if a grant, with or without `privileged: true`, covers the kind.
+/// Returns true if a grant with or without `privileged: true` covers the kind.
 fn suffices(kind: &GroupKind, privileged: bool) -> bool {
     privileged || !is_privileged(kind)
 }

@@ -1,7 +1,7 @@
-//! What children of ordinary kinds do to others by their content: the grant of the kind must confirm it.
+//! Content that affects others although the child's kind is ordinary: the grant must confirm it.
 //!
-//! Kinds that always do so are in [`privilege`](super::privilege). Both are about objects in the namespaces of the children:
-//! ownership protects the existing objects of others, but not their traffic, their Pods and their settings.
+//! [`privilege`](super::privilege) lists the kinds that always affect others. Both concern the children's namespaces:
+//! ownership protects existing objects there, but not their traffic, Pods and settings.
 
 use innkeeper_model::{Child, GroupKind, ObjectId};
 use serde_json::{Map, Value};
@@ -11,15 +11,13 @@ use super::{
     privilege::{FOREIGN_ADDRESSES, first_set},
 };
 
-/// The types of Secrets that are credentials of the cluster itself: the controllers of Kubernetes fill them with the token of
-/// a service account, or they admit nodes.
+/// Secret types that are cluster credentials: Kubernetes fills them with a service account token, or accepts nodes with them.
 const CREDENTIAL_TYPES: [&str; 2] = [
     "bootstrap.kubernetes.io/token",
     "kubernetes.io/service-account-token",
 ];
 
-/// Annotations of Services that choose addresses as `loadBalancerIP` does, which Kubernetes has deprecated. Source: the
-/// manuals of the implementations.
+/// Service annotations that choose addresses, as the deprecated `loadBalancerIP` does. From the manuals of the load balancers.
 const ADDRESS_ANNOTATIONS: [&str; 13] = [
     "io.cilium/lb-ipam-ips",
     "kube-vip.io/loadbalancerIPs",
@@ -36,10 +34,10 @@ const ADDRESS_ANNOTATIONS: [&str; 13] = [
     "service.beta.kubernetes.io/azure-load-balancer-ipv6",
 ];
 
-/// Prefixes of annotations whose names that begin with `config-` are configuration of HAProxy.
+/// Prefixes of annotations that configure HAProxy if the name begins with `config-`.
 const HAPROXY_PREFIXES: [&str; 2] = ["haproxy-ingress.github.io", "ingress.kubernetes.io"];
 
-/// Returns the effect of an object on others; none if it has none of those that a grant must confirm.
+/// Returns the effect on others that a grant must confirm, if the object has one.
 pub(super) fn effect(
     kind: &GroupKind,
     (namespace, name): (Option<&str>, &str),
@@ -48,7 +46,7 @@ pub(super) fn effect(
     let spec = object.get("spec").unwrap_or(&Value::Null);
     match (&*kind.group, &*kind.kind) {
         ("", "Secret") => credential(object),
-        // By this Service, Pods reach the API server.
+        // Pods reach the API server through this Service.
         ("", "Service") if namespace == Some("default") && name == "kubernetes" => {
             Some("it directs the traffic for the API server".to_owned())
         }
@@ -69,7 +67,7 @@ fn credential(object: &Map<String, Value>) -> Option<String> {
         .then(|| format!("a Secret of type {secret_type} is a credential of the cluster"))
 }
 
-/// Returns the field or annotation with which a Service takes addresses of others, or names a server elsewhere.
+/// Returns the field or annotation with which a Service takes foreign addresses or names a server elsewhere.
 fn foreign_address(object: &Map<String, Value>, spec: &Value) -> Option<String> {
     let is_elsewhere = spec["type"].as_str() == Some("ExternalName");
     let field = first_set(spec, &FOREIGN_ADDRESSES)
@@ -84,7 +82,7 @@ fn foreign_address(object: &Map<String, Value>, spec: &Value) -> Option<String> 
     ))
 }
 
-/// Returns the annotation whose value an ingress controller copies into its own configuration, which serves all namespaces.
+/// Returns the annotation that an ingress controller copies into the configuration that serves all namespaces.
 fn injected(object: &Map<String, Value>) -> Option<String> {
     let key = annotation(object, |key| {
         let (prefix, name) = key.split_once('/').unwrap_or(("", key));
@@ -96,7 +94,7 @@ fn injected(object: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// Returns the field with which an Ingress takes the requests for all hosts that no other Ingress names.
+/// Returns the field with which an Ingress takes the requests for all otherwise unnamed hosts.
 fn all_hosts(spec: &Value) -> Option<String> {
     let mut rules = spec["rules"].as_array().into_iter().flatten();
     let has_no_host = |rule: &Value| rule["host"].as_str().is_none_or(str::is_empty);
@@ -112,7 +110,7 @@ fn all_hosts(spec: &Value) -> Option<String> {
     ))
 }
 
-/// Returns the label selector if it requires no value of any label, so that it selects Pods of others.
+/// Returns the label selector if it requires no label value, so that it selects foreign Pods.
 fn all_pods(selector: &Value, field: &str) -> Option<String> {
     let requires_label = selector["matchLabels"]
         .as_object()
@@ -127,16 +125,16 @@ fn all_pods(selector: &Value, field: &str) -> Option<String> {
     })
 }
 
-/// Returns the first annotation whose key is meant.
-fn annotation(object: &Map<String, Value>, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
+/// Returns the key of the first matching annotation.
+fn annotation(object: &Map<String, Value>, is_match: impl Fn(&str) -> bool) -> Option<&str> {
     let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
     annotations
         .keys()
         .map(String::as_str)
-        .find(|key| is_meant(key))
+        .find(|key| is_match(key))
 }
 
-/// Checks that the autoscalers of an answer scale its own children or its parent, unless their grant confirms others.
+/// Checks that the answer's autoscalers scale only its children or the parent, unless their grant confirms more.
 pub(super) fn check_targets(
     children: &[Child],
     parent: &ObjectId,
@@ -159,7 +157,7 @@ pub(super) fn check_targets(
     Ok(())
 }
 
-/// Returns the object that an autoscaler scales.
+/// Returns what an autoscaler scales.
 fn target(scaler: &Child) -> Option<ObjectId> {
     let target = scaler.object.get("spec")?.get("scaleTargetRef")?;
     let api_version = target["apiVersion"].as_str().unwrap_or_default();
@@ -172,7 +170,7 @@ fn target(scaler: &Child) -> Option<ObjectId> {
     ))
 }
 
-/// Makes the rejection of an object whose effect on others the grant of its kind does not confirm.
+/// Creates the rejection for an effect on others that the grant does not confirm.
 pub(super) fn unconfirmed(effect: &str, kind: &GroupKind) -> Rejection {
     Rejection::forbidden(format!(
         "{effect}: the grant for children of kind {} would need `privileged: true`",

@@ -2,8 +2,7 @@
 //!
 //! [`Grants`] lists the kinds that a plugin may create and read, and an [`Assessment`] lists its requests beyond them.
 //! [`check`] checks a whole answer against the contract and the grants before any part of it is planned.
-//! This crate does not know the objects in the cluster: `plan` finds out that a child's name is taken by an object of
-//! another owner.
+//! This crate does not know the objects in the cluster: `plan` detects that another owner's object has a child's name.
 
 mod answer;
 mod assessment;

@@ -1,4 +1,4 @@
-//! The check that the `after` lists of an answer form no cycle.
+//! Checks that the `after` lists form no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use innkeeper_model::Child;
 
 use super::Rejection;
 
-/// Checks that every `after` names another child of the answer and that no child waits for itself through a cycle.
+/// Checks that every `after` names another child in the answer, and that no child waits for itself through a cycle.
 pub(super) fn check(children: &[Child]) -> Result<(), Rejection> {
     let keys: BTreeSet<&str> = children.iter().map(|child| child.key.as_str()).collect();
     for child in children {
@@ -22,13 +22,13 @@ pub(super) fn check(children: &[Child]) -> Result<(), Rejection> {
             }
         }
     }
-    check_circles(children)
+    check_cycles(children)
 }
 
 /// Removes the children that wait for no remaining child, until none can be removed; the rest waits in a cycle.
 ///
-/// The rest also holds children that only wait for a child of the cycle.
-fn check_circles(children: &[Child]) -> Result<(), Rejection> {
+/// The rest also has children that only wait for a child in the cycle.
+fn check_cycles(children: &[Child]) -> Result<(), Rejection> {
     let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
     let mut followers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for child in children {

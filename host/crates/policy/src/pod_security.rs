@@ -1,30 +1,30 @@
-//! The Pod Security Standards, as rules for the Pods and Pod templates of children.
+//! Checks Pods and Pod templates against the Pod Security Standards
+//! (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>, Kubernetes 1.34).
 //!
-//! The rules are those of <https://kubernetes.io/docs/concepts/security/pod-security-standards/> in the version of
-//! Kubernetes 1.34. Of the rules for Windows there is only the one that forbids HostProcess containers: the exemptions of
-//! the level `restricted` for Windows Pods do not apply, so such Pods need the level `baseline`.
-//! The rules see the fields that the plugin states and those of an object that it adopts, and only kinds of Kubernetes: a
-//! custom kind can make any Pod.
+//! The only Windows rule forbids HostProcess containers. The exemptions that `restricted` has for Windows Pods do not apply,
+//! so such Pods need the level `baseline`.
+//! The rules see only built-in kinds, with the fields that the plugin states or that an adopted object has: a custom kind can
+//! create any Pod.
 
 use std::collections::BTreeSet;
 
 use innkeeper_model::GroupKind;
 use serde_json::{Map, Value};
 
-/// A level of the Pod Security Standards, from the strictest to the weakest.
+/// A Pod Security Standards level, from the strictest to the weakest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodSecurity {
     /// Follows current practice for hardened Pods.
     #[default]
     Restricted,
-    /// Prevents known escalations of privileges.
+    /// Prevents known privilege escalations.
     Baseline,
     /// Allows every Pod, which includes Pods that take over their node.
     Privileged,
 }
 
 impl PodSecurity {
-    /// Returns the word for the level in `spec.grants.podSecurity`.
+    /// Returns the level as in `spec.grants.podSecurity`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Restricted => "restricted",
@@ -34,7 +34,7 @@ impl PodSecurity {
     }
 }
 
-/// The kinds whose objects are or make Pods, with the path to the Pod template.
+/// Kinds that are or create Pods, with the path to the Pod template.
 const POD_KINDS: [(&str, &str, &[&str]); 9] = [
     ("", "Pod", &[]),
     ("", "PodTemplate", &["template"]),
@@ -68,7 +68,7 @@ const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// The sysctls that are isolated from the other Pods of the node.
+/// Sysctls that do not affect other Pods on the node.
 const SYSCTLS: [&str; 10] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -82,7 +82,7 @@ const SYSCTLS: [&str; 10] = [
     "net.ipv4.tcp_syncookies",
 ];
 
-/// The SELinux types of containers.
+/// SELinux types for containers.
 const SELINUX_TYPES: [&str; 5] = [
     "",
     "container_engine_t",
@@ -91,7 +91,7 @@ const SELINUX_TYPES: [&str; 5] = [
     "container_t",
 ];
 
-/// The profiles of seccomp and AppArmor other than none.
+/// Seccomp and AppArmor profiles other than none.
 const PROFILES: [&str; 2] = ["RuntimeDefault", "Localhost"];
 
 /// The volumes that the level `restricted` allows.
@@ -106,34 +106,34 @@ const VOLUMES: [&str; 8] = [
     "secret",
 ];
 
-/// The prefix of the annotations that name the AppArmor profile of a container.
+/// The prefix of annotations that set a container's AppArmor profile.
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// The service account of a Pod that names none.
+/// The service account for Pods that name none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// Returns true if objects of this kind of Kubernetes are or make Pods.
+/// Returns true if this built-in kind is a Pod or creates Pods.
 ///
-/// A ControllerRevision is one of them: a StatefulSet or DaemonSet makes Pods of the template in it.
+/// This includes ControllerRevision: a StatefulSet or DaemonSet creates Pods from the template in it.
 pub fn makes_pods(kind: &GroupKind) -> bool {
     template_path(kind).is_some() || is_revision(kind)
 }
 
 fn template_path(kind: &GroupKind) -> Option<&'static [&'static str]> {
-    let found = POD_KINDS
+    POD_KINDS
         .iter()
-        .find(|(group, name, _)| *group == &*kind.group && *name == &*kind.kind);
-    found.map(|(_, _, path)| *path)
+        .find(|(group, name, _)| *group == &*kind.group && *name == &*kind.kind)
+        .map(|(_, _, path)| *path)
 }
 
 fn is_revision(kind: &GroupKind) -> bool {
     (&*kind.group, &*kind.kind) == ("apps", "ControllerRevision")
 }
 
-/// Returns the broken rules of a level in an object that is or makes Pods, each with the path of the field and the allowed
-/// values. An object of another kind breaks none.
+/// Returns an object's violations of a level, each with the field path and the allowed values. Only kinds that are or create
+/// Pods have any.
 ///
-/// At each level, the Pods may use only the service account `default` and the given ones.
+/// At each level, Pods may use only `default` and these service accounts.
 pub fn pod_violations(
     level: PodSecurity,
     accounts: &BTreeSet<String>,
@@ -150,12 +150,11 @@ pub fn pod_violations(
         let template = path.iter().fold(root, |node, field| node.at(field));
         template_violations(level, accounts, &template)
     };
-    // The paths cost more than the rules, and nearly every object breaks none.
-    let mut found = violations(Node::root(object, None));
-    if !found.is_empty() {
-        found = violations(Node::root(object, Some(String::new())));
+    // First without paths: they cost more than the rules, and hardly any object has violations.
+    if violations(Node::root(object, None)).is_empty() {
+        return Vec::new();
     }
-    found
+    violations(Node::root(object, Some(String::new())))
 }
 
 fn template_violations(
@@ -170,7 +169,7 @@ fn template_violations(
         let is_named =
             |name: &str| name.is_empty() || name == DEFAULT_ACCOUNT || accounts.contains(name);
         if !account.is_absent() && !account.text().is_some_and(is_named) {
-            violations.of(&account, "be a service account that the grants name");
+            violations.add(&account, "be a service account that the grants name");
         }
     }
     if level <= PodSecurity::Baseline {
@@ -182,7 +181,7 @@ fn template_violations(
     violations.0
 }
 
-/// The rules of the level `baseline`.
+/// The `baseline` rules.
 fn baseline(template: &Node<'_>, violations: &mut Violations) {
     let spec = template.at("spec");
     for field in ["hostNetwork", "hostPID", "hostIPC"] {
@@ -191,7 +190,7 @@ fn baseline(template: &Node<'_>, violations: &mut Violations) {
     for volume in spec.at("volumes").items() {
         let host_path = volume.at("hostPath");
         if !host_path.is_absent() {
-            violations.of(&host_path, "be absent");
+            violations.add(&host_path, "be absent");
         }
     }
     let security = spec.at("securityContext");
@@ -203,7 +202,7 @@ fn baseline(template: &Node<'_>, violations: &mut Violations) {
         let is_profile =
             |text: &str| ["", "runtime/default"].contains(&text) || text.starts_with("localhost/");
         if annotation.name.starts_with(APPARMOR) && !annotation.text().is_some_and(is_profile) {
-            violations.of(&annotation, "be runtime/default or localhost/*");
+            violations.add(&annotation, "be runtime/default or localhost/*");
         }
     }
     for container in containers(&spec) {
@@ -217,7 +216,7 @@ fn baseline(template: &Node<'_>, violations: &mut Violations) {
         for port in container.at("ports").items() {
             let host_port = port.at("hostPort");
             if !host_port.is_absent() && host_port.value.as_u64() != Some(0) {
-                violations.of(&host_port, "be absent");
+                violations.add(&host_port, "be absent");
             }
         }
         let lifecycle = container.at("lifecycle");
@@ -228,14 +227,14 @@ fn baseline(template: &Node<'_>, violations: &mut Violations) {
             lifecycle.at("postStart"),
             lifecycle.at("preStop"),
         ] {
-            // A probe of another host would send requests from the network of the node.
+            // A probe to another host would come from the node's network.
             violations.unless_one_of(&action.at("httpGet").at("host"), &[""]);
             violations.unless_one_of(&action.at("tcpSocket").at("host"), &[""]);
         }
     }
 }
 
-/// The rules of the level `baseline` for a security context, of a Pod or of a container.
+/// The `baseline` rules for a Pod's or container's security context.
 fn baseline_security(security: &Node<'_>, violations: &mut Violations) {
     violations.unless_false(&security.at("windowsOptions").at("hostProcess"));
     violations.unless_one_of(&security.at("appArmorProfile").at("type"), &PROFILES);
@@ -246,13 +245,13 @@ fn baseline_security(security: &Node<'_>, violations: &mut Violations) {
     violations.unless_one_of(&selinux.at("role"), &[""]);
 }
 
-/// The rules that the level `restricted` adds.
+/// The additional `restricted` rules.
 fn restricted(spec: &Node<'_>, violations: &mut Violations) {
     for volume in spec.at("volumes").items() {
         for source in volume.members() {
             if source.name != "name" && !VOLUMES.contains(&source.name) {
                 let allowed = format!("be one of {}", VOLUMES.join(", "));
-                violations.of(&source, &allowed);
+                violations.add(&source, &allowed);
             }
         }
     }
@@ -263,24 +262,24 @@ fn restricted(spec: &Node<'_>, violations: &mut Violations) {
         restricted_user(&security, violations);
         let escalation = security.at("allowPrivilegeEscalation");
         if *escalation.value != Value::Bool(false) {
-            violations.of(&escalation, "be false");
+            violations.add(&escalation, "be false");
         }
         let non_root = security.at("runAsNonRoot");
         if non_root.or(&of_pod.at("runAsNonRoot")).is_absent() {
-            violations.of(&non_root, "be true, here or for the Pod");
+            violations.add(&non_root, "be true, here or for the Pod");
         }
         let seccomp = security.at("seccompProfile").at("type");
         let of_pod = of_pod.at("seccompProfile").at("type");
         if seccomp.or(&of_pod).is_absent() {
-            violations.of(
+            violations.add(
                 &seccomp,
                 "be RuntimeDefault or Localhost, here or for the Pod",
             );
         }
         let capabilities = security.at("capabilities");
         let drop = capabilities.at("drop");
-        if !drop.items().iter().any(|it| it.text() == Some("ALL")) {
-            violations.of(&drop, "have ALL");
+        if !drop.items().iter().any(|item| item.text() == Some("ALL")) {
+            violations.add(&drop, "have ALL");
         }
         for added in capabilities.at("add").items() {
             violations.unless_one_of(&added, &["NET_BIND_SERVICE"]);
@@ -288,34 +287,34 @@ fn restricted(spec: &Node<'_>, violations: &mut Violations) {
     }
 }
 
-/// The rules of the level `restricted` for the user in a security context, of a Pod or of a container.
+/// The `restricted` rules for the user in a Pod's or container's security context.
 fn restricted_user(security: &Node<'_>, violations: &mut Violations) {
     let non_root = security.at("runAsNonRoot");
     if !non_root.is_absent() && *non_root.value != Value::Bool(true) {
-        violations.of(&non_root, "be true");
+        violations.add(&non_root, "be true");
     }
     let user = security.at("runAsUser");
     if !user.is_absent() && user.value.as_i64().is_none_or(|user| user == 0) {
-        violations.of(&user, "be another user than 0");
+        violations.add(&user, "be another user than 0");
     }
 }
 
-/// Returns the containers of all three lists of a Pod.
+/// Returns all containers in a Pod's three lists.
 fn containers<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"]
+    ["initContainers", "containers", "ephemeralContainers"]
         .iter()
-        .map(|list| spec.at(list).items());
-    lists.flatten().collect()
+        .flat_map(|list| spec.at(list).items())
+        .collect()
 }
 
-/// The broken rules so far.
+/// The violations so far.
 struct Violations(Vec<String>);
 
 impl Violations {
-    fn of(&mut self, node: &Node<'_>, allowed: &str) {
+    fn add(&mut self, node: &Node<'_>, allowed: &str) {
         let path = node.path.as_deref().unwrap_or_default();
         let text = format!("{path} must {allowed}");
-        // The level `restricted` repeats some rules of `baseline` with fewer values.
+        // `restricted` repeats some `baseline` rules with fewer values.
         if !self.0.contains(&text) {
             self.0.push(text);
         }
@@ -323,7 +322,7 @@ impl Violations {
 
     fn unless_false(&mut self, node: &Node<'_>) {
         if !node.is_absent() && *node.value != Value::Bool(false) {
-            self.of(node, "be false");
+            self.add(node, "be false");
         }
     }
 
@@ -335,26 +334,26 @@ impl Violations {
         let allowed: Vec<&str> = allowed
             .iter()
             .copied()
-            .filter(|it| !it.is_empty())
+            .filter(|value| !value.is_empty())
             .collect();
         if allowed.is_empty() {
-            self.of(node, "be absent");
+            self.add(node, "be absent");
         } else {
-            self.of(node, &format!("be one of {}", allowed.join(", ")));
+            self.add(node, &format!("be one of {}", allowed.join(", ")));
         }
     }
 }
 
-/// A value in an object, with its path.
+/// A value in an object, with the path.
 #[derive(Clone)]
 struct Node<'a> {
-    /// None where it only matters if a rule is broken.
+    /// None in the first run, which only tells whether there are violations.
     path: Option<String>,
-    /// The last field of the path.
+    /// The last field in the path.
     name: &'a str,
-    /// Null if the value is absent, as an answer may state it.
+    /// Null if the value is absent, which an answer may also state.
     value: &'a Value,
-    /// The fields of an object; none for every other value.
+    /// An object's fields; none for other values.
     fields: Option<&'a Map<String, Value>>,
 }
 
@@ -386,25 +385,27 @@ impl<'a> Node<'a> {
         Self::new(path, name, value.unwrap_or(&Value::Null))
     }
 
-    /// Returns the fields of an object.
+    /// Returns an object's fields.
     fn members(&self) -> Vec<Self> {
-        let names = self.fields.into_iter().flat_map(Map::keys);
-        names.map(|name| self.at(name)).collect()
+        self.fields
+            .into_iter()
+            .flat_map(Map::keys)
+            .map(|name| self.at(name))
+            .collect()
     }
 
-    /// Returns the items of a list. Another value counts as one item: the API server rejects it later.
+    /// Returns a list's items. Another value counts as one item: the API server rejects it later.
     fn items(&self) -> Vec<Self> {
         match self.value {
             Value::Null => Vec::new(),
-            Value::Array(items) => {
-                let items = items.iter().enumerate();
-                items
-                    .map(|(index, item)| {
-                        let path = self.path.as_ref().map(|path| format!("{path}[{index}]"));
-                        Self::new(path, self.name, item)
-                    })
-                    .collect()
-            }
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| {
+                    let path = self.path.as_ref().map(|path| format!("{path}[{index}]"));
+                    Self::new(path, self.name, item)
+                })
+                .collect(),
             _ => vec![self.clone()],
         }
     }
@@ -418,7 +419,7 @@ impl<'a> Node<'a> {
     }
 
     fn or(&self, other: &Self) -> Self {
-        let found = if self.is_absent() { other } else { self };
-        found.clone()
+        let node = if self.is_absent() { other } else { self };
+        node.clone()
     }
 }

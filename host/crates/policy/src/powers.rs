@@ -1,4 +1,4 @@
-//! The meaning of grants in plain words, for the administrator who decides about them.
+//! Describes in plain words what grants allow, for the administrator who decides about them.
 
 use std::collections::BTreeSet;
 
@@ -18,22 +18,22 @@ const TRAFFIC_KINDS: [(&str, &str); 5] = [
     ("networking.k8s.io", "NetworkPolicy"),
 ];
 
-/// Kinds that decide about the replicas of workloads, also of those of others.
+/// Kinds that scale workloads, even those that others own.
 const SCALING_KINDS: [(&str, &str); 1] = [("autoscaling", "HorizontalPodAutoscaler")];
 
-/// Kinds that take devices of nodes for Pods.
+/// Kinds that claim node devices for Pods.
 const DEVICE_KINDS: [(&str, &str); 2] = [
     ("resource.k8s.io", "ResourceClaim"),
     ("resource.k8s.io", "ResourceClaimTemplate"),
 ];
 
-/// Kinds that take volumes.
+/// Kinds that claim volumes.
 const STORAGE_KINDS: [(&str, &str); 1] = [("", "PersistentVolumeClaim")];
 
-/// Kinds that Pods and other controllers read their settings from.
+/// Kinds from which Pods and other controllers read settings.
 const DATA_KINDS: [(&str, &str); 2] = [("", "ConfigMap"), ("", "Secret")];
 
-/// Kinds that stop the work of others.
+/// Kinds that can block others.
 const BLOCKING_KINDS: [(&str, &str); 4] = [
     ("", "LimitRange"),
     ("", "ResourceQuota"),
@@ -41,7 +41,7 @@ const BLOCKING_KINDS: [(&str, &str); 4] = [
     ("policy", "PodDisruptionBudget"),
 ];
 
-/// The powers that children of ordinary kinds have only with `privileged: true` in the grant of their kind.
+/// Powers that children of ordinary kinds have only if their grant has `privileged: true`.
 const CONFIRMED_POWERS: [(&str, &str, &str); 6] = [
     (
         "",
@@ -75,11 +75,11 @@ const CONFIRMED_POWERS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// A choice of kinds.
-type OfKind = fn(&GroupKind) -> bool;
+/// Selects kinds.
+type KindFilter = fn(&GroupKind) -> bool;
 
-/// The powers of children by their kinds, each with the words before the kinds.
-const OBJECT_POWERS: [(OfKind, &str); 8] = [
+/// Powers by child kind, each with the words before the kinds.
+const OBJECT_POWERS: [(KindFilter, &str); 8] = [
     (
         |kind| is_privileged(kind) && !is_interfering(kind),
         "can change the cluster itself, its settings or the permissions in it, through ",
@@ -115,13 +115,16 @@ const OBJECT_POWERS: [(OfKind, &str); 8] = [
 ];
 
 impl Grants {
-    /// Returns one sentence for each power that the grants give to this plugin, without a subject: "can run Pods ...".
+    /// Returns one sentence without a subject for each power that the grants give to this plugin: "can run Pods ...".
     ///
     /// Kinds that the plugin does not declare give it no power.
     pub fn powers(&self, manifest: &Manifest) -> Vec<String> {
-        let declared = manifest.children.iter().map(|one| one.kind.group_kind());
-        let children: BTreeSet<GroupKind> =
-            declared.filter(|kind| self.allows_child(kind)).collect();
+        let children: BTreeSet<GroupKind> = manifest
+            .children
+            .iter()
+            .map(|child| child.kind.group_kind())
+            .filter(|kind| self.allows_child(kind))
+            .collect();
         let mut powers = Vec::new();
         self.pods(&children, &mut powers);
         self.objects(&children, &mut powers);
@@ -137,7 +140,7 @@ impl Grants {
         powers
     }
 
-    /// Adds the powers of the children besides Pods. Every kind is in one of them: the last is about all others.
+    /// Adds what children other than Pods can do. The last sentence has all kinds that no table names.
     fn objects(&self, children: &BTreeSet<GroupKind>, powers: &mut Vec<String>) {
         for (group, kind, power) in CONFIRMED_POWERS {
             let kind = GroupKind::new(group, kind);
@@ -150,18 +153,18 @@ impl Grants {
             .filter(|kind| makes_pods(kind))
             .cloned()
             .collect();
-        for (is_meant, power) in OBJECT_POWERS {
-            if let Some(kinds) = list(children, &is_meant) {
+        for (is_included, power) in OBJECT_POWERS {
+            if let Some(kinds) = list(children, &is_included) {
                 powers.push(format!("{power}{kinds}"));
             }
-            named.extend(children.iter().filter(|kind| is_meant(kind)).cloned());
+            named.extend(children.iter().filter(|kind| is_included(kind)).cloned());
         }
         if let Some(kinds) = list(children, &|kind| !named.contains(kind)) {
             powers.push(format!("can make, change and delete objects of {kinds}"));
         }
     }
 
-    /// Adds the powers over kinds for the whole cluster.
+    /// Adds the powers over whole kinds.
     fn definitions(&self, manifest: &Manifest, powers: &mut Vec<String>) {
         let defined: BTreeSet<GroupKind> = manifest.crds.iter().filter_map(kind_of_crd).collect();
         if let Some(kinds) = list(&defined, &|kind| self.allows_crd(kind)) {
@@ -170,8 +173,8 @@ impl Grants {
             ));
         }
         let parents = manifest.parent_kinds();
-        let is_of_others = |kind: &GroupKind| is_built_in(kind) && self.allows_parent(kind);
-        if let Some(kinds) = list(&parents, &is_of_others) {
+        let is_granted_built_in = |kind: &GroupKind| is_built_in(kind) && self.allows_parent(kind);
+        if let Some(kinds) = list(&parents, &is_granted_built_in) {
             powers.push(format!(
                 "reads all objects of {kinds}, and can change their status and hold up their deletion"
             ));
@@ -208,7 +211,7 @@ impl Grants {
                 (Access::Full, true) => "the values of all objects of",
                 (Access::Full, false) => "all objects of",
                 (Access::Metadata, _) => "the metadata of all objects of",
-                // A keyed hash gives no value.
+                // A keyed hash shows no value.
                 (Access::Hash, _) => continue,
             };
             let place = match &read.scope {
@@ -220,7 +223,7 @@ impl Grants {
                 }
             };
             let labels = match &read.label_selector {
-                all if all.selects_all() => String::new(),
+                selector if selector.selects_all() => String::new(),
                 selector => format!(" with the labels {selector}"),
             };
             powers.push(format!("can read {part} {kind}{labels} {place}"));
@@ -250,12 +253,12 @@ fn is_among(kind: &GroupKind, kinds: &[(&str, &str)]) -> bool {
     kinds.contains(&(&*kind.group, &*kind.kind))
 }
 
-/// Returns the chosen kinds with commas between them; none if there are none.
-fn list(kinds: &BTreeSet<GroupKind>, chosen: &dyn Fn(&GroupKind) -> bool) -> Option<String> {
-    let chosen: Vec<String> = kinds
+/// Returns the included kinds with commas between them; none if there are none.
+fn list(kinds: &BTreeSet<GroupKind>, is_included: &dyn Fn(&GroupKind) -> bool) -> Option<String> {
+    let names: Vec<String> = kinds
         .iter()
-        .filter(|kind| chosen(kind))
+        .filter(|kind| is_included(kind))
         .map(ToString::to_string)
         .collect();
-    (!chosen.is_empty()).then(|| chosen.join(", "))
+    (!names.is_empty()).then(|| names.join(", "))
 }

@@ -1,4 +1,4 @@
-//! The kinds that a grant must confirm with an extra field: privileged kinds, and kinds of Kubernetes itself.
+//! Kinds that a grant must confirm with an extra field: privileged kinds, and kinds that are part of Kubernetes.
 
 use innkeeper_model::GroupKind;
 use serde_json::{Map, Value};
@@ -13,13 +13,12 @@ pub const PRIVILEGED_GROUPS: [&str; 6] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// Privileged kinds of the core group.
+/// Privileged core kinds.
 pub const PRIVILEGED_CORE_KINDS: [&str; 4] =
     ["Namespace", "Node", "PersistentVolume", "ServiceAccount"];
 
-/// Groups whose kinds set something for the whole cluster, so that a plugin that makes them affects all users of it: the order
-/// in which the API server answers, the storage of its objects, the runtime of Pods, and the volumes and their drivers. To read
-/// them gives no power.
+/// Groups whose kinds affect all users of the cluster: the API server's request order and storage, Pod runtimes, volumes and
+/// volume drivers. Reading them gives no power.
 pub const SETTING_GROUPS: [&str; 5] = [
     "flowcontrol.apiserver.k8s.io",
     "internal.apiserver.k8s.io",
@@ -28,7 +27,7 @@ pub const SETTING_GROUPS: [&str; 5] = [
     "storagemigration.k8s.io",
 ];
 
-/// Such kinds of other groups, by group and kind: they send traffic to others, evict Pods, or take devices from them.
+/// Such kinds in other groups, by group and kind: they redirect traffic, evict Pods, or take devices from them.
 pub const SETTING_KINDS: [(&str, &str); 7] = [
     ("networking.k8s.io", "IPAddress"),
     ("networking.k8s.io", "IngressClass"),
@@ -39,9 +38,8 @@ pub const SETTING_KINDS: [(&str, &str); 7] = [
     ("scheduling.k8s.io", "PriorityClass"),
 ];
 
-/// Kinds with which a plugin decides about others in the namespaces of its children, whatever the objects contain: where the
-/// traffic of a Service goes, what may be created, and who leads. Of these, Kubernetes' own role `edit` has only Leases. To
-/// read them gives no power.
+/// Kinds that affect others in the children's namespaces, whatever the objects contain: where Service traffic goes, what may be
+/// created, and who leads. Kubernetes' own role `edit` includes only Leases. Reading them gives no power.
 pub const INTERFERING_KINDS: [(&str, &str); 5] = [
     ("", "Endpoints"),
     ("", "LimitRange"),
@@ -50,7 +48,7 @@ pub const INTERFERING_KINDS: [(&str, &str); 5] = [
     ("discovery.k8s.io", "EndpointSlice"),
 ];
 
-/// Groups with a dot that are part of Kubernetes; all groups without a dot are part of it.
+/// Groups with a dot that are part of Kubernetes, as are all groups without a dot.
 pub const BUILT_IN_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -72,12 +70,12 @@ pub const BUILT_IN_GROUPS: [&str; 18] = [
     "storagemigration.k8s.io",
 ];
 
-/// Kinds of Kubernetes that a plugin may make in the namespaces of its parents without a grant. They run nothing, give no
-/// permission, take no quota from others and redirect no traffic of others, as long as [`reach`] finds nothing in them: the
-/// metadata, the type and some fields of such an object are instructions to other controllers.
+/// Built-in kinds that a plugin may create in the parents' namespaces without a grant. They run nothing, give no permission,
+/// use no foreign quota and redirect no foreign traffic unless [`reach`] returns a field: metadata, type and some other fields
+/// are instructions to other controllers.
 ///
-/// A custom kind is not among them, because its controller may do anything for it. An autoscaler starts Pods, and a
-/// disruption budget stops the maintenance of nodes.
+/// No custom kind, because its controller may do anything. No autoscaler, which starts Pods, and no disruption budget, which
+/// blocks node maintenance.
 const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "ConfigMap"),
     ("", "PersistentVolumeClaim"),
@@ -85,15 +83,15 @@ const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "Service"),
 ];
 
-/// The fields of a Service with which it takes addresses that are not its own, or names a server elsewhere.
+/// Service fields that take foreign addresses or name a server elsewhere.
 pub(super) const FOREIGN_ADDRESSES: [&str; 3] = ["externalIPs", "loadBalancerIP", "externalName"];
 
-/// The prefix of labels and annotations that a plugin may set without a grant, besides keys without one: the recommended
-/// labels, which describe an object. Other prefixes name a controller that may act on the object, with more rights than the
-/// plugin has: DNS names, deployments, credentials of clusters.
+/// The label and annotation prefix that needs no grant, besides keys without a prefix: the recommended labels, which only
+/// describe an object. Other prefixes belong to controllers that may act on the object with more rights than the plugin has,
+/// for DNS names, deployments or cluster credentials.
 const DESCRIBING_PREFIX: &str = "app.kubernetes.io";
 
-/// The types of Secrets that a plugin may make without a grant: no controller acts on them, Pods and Ingresses name them.
+/// Secret types that need no grant: no controller acts on them, and Pods and Ingresses reference them.
 const HARMLESS_SECRET_TYPES: [&str; 7] = [
     "",
     "Opaque",
@@ -104,7 +102,7 @@ const HARMLESS_SECRET_TYPES: [&str; 7] = [
     "kubernetes.io/tls",
 ];
 
-/// Returns true if a grant of parents, definitions or children of this kind must set `privileged: true`.
+/// Returns true if grants for parents, definitions or children must set `privileged: true` for this kind.
 pub fn is_privileged(kind: &GroupKind) -> bool {
     is_privileged_to_read(kind)
         || SETTING_GROUPS.contains(&&*kind.group)
@@ -112,41 +110,41 @@ pub fn is_privileged(kind: &GroupKind) -> bool {
         || is_interfering(kind)
 }
 
-/// Returns true if objects of this kind decide about others in their namespace.
+/// Returns true if objects of this kind affect others in the namespace.
 pub(super) fn is_interfering(kind: &GroupKind) -> bool {
     INTERFERING_KINDS.contains(&(&*kind.group, &*kind.kind))
 }
 
-/// Returns true if a grant of reads of this kind must set `privileged: true`.
+/// Returns true if grants for reads must set `privileged: true` for this kind.
 pub fn is_privileged_to_read(kind: &GroupKind) -> bool {
     PRIVILEGED_GROUPS.contains(&&*kind.group)
         || (kind.group.is_empty() && PRIVILEGED_CORE_KINDS.contains(&&*kind.kind))
 }
 
-/// Returns true if a grant of parents of this kind must set `builtin: true`.
+/// Returns true if grants for parents must set `builtin: true` for this kind.
 pub fn is_built_in(kind: &GroupKind) -> bool {
     !kind.group.contains('.') || BUILT_IN_GROUPS.contains(&&*kind.group)
 }
 
-/// Returns true if the kind is Secret, which is never a parent and which guests see as hashes by default.
+/// Returns true for Secret, which is never a parent and which guests see as hashes by default.
 pub fn is_secret(kind: &GroupKind) -> bool {
     kind.group.is_empty() && &*kind.kind == "Secret"
 }
 
-/// Returns true if a plugin without grants may make children of this kind.
+/// Returns true if a plugin without grants may create such children.
 pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
     HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))
 }
 
-/// Returns the field with which an object of a kind that needs no grant reaches beyond its namespace: addresses and ports
-/// that it takes from others, a name of another server, a volume of the cluster, and everything that another controller
-/// obeys.
+/// Returns the field with which an object reaches beyond the namespace although its kind needs no grant: foreign addresses or
+/// ports, a foreign server, an existing volume, or instructions to another controller.
 pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<String> {
     foreign_key(object).or_else(|| {
         let field = match (&*kind.group, &*kind.kind) {
             ("", "Secret") => {
                 let secret_type = object.get("type").and_then(Value::as_str);
-                let is_foreign = secret_type.is_some_and(|it| !HARMLESS_SECRET_TYPES.contains(&it));
+                let is_foreign =
+                    secret_type.is_some_and(|text| !HARMLESS_SECRET_TYPES.contains(&text));
                 return is_foreign.then(|| "type".to_owned());
             }
             ("", "Service") => service_reach(object.get("spec")?),
@@ -157,7 +155,7 @@ pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<Str
     })
 }
 
-/// Returns the first label or annotation with the prefix of another controller.
+/// Returns the first label or annotation whose prefix belongs to another controller.
 fn foreign_key(object: &Map<String, Value>) -> Option<String> {
     let metadata = object.get("metadata")?;
     let is_foreign = |key: &str| {
@@ -176,7 +174,7 @@ fn service_reach(spec: &Value) -> Option<&'static str> {
     let is_chosen = |address: &Value| {
         address
             .as_str()
-            .is_some_and(|it| !matches!(it, "" | "None"))
+            .is_some_and(|address| !matches!(address, "" | "None"))
     };
     let cluster_addresses = spec["clusterIPs"].as_array().into_iter().flatten();
     (service_type != "ClusterIP")
@@ -192,7 +190,7 @@ fn service_reach(spec: &Value) -> Option<&'static str> {
 }
 
 fn claim_reach(spec: &Value) -> Option<&'static str> {
-    // Without a class, a claim takes an existing volume of the cluster, such as a directory of a node.
+    // Without a class, a claim binds an existing volume, such as a directory on a node.
     let has_no_class = spec["storageClassName"].as_str() == Some("");
     first_set(
         spec,
@@ -201,7 +199,7 @@ fn claim_reach(spec: &Value) -> Option<&'static str> {
     .or_else(|| has_no_class.then_some("storageClassName"))
 }
 
-/// Returns the first of the fields that has a value.
+/// Returns the first field that has a value.
 pub(super) fn first_set(spec: &Value, fields: &[&'static str]) -> Option<&'static str> {
     let is_set = |field: &&'static str| match &spec[*field] {
         Value::Null => false,

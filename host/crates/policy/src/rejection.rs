@@ -1,8 +1,8 @@
-//! The error for an answer that breaks a rule.
+//! The error for an answer that violates a rule.
 
 use innkeeper_model::reason;
 
-/// The reason for rejecting an answer as a whole; the host writes no part of it.
+/// The rejection of a whole answer: the host writes no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
@@ -11,7 +11,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// Makes a rejection of an answer that breaks a rule of the contract.
+    /// Rejects an answer that violates the contract.
     pub(super) fn output(message: impl Into<String>) -> Self {
         Self {
             reason: reason::OUTPUT_REJECTED,
@@ -19,7 +19,7 @@ impl Rejection {
         }
     }
 
-    /// Makes a rejection of an answer with a child that the plugin may not create.
+    /// Rejects an answer with a child that the plugin may not create.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self {
             reason: reason::CHILD_FORBIDDEN,
@@ -27,7 +27,7 @@ impl Rejection {
         }
     }
 
-    /// Puts the key of the child that caused the rejection before the message.
+    /// Puts the child's key before the message.
     pub(super) fn in_child(self, key: &str) -> Self {
         Self {
             message: format!("child \"{key}\": {}", self.message),
@@ -40,7 +40,7 @@ impl Rejection {
         self.reason
     }
 
-    /// Returns the defect, its place in the answer and the remedy.
+    /// Returns the defect, where it is in the answer, and the remedy.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! The rules for a guest's report on its parent.
+//! The rules for a guest's report on the parent.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use innkeeper_model::{Condition, Event, Report, reason, syntax};
 
 use super::Rejection;
 
-/// The limits of a condition in Kubernetes' own schema (`metav1.Condition`).
+/// Kubernetes' own limits for conditions (`metav1.Condition`).
 const REASON_CHARS_MAX: usize = 1024;
 const MESSAGE_CHARS_MAX: usize = 32_768;
-/// The limit of the API server for Events.
+/// The API server's limit for Events.
 const EVENT_REASON_CHARS_MAX: usize = 128;
 
 pub(super) fn check(report: &Report) -> Result<(), Rejection> {
@@ -20,10 +20,10 @@ pub(super) fn check(report: &Report) -> Result<(), Rejection> {
             "the status holds `conditions`: state them in the report's own list, so that the host can merge them with its own",
         ));
     }
-    let mut seen = BTreeSet::new();
+    let mut kinds = BTreeSet::new();
     for condition in &report.conditions {
         check_condition(condition)?;
-        if !seen.insert(condition.kind.as_str()) {
+        if !kinds.insert(condition.kind.as_str()) {
             return Err(Rejection::output(format!(
                 "the condition {} is stated twice",
                 condition.kind

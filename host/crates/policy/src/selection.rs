@@ -1,26 +1,26 @@
-//! The selection of the parents that a plugin serves, among all objects of its parent kinds.
+//! Selects the parents that a plugin serves.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::{Selector, SelectorExt};
 
-/// The selectors of the served parents; the default selects all.
+/// The selectors for served parents; the default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Selects by the labels of the parent's namespace; cluster-scoped parents always match.
+    /// Selects by namespace labels; cluster-scoped parents always match.
     pub namespaces: Selector,
-    /// Selects by the parent's own labels.
+    /// Selects by parent labels.
     pub parents: Selector,
 }
 
 /// The reason why a parent is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSelected {
-    /// The parent selector does not match its own labels.
+    /// The parent selector does not match.
     ByItsLabels,
-    /// The namespace selector does not match the labels of its namespace.
+    /// The namespace selector does not match.
     ByItsNamespace,
-    /// It is in a system namespace that the grants do not name.
+    /// The parent is in a system namespace that the grants do not name.
     InSystemNamespace,
 }
 
@@ -30,12 +30,12 @@ impl Selection {
         *self == Self::default()
     }
 
-    /// Returns true if the selection depends on the labels of namespaces.
+    /// Returns true if the selection depends on namespace labels.
     pub fn asks_for_namespaces(&self) -> bool {
         !self.namespaces.selects_all()
     }
 
-    /// Checks the parent's labels, then those of its namespace; `namespace` is `None` for a cluster-scoped parent.
+    /// Checks the parent's labels, then the namespace's; `namespace` is `None` for a cluster-scoped parent.
     pub fn select(
         &self,
         parent: &BTreeMap<String, String>,
@@ -52,7 +52,7 @@ impl Selection {
 }
 
 impl NotSelected {
-    /// Returns the field of the Plugin that decides it.
+    /// Returns the Plugin field that decides it.
     pub const fn field(self) -> &'static str {
         match self {
             Self::ByItsLabels => "spec.parents.labelSelector",
@@ -94,7 +94,7 @@ mod tests {
             ("", "tier=1", Err(ByItsNamespace)),
             ("team=a", "", Err(ByItsLabels)),
             ("team=a", "tier=1,old=1", Err(ByItsLabels)),
-            // If neither matches, the parent's own labels are named: its owner can change them.
+            // If neither matches, the parent's labels are named: the owner can change them.
             ("", "", Err(ByItsLabels)),
         ] {
             let selected = both.select(&labels(parent), Some(&labels(namespace)));

@@ -1,4 +1,4 @@
-//! Tests of the policy: one per rejection rule.
+//! One test per rejection rule.
 #![expect(
     clippy::needless_raw_string_hashes,
     reason = "expect-test writes its expectations like this"
@@ -148,7 +148,7 @@ fn desired(children: Vec<Child>) -> Outcome {
     })
 }
 
-/// The inputs of a check besides the answer.
+/// The inputs to a check besides the answer.
 struct Scene {
     manifest: Manifest,
     grants: Grants,
@@ -432,8 +432,9 @@ fn a_long_chain_of_after_lists_is_checked_in_little_time() {
     // As many children as limits allow. Each waits for the one before it, and the first ones come last.
     let chain = |count: usize| -> Vec<Child> {
         let after = |number: usize| {
-            let before = number.saturating_sub(3)..number;
-            before.map(|number| format!("k{number:05}")).collect()
+            (number.saturating_sub(3)..number)
+                .map(|number| format!("k{number:05}"))
+                .collect()
         };
         let children = (0..count).map(|number| Child {
             after: after(number),
@@ -720,6 +721,6 @@ fn retains_children_of_kinds_that_are_never_deleted() {
     let Outcome::Desired(checked) = check(answer, &scene.rules()).unwrap().into_inner() else {
         panic!("should be a desired set");
     };
-    let removals: Vec<RemovalPolicy> = checked.children.iter().map(|it| it.removal).collect();
+    let removals: Vec<RemovalPolicy> = checked.children.iter().map(|child| child.removal).collect();
     assert_eq!(removals, [RemovalPolicy::Retain, RemovalPolicy::Delete]);
 }

@@ -81,7 +81,9 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
         Shortfall::Parent(kind) => ("parents", kind),
         Shortfall::Crd(kind) => ("crds", kind),
         Shortfall::Child(kind) => ("children", kind),
-        Shortfall::Read { asked, .. } => return Some(("reads", file::read(&granting(asked)))),
+        Shortfall::Read { requested, .. } => {
+            return Some(("reads", file::read(&granting(requested))));
+        }
     };
     let is_parent = matches!(shortfall, Shortfall::Parent(_));
     let flags = [

@@ -1,8 +1,8 @@
-//! Children that are parents of their own plugin.
+//! Children that the same plugin serves as parents.
 
 use super::*;
 
-/// Checks an answer with one child of the plugin's own kind; `granted` is the depth of the grant, `depth` that of the
+/// Checks an answer with one child of the plugin's own kind; `granted` is the granted depth, `depth` that of the
 /// parent.
 fn verdict(granted: u32, depth: u32) -> Result<(), String> {
     let mut scene = scene();
@@ -13,8 +13,9 @@ fn verdict(granted: u32, depth: u32) -> Result<(), String> {
         ..scene.rules()
     };
     let answer = desired(vec![child("example.dev/v1", "Web", "copy")]);
-    let checked = check(answer, &rules).map(drop);
-    checked.map_err(|rejection| format!("{}: {}", rejection.reason(), rejection.message()))
+    check(answer, &rules)
+        .map(drop)
+        .map_err(|rejection| format!("{}: {}", rejection.reason(), rejection.message()))
 }
 
 #[test]
@@ -49,7 +50,9 @@ fn an_object_at_the_granted_depth_has_no_children_of_its_kind() {
 #[test]
 fn the_default_ends_a_fork_bomb_at_its_first_object_and_a_grant_at_its_depth() {
     for (granted, objects) in [(0, 1), (1, 3), (5, 63)] {
-        let (mut generation, mut all, mut depth) = (1, 1, 0);
+        let mut generation = 1;
+        let mut all = 1;
+        let mut depth = 0;
         while verdict(granted, depth).is_ok() {
             generation *= 2;
             all += generation;
@@ -59,7 +62,7 @@ fn the_default_ends_a_fork_bomb_at_its_first_object_and_a_grant_at_its_depth() {
     }
 }
 
-/// Two plugins that make parents of each other have no own kinds among their children.
+/// Two plugins that create each other's parents have no own kinds among their children.
 #[test]
 fn a_ring_of_plugins_ends_at_the_largest_depth_or_at_that_of_the_grant() {
     let verdict = |granted: u32, depth: u32| {
@@ -85,8 +88,8 @@ fn a_ring_of_plugins_ends_at_the_largest_depth_or_at_that_of_the_grant() {
         (2, 1, true),
         (2, 2, false),
     ] {
-        let said = verdict(granted, depth);
-        assert_eq!(said.is_ok(), allowed, "{granted} {depth}: {said:?}");
+        let actual = verdict(granted, depth);
+        assert_eq!(actual.is_ok(), allowed, "{granted} {depth}: {actual:?}");
     }
     expect!["child \"one\": Web.example.dev demo/shop is at depth 16, so it may have no children of kind other.dev/v1 Peer, which another plugin serves: end the ring of plugins that make parents of each other"]
         .assert_eq(verdict(0, DEPTH_MAX).unwrap_err().message());

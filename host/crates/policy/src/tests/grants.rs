@@ -1,4 +1,4 @@
-//! Tests of grants: the granted kinds, the denied kinds, and attempts to get around a denial.
+//! Granted kinds, denied kinds, and attempts to bypass a denial.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,7 +73,7 @@ fn proposed_grants_are_the_requests_except_privileged_kinds_and_secrets() {
     .assert_eq(&lines(&assessment.reduced));
 }
 
-/// A manifest that asks for these children, and for these reads besides those of [`manifest`].
+/// A manifest that requests these children, and these reads besides those in [`manifest`].
 fn asking(children: &[(&str, &str)], reads: Vec<ReadKind>) -> Manifest {
     let children = children.iter();
     Manifest {
@@ -135,7 +135,7 @@ fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
     assert_eq!(grants.system_namespaces, BTreeSet::new());
 }
 
-/// A plugin that serves the kind of another owner decides about the objects of that owner's users.
+/// A plugin that serves a foreign kind controls the objects of that kind's users.
 #[test]
 fn without_grants_a_plugin_serves_only_kinds_whose_definition_it_carries() {
     let mut manifest = asking(&[("v1", "ConfigMap")], Vec::new());
@@ -150,8 +150,10 @@ fn without_grants_a_plugin_serves_only_kinds_whose_definition_it_carries() {
         )
     };
     let crd = |kind: &GroupKind| {
-        let crd = json!({"spec": {"group": kind.group, "names": {"kind": kind.kind}}});
-        crd.as_object().unwrap().clone()
+        json!({"spec": {"group": kind.group, "names": {"kind": kind.kind}}})
+            .as_object()
+            .unwrap()
+            .clone()
     };
     let other = GroupKind::new(kind.group.clone(), "Other");
     for crds in [Vec::new(), vec![crd(&other)]] {
@@ -161,7 +163,7 @@ fn without_grants_a_plugin_serves_only_kinds_whose_definition_it_carries() {
     }
     manifest.crds.push(crd(&kind));
     assert_eq!(granted(&manifest), ([kind].into(), Vec::new()));
-    // Grants of an administrator hold for kinds of others.
+    // An administrator's grants may include foreign kinds.
     assert!(!Grants::requested(&manifest).own_definitions);
 }
 
@@ -302,12 +304,12 @@ fn a_child_that_reaches_out_is_refused_without_grants_alone() {
 
 #[test]
 fn a_file_without_grants_reads_only_the_namespaces_of_its_parents() {
-    let asked = vec![
+    let requested = vec![
         read("v1", "Secret", Access::Full, ReadScope::Cluster),
         read("v1", "ConfigMap", Access::Full, ReadScope::Cluster),
         read("v1", "Pod", Access::Metadata, ReadScope::ParentNamespace),
     ];
-    let manifest = asking(&[], asked);
+    let manifest = asking(&[], requested);
     let grants = Grants::for_file(&manifest);
     let reads = grants.reads_for(&manifest);
     assert_eq!(reads.len(), 3);
@@ -336,7 +338,7 @@ fn requested_grants_cover_all_requests_with_their_confirmations() {
     assert!(!Grants::requested(&manifest).allows_parent(&secret()));
 }
 
-/// Each of them changes the work of all users of the cluster.
+/// Each of them affects all users.
 #[test]
 fn kinds_that_set_something_for_the_whole_cluster_need_a_confirmation_to_make_them_but_not_to_read_them()
  {
@@ -395,7 +397,7 @@ fn kinds_that_set_something_for_the_whole_cluster_need_a_confirmation_to_make_th
     }
 }
 
-/// The kinds of [`manifest`] nest: a plugin with everything that it asks for may use them so.
+/// The kinds in [`manifest`] nest, which a plugin with all requested grants may do.
 #[test]
 fn own_kinds_of_parents_are_granted_with_a_depth_and_reported_without_one() {
     let manifest = manifest();
@@ -425,7 +427,7 @@ fn own_kinds_of_parents_are_granted_with_a_depth_and_reported_without_one() {
 #[test]
 fn system_namespaces_are_served_only_by_name() {
     let mut grants = Grants::requested(&manifest());
-    // The second holds the account of the host, which is enough to become the host.
+    // The second has the host's account, which is enough to become the host.
     let host = ["inn", "inn-pods"].map(str::to_owned);
     for namespace in ["kube-system", "kube-", "inn", "inn-pods"] {
         assert!(!grants.allows_namespace(namespace, &host), "{namespace}");
@@ -441,7 +443,7 @@ fn system_namespaces_are_served_only_by_name() {
 
 #[test]
 fn grants_are_described_in_plain_words() {
-    let asked = vec![
+    let requested = vec![
         read("v1", "Secret", Access::Full, ReadScope::ParentNamespace),
         read("v1", "ConfigMap", Access::Hash, ReadScope::Cluster),
         read("v1", "Node", Access::Metadata, ReadScope::Cluster),
@@ -455,7 +457,7 @@ fn grants_are_described_in_plain_words() {
         ("rbac.authorization.k8s.io/v1", "Role"),
         ("example.dev/v1", "Web"),
     ];
-    let manifest = asking(&children, asked);
+    let manifest = asking(&children, requested);
     let mut grants = Grants::requested(&manifest);
     expect![[r#"
         can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps, Job.batch
@@ -489,7 +491,7 @@ fn grants_are_described_in_plain_words() {
     assert_eq!(none, [""; 0]);
 }
 
-/// The kinds of Kubernetes, and one that no rule names.
+/// Built-in kinds, and one that no rule names.
 const ALL_KINDS: [(&str, &str); 21] = [
     (
         "v1",
@@ -772,7 +774,7 @@ fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
 
 #[test]
 fn a_read_gets_the_lesser_access_and_the_narrower_scope() {
-    let asked = |access, scope, selector: Option<&str>| ReadKind {
+    let requested = |access, scope, selector: Option<&str>| ReadKind {
         label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
         ..read("v1", "Secret", access, scope)
     };
@@ -784,47 +786,47 @@ fn a_read_gets_the_lesser_access_and_the_narrower_scope() {
     for (asked_for, grant, served, reduced) in [
         // Grants with less access than requested.
         (
-            asked(Access::Full, Cluster, None),
+            requested(Access::Full, Cluster, None),
             granted(Access::Hash, Cluster, None),
-            asked(Access::Hash, Cluster, None),
+            requested(Access::Hash, Cluster, None),
             true,
         ),
         // Grants with more access than requested: the guest gets the requested access.
         (
-            asked(Access::Metadata, ParentNamespace, None),
+            requested(Access::Metadata, ParentNamespace, None),
             granted(Access::Full, Cluster, None),
-            asked(Access::Metadata, ParentNamespace, None),
+            requested(Access::Metadata, ParentNamespace, None),
             false,
         ),
         (
-            asked(Access::Full, Cluster, None),
+            requested(Access::Full, Cluster, None),
             granted(Access::Full, ParentNamespace, None),
-            asked(Access::Full, ParentNamespace, None),
+            requested(Access::Full, ParentNamespace, None),
             true,
         ),
         (
-            asked(Access::Full, Cluster, None),
+            requested(Access::Full, Cluster, None),
             granted(Access::Full, namespaces(&["a"]), None),
-            asked(Access::Full, namespaces(&["a"]), None),
+            requested(Access::Full, namespaces(&["a"]), None),
             true,
         ),
         (
-            asked(Access::Full, ParentNamespace, None),
+            requested(Access::Full, ParentNamespace, None),
             granted(Access::Full, namespaces(&["a"]), None),
-            asked(Access::Full, namespaces(&["a"]), None),
+            requested(Access::Full, namespaces(&["a"]), None),
             true,
         ),
         // Two label selectors are joined, so they only narrow the read.
         (
-            asked(Access::Full, Cluster, None),
+            requested(Access::Full, Cluster, None),
             granted(Access::Full, Cluster, Some("app=web")),
-            asked(Access::Full, Cluster, Some("app=web")),
+            requested(Access::Full, Cluster, Some("app=web")),
             true,
         ),
         (
-            asked(Access::Full, Cluster, Some("tier=db")),
+            requested(Access::Full, Cluster, Some("tier=db")),
             granted(Access::Full, Cluster, Some("app=web")),
-            asked(Access::Full, Cluster, Some("app=web,tier=db")),
+            requested(Access::Full, Cluster, Some("app=web,tier=db")),
             true,
         ),
     ] {
@@ -871,7 +873,9 @@ fn a_kind_of_parents_without_a_grant_stops_only_a_plugin_that_has_no_other() {
     let assessment = grants.assess(&manifest);
     assert!(assessment.serves());
     assert_eq!(lines(&assessment.reduced), "parents of Fleet.example.dev");
-    let kinds = grants.parents_of(&manifest).map(|it| &*it.kind.kind);
+    let kinds = grants
+        .parents_of(&manifest)
+        .map(|parent| &*parent.kind.kind);
     assert_eq!(kinds.collect::<Vec<_>>(), ["Web"]);
     grants.parents.clear();
     let assessment = grants.assess(&manifest);

@@ -1,9 +1,9 @@
-//! Tests of children that affect others: a plugin with grants that states what it is told.
+//! Children that affect others, with and without a confirming grant.
 
 use super::*;
 use crate::{is_privileged, is_privileged_to_read};
 
-/// A child with a spec, in the namespace `default` of a cluster-scoped parent.
+/// A child with a spec in the namespace `default`, for a cluster-scoped parent.
 fn object(api_version: &str, kind: &str, spec: &Value) -> Child {
     let mut child = child(api_version, kind, "a");
     child.namespace = Some("default".to_owned());
@@ -17,7 +17,7 @@ fn annotated(api_version: &str, kind: &str, key: &str) -> Child {
     child
 }
 
-/// Checks an answer with grants for the kinds of its children, with or without `privileged: true`.
+/// Checks an answer with grants for the children's kinds, with or without `privileged: true`.
 fn checked(children: &[Child], privileged: bool) -> Result<(), String> {
     let mut scene = Scene::cluster_scoped();
     for child in children {
@@ -32,8 +32,9 @@ fn checked(children: &[Child], privileged: bool) -> Result<(), String> {
         let kind = child.kind.group_kind();
         scene.grants.children.insert(kind, grant);
     }
-    let checked = check(desired(children.to_vec()), &scene.rules());
-    checked.map(drop).map_err(|rejection| rejection.to_string())
+    check(desired(children.to_vec()), &scene.rules())
+        .map(drop)
+        .map_err(|rejection| rejection.to_string())
 }
 
 /// Checks that a child needs `privileged: true`, and that the message has this text.
@@ -214,7 +215,7 @@ fn autoscalers_of_foreign_workloads_need_a_confirmation() {
     let own = object("example.dev/v1", "Related", &json!({}));
     for (target, is_own) in [
         (target("example.dev/v1", "Related", "a"), true),
-        // Another version of the same kind.
+        // Another version, the same kind.
         (target("example.dev/v2", "Related", "a"), true),
         (target("example.dev/v1", "Related", "b"), false),
         (target("example.dev/v1", "Other", "a"), false),
@@ -236,12 +237,12 @@ fn autoscalers_of_foreign_workloads_need_a_confirmation() {
             assert_eq!(checked(&children, true), Ok(()), "{target}");
         }
     }
-    // An object of this name in another namespace is no target.
+    // An object with this name in another namespace is no target.
     let mut elsewhere = own;
     elsewhere.namespace = Some("other".to_owned());
     let children = [elsewhere, scaler(target("example.dev/v1", "Related", "a"))];
     assert!(checked(&children, false).is_err());
-    // A parent may have a scale of its own.
+    // A parent may have a scale subresource.
     let mut scene = scene();
     let mut scaler = scaler(target("example.dev/v1", "Web", "shop"));
     scaler.namespace = None;

@@ -1,4 +1,4 @@
-//! Tests of Pod security: one row for each rule, in every place of the field.
+//! Pod security: one row for each rule, with every path where the field can be.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn broken(level: PodSecurity, object: &Value) -> Vec<String> {
     pod_violations(level, &BTreeSet::new(), &kind, object.as_object().unwrap())
 }
 
-/// Checks that a value breaks one rule of a level and no rule of the weaker levels.
+/// Checks that a value violates one rule in this level and none in the weaker levels.
 #[track_caller]
 fn check_row(level: PodSecurity, path: &str, value: &Value, expected: &str) {
     let mut pod = pod();
@@ -62,7 +62,7 @@ fn check_row(level: PodSecurity, path: &str, value: &Value, expected: &str) {
         let violations = broken(at, &pod);
         if at <= level {
             assert!(
-                violations.iter().any(|one| one.contains(expected)),
+                violations.iter().any(|text| text.contains(expected)),
                 "{at:?} {path} {value}: {violations:?}"
             );
         } else {
@@ -155,7 +155,7 @@ fn baseline_refuses_what_reaches_the_node_through_the_pod() {
     );
 }
 
-/// The security contexts of a Pod and of its containers, as paths.
+/// The paths of a Pod's security contexts, including those in containers.
 fn contexts() -> Vec<String> {
     let of_containers = LISTS.map(|list| format!("spec/{list}/0/securityContext"));
     let of_pod = "spec/securityContext".to_owned();
@@ -322,7 +322,7 @@ fn restricted_accepts_user_and_seccomp_of_pod_or_container() {
             assert!(
                 violations
                     .iter()
-                    .any(|one| one.starts_with(&format!("spec.{list}[0]")))
+                    .any(|text| text.starts_with(&format!("spec.{list}[0]")))
             );
             without["spec"][list][0]["securityContext"][field] = value.clone();
         }
@@ -443,7 +443,7 @@ fn a_controller_revision_may_hold_any_template() {
     assert_eq!(of(PodSecurity::Privileged), [""; 0]);
 }
 
-/// The rules in the check of an answer: a scene with a Deployment.
+/// Checks answers with a Deployment.
 fn scene_with_deployment() -> Scene {
     let mut scene = scene();
     scene
