@@ -46,12 +46,12 @@ const CONFIRMED_POWERS: [(&str, &str, &str); 6] = [
     (
         "",
         "Secret",
-        "can get the token of every service account in the namespaces of its children",
+        "can get the token of every service account in its children's namespaces",
     ),
     (
         "",
         "Service",
-        "can take the traffic for any address of others, and give names of its namespaces to servers elsewhere",
+        "can take the traffic for any foreign address, and point names in its namespaces to servers elsewhere",
     ),
     (
         "autoscaling",
@@ -66,12 +66,12 @@ const CONFIRMED_POWERS: [(&str, &str, &str); 6] = [
     (
         "networking.k8s.io",
         "NetworkPolicy",
-        "can decide about the traffic of all Pods in the namespaces of its children",
+        "can control the traffic of all Pods in its children's namespaces",
     ),
     (
         "policy",
         "PodDisruptionBudget",
-        "can decide about the eviction of all Pods in the namespaces of its children",
+        "can control the eviction of all Pods in its children's namespaces",
     ),
 ];
 
@@ -82,7 +82,7 @@ type KindFilter = fn(&GroupKind) -> bool;
 const OBJECT_POWERS: [(KindFilter, &str); 8] = [
     (
         |kind| is_privileged(kind) && !is_interfering(kind),
-        "can change the cluster itself, its settings or the permissions in it, through ",
+        "can change the cluster, its settings or its permissions, through ",
     ),
     (
         |kind| is_among(kind, &TRAFFIC_KINDS),
@@ -90,27 +90,27 @@ const OBJECT_POWERS: [(KindFilter, &str); 8] = [
     ),
     (
         |kind| is_among(kind, &BLOCKING_KINDS),
-        "can hold up the work of others, through ",
+        "can block the work of others, through ",
     ),
     (
         |kind| is_among(kind, &SCALING_KINDS),
-        "can start and stop Pods of every workload in the namespaces of its children, through ",
+        "can start and stop Pods of every workload in its children's namespaces, through ",
     ),
     (
         |kind| is_among(kind, &STORAGE_KINDS),
-        "can take storage, existing volumes and snapshots included, through ",
+        "can claim storage, including existing volumes and snapshots, through ",
     ),
     (
         |kind| is_among(kind, &DEVICE_KINDS),
-        "can take devices of nodes, through ",
+        "can claim node devices, through ",
     ),
     (
         |kind| is_among(kind, &DATA_KINDS),
-        "can make settings and credentials that Pods and other controllers read, through ",
+        "can create settings and credentials that Pods and other controllers read, through ",
     ),
     (
         |kind| !is_built_in(kind),
-        "can make custom objects, whose effect depends on their controllers: ",
+        "can create custom objects, whose effect depends on their controllers: ",
     ),
 ];
 
@@ -132,7 +132,7 @@ impl Grants {
         let nested = |kind: &GroupKind| manifest.reconciles(kind) && self.allows_nesting(kind);
         if let Some(kinds) = list(&children, &nested) {
             powers.push(format!(
-                "can make parents of its own, which it then serves like those of users: {kinds}"
+                "can create its own parents, which it then serves like those of users: {kinds}"
             ));
         }
         self.reads(manifest, &mut powers);
@@ -160,7 +160,7 @@ impl Grants {
             named.extend(children.iter().filter(|kind| is_included(kind)).cloned());
         }
         if let Some(kinds) = list(children, &|kind| !named.contains(kind)) {
-            powers.push(format!("can make, change and delete objects of {kinds}"));
+            powers.push(format!("can create, change and delete objects of {kinds}"));
         }
     }
 
@@ -176,7 +176,7 @@ impl Grants {
         let is_granted_built_in = |kind: &GroupKind| is_built_in(kind) && self.allows_parent(kind);
         if let Some(kinds) = list(&parents, &is_granted_built_in) {
             powers.push(format!(
-                "reads all objects of {kinds}, and can change their status and hold up their deletion"
+                "reads all objects of {kinds}, and can change their status and block their deletion"
             ));
         }
     }
@@ -186,19 +186,19 @@ impl Grants {
             return;
         };
         let accounts = if self.service_accounts.is_empty() {
-            "the service account default of the namespace".to_owned()
+            "the namespace's service account default".to_owned()
         } else {
             let names: Vec<&str> = self.service_accounts.iter().map(String::as_str).collect();
             format!(
-                "the service accounts default, {} of the namespace",
+                "the namespace's service accounts default, {}",
                 names.join(", ")
             )
         };
         let level = self.pod_security.as_str();
         powers.push(format!(
-            "can run Pods of any image as {accounts}, at podSecurity: {level}, through {kinds}"
+            "can run Pods with any image as {accounts}, at podSecurity: {level}, through {kinds}"
         ));
-        powers.push("can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods".to_owned());
+        powers.push("can read every Secret and ConfigMap in its children's namespaces, by mounting them in Pods".to_owned());
         if self.pod_security == PodSecurity::Privileged {
             powers.push("can take over every node that runs its Pods, and so every service account with Pods there".to_owned());
         }
@@ -216,7 +216,7 @@ impl Grants {
             };
             let place = match &read.scope {
                 ReadScope::Cluster => "in the whole cluster".to_owned(),
-                ReadScope::ParentNamespace => "in the namespaces of its parents".to_owned(),
+                ReadScope::ParentNamespace => "in its parents' namespaces".to_owned(),
                 ReadScope::Namespaces(names) => {
                     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
                     format!("in the namespaces {}", names.join(", "))
@@ -235,8 +235,7 @@ impl Grants {
         let mut parents = manifest.parents.iter().map(|parent| parent.scope);
         if self.beyond_parent_namespace && parents.any(is_cluster_scoped) {
             powers.push(
-                "can make its children in every namespace but kube-* and that of the host"
-                    .to_owned(),
+                "can create its children in every namespace but kube-* and the host's".to_owned(),
             );
         }
         if !self.system_namespaces.is_empty() {

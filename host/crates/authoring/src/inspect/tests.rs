@@ -202,10 +202,10 @@ fn says_in_plain_words_the_power_that_a_plugin_asks_for() {
     let (powers, _) = powers.split_once("finalizes").unwrap();
     let powers: Vec<&str> = powers.lines().map(str::trim).collect();
     expect![[r"
-        can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps
-        can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
+        can run Pods with any image as the namespace's service account default, at podSecurity: restricted, through Deployment.apps
+        can read every Secret and ConfigMap in its children's namespaces, by mounting them in Pods
         can redirect or block network traffic, through Service
-        can read the values of all objects of Secret in the namespaces of its parents"]].assert_eq(&powers.join("\n"));
+        can read the values of all objects of Secret in its parents' namespaces"]].assert_eq(&powers.join("\n"));
     let (_, out, _) = inspect(&bytes, ResultFormat::Json);
     let value: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(value["plugin"]["amountsTo"], json!(powers));

@@ -189,12 +189,12 @@ fn the_printed_grants_are_read_as_they_were_made() {
     let granted = Granted::new(&manifest, &source, &BTreeMap::new()).unwrap();
     let text = text_of(&[granted.file()]);
     expect![[r#"
-        # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
-        # Plugin pond can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods.
+        # Plugin pond can run Pods with any image as the namespace's service account default, at podSecurity: restricted, through Deployment.apps.
+        # Plugin pond can read every Secret and ConfigMap in its children's namespaces, by mounting them in Pods.
         # Plugin pond can redirect or block network traffic, through Service, NetworkPolicy.networking.k8s.io.
-        # Plugin pond can make settings and credentials that Pods and other controllers read, through Secret.
+        # Plugin pond can create settings and credentials that Pods and other controllers read, through Secret.
         # Plugin pond can define and change kinds for the whole cluster: Pond.example.com.
-        # Plugin pond can read the metadata of all objects of Pod in the namespaces of its parents.
+        # Plugin pond can read the metadata of all objects of Pod in its parents' namespaces.
         # Plugin pond also asks for children of Role.rbac.authorization.k8s.io (a privileged kind).
         children:
         - group: ""

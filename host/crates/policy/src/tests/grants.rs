@@ -407,7 +407,7 @@ fn own_kinds_of_parents_are_granted_with_a_depth_and_reported_without_one() {
     assert_eq!(depth(&grants), DEPTH_MAX);
     assert_eq!(grants.children[&secret()].depth, 0);
     assert_eq!(depth(&Grants::proposed(&manifest)), 1);
-    let power = "can make parents of its own, which it then serves like those of users: ";
+    let power = "can create its own parents, which it then serves like those of users: ";
     let powers = grants.powers(&manifest);
     let both = format!("{power}Fleet.example.dev, Web.example.dev");
     assert!(powers.contains(&both), "{powers:?}");
@@ -460,18 +460,18 @@ fn grants_are_described_in_plain_words() {
     let manifest = asking(&children, requested);
     let mut grants = Grants::requested(&manifest);
     expect![[r#"
-        can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps, Job.batch
-        can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
-        can change the cluster itself, its settings or the permissions in it, through Role.rbac.authorization.k8s.io
+        can run Pods with any image as the namespace's service account default, at podSecurity: restricted, through Deployment.apps, Job.batch
+        can read every Secret and ConfigMap in its children's namespaces, by mounting them in Pods
+        can change the cluster, its settings or its permissions, through Role.rbac.authorization.k8s.io
         can redirect or block network traffic, through Service
-        can hold up the work of others, through ResourceQuota
-        can make settings and credentials that Pods and other controllers read, through Secret
-        can make custom objects, whose effect depends on their controllers: Web.example.dev
+        can block the work of others, through ResourceQuota
+        can create settings and credentials that Pods and other controllers read, through Secret
+        can create custom objects, whose effect depends on their controllers: Web.example.dev
         can define and change kinds for the whole cluster: Related.example.dev
-        can make parents of its own, which it then serves like those of users: Web.example.dev
-        can read the values of all objects of Secret in the namespaces of its parents
+        can create its own parents, which it then serves like those of users: Web.example.dev
+        can read the values of all objects of Secret in its parents' namespaces
         can read the metadata of all objects of Node in the whole cluster
-        can make its children in every namespace but kube-* and that of the host"#]]
+        can create its children in every namespace but kube-* and the host's"#]]
     .assert_eq(&grants.powers(&manifest).join("\n"));
 
     grants.pod_security = PodSecurity::Privileged;
@@ -480,7 +480,7 @@ fn grants_are_described_in_plain_words() {
     grants.children.get_mut(&secret()).unwrap().privileged = true;
     let powers = grants.powers(&manifest).join("\n");
     for part in [
-        "as the service accounts default, deployer of the namespace, at podSecurity: privileged",
+        "as the namespace's service accounts default, deployer, at podSecurity: privileged",
         "can take over every node that runs its Pods",
         "can get the token of every service account",
         "works in the system namespaces kube-system",
@@ -555,7 +555,8 @@ fn no_granted_kind_is_without_a_sentence() {
         let named = [format!(" {kind}"), format!(", {kind}")];
         let is_named = |power: &String| named.iter().any(|name| power.ends_with(name.as_str()));
         assert!(powers.iter().any(is_named), "{kind}: {powers:?}");
-        let is_caught = powers.contains(&format!("can make, change and delete objects of {kind}"));
+        let is_caught =
+            powers.contains(&format!("can create, change and delete objects of {kind}"));
         let is_other = matches!(name, "Event" | "Later");
         assert_eq!(is_caught, is_other, "{kind}: {powers:?}");
     }
@@ -569,8 +570,8 @@ fn no_granted_kind_is_without_a_sentence() {
     let mut grants = Grants::requested(&manifest);
     let powers = grants.powers(&manifest).join("\n");
     for part in [
-        "can start and stop Pods of every workload in the namespaces of its children, through HorizontalPodAutoscaler.autoscaling",
-        "can take storage, existing volumes and snapshots included, through PersistentVolumeClaim",
+        "can start and stop Pods of every workload in its children's namespaces, through HorizontalPodAutoscaler.autoscaling",
+        "can claim storage, including existing volumes and snapshots, through PersistentVolumeClaim",
         "can define and change kinds for the whole cluster: Related.example.dev",
     ] {
         assert!(powers.contains(part), "{powers}");
@@ -586,7 +587,7 @@ fn parents_of_kubernetes_itself_are_described() {
     let mut manifest = asking(&[], Vec::new());
     manifest.parents[0].kind = gvk("apps/v1", "Deployment");
     let mut grants = Grants::requested(&manifest);
-    let power = "reads all objects of Deployment.apps, and can change their status and hold up their deletion";
+    let power = "reads all objects of Deployment.apps, and can change their status and block their deletion";
     assert!(grants.powers(&manifest).contains(&power.to_owned()));
     grants.parents.remove(&deployment);
     assert!(!grants.powers(&manifest).contains(&power.to_owned()));

@@ -293,11 +293,11 @@ fn confirmed_effects_on_others_are_described() {
     let mut powers = grants.powers(&manifest);
     powers.retain(|power| !ordinary.contains(power));
     expect![[r"
-        can get the token of every service account in the namespaces of its children
-        can take the traffic for any address of others, and give names of its namespaces to servers elsewhere
+        can get the token of every service account in its children's namespaces
+        can take the traffic for any foreign address, and point names in its namespaces to servers elsewhere
         can scale workloads of others
         can configure ingress controllers that serve others, and take the requests for all hosts
-        can decide about the traffic of all Pods in the namespaces of its children
-        can decide about the eviction of all Pods in the namespaces of its children"]]
+        can control the traffic of all Pods in its children's namespaces
+        can control the eviction of all Pods in its children's namespaces"]]
     .assert_eq(&powers.join("\n"));
 }
