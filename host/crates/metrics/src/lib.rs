@@ -66,9 +66,7 @@ pub struct Metrics {
 pub enum SpanResult {
     /// The collector accepted it.
     Sent,
-    /// Too many spans waited.
-    Dropped,
-    /// The collector did not accept it.
+    /// The collector did not take it.
     Failed,
 }
 
@@ -124,7 +122,7 @@ impl Metrics {
             ),
             spans: Registrar::new(&mut registry, "innkeeper_trace").family(
                 "spans",
-                "Spans by result: sent, dropped because too many waited, or failed because the collector did not accept them",
+                "Spans of passes by result: sent, or failed because the collector did not take them",
             ),
             ungranted: Registrar::new(&mut registry, "innkeeper").family(
                 "plugins_without_grants",

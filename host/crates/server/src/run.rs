@@ -136,7 +136,7 @@ pub async fn serve(
     if !args.elects_leader() {
         warn!("{WITHOUT_LEASE}");
     }
-    let mut traces = Traces::start(&args, &status.metrics)?;
+    let traces = Traces::start(&args, &status.metrics).await?;
     if let Some(tracer) = traces.tracer() {
         status.tracer.get_or_init(|| tracer);
     }
@@ -146,7 +146,6 @@ pub async fn serve(
     let ended = tokio::select! {
         ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
         error = keeper.died() => Err(error),
-        error = traces.died() => Err(error),
     };
     if matches!(&ended, Err(failure) if matches!(failure.exit(), Exit::Signal(_))) {
         return ended;

@@ -1,44 +1,36 @@
 //! The traces of passes on their way to a collector, by OTLP over HTTP.
 //!
-//! Passes put their spans into a bounded queue, and one task sends them in batches. A pass never waits: spans above the
-//! bound are dropped and counted, as are those that the collector does not take.
+//! The SDK's batch processor has the queue and a thread that sends, so no pass waits. It drops spans above its bounds,
+//! which the variables `OTEL_BSP_*` set, and logs their number.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_metrics::{Metrics, SpanResult};
 use innkeeper_model::error_chain;
 use innkeeper_source::trust;
-use opentelemetry::{Context, KeyValue, trace::TracerProvider as _};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
-    trace::{
-        Sampler, SdkTracer, SdkTracerProvider, Span, SpanData, SpanExporter as _, SpanProcessor,
-    },
+    trace::{Sampler, SdkTracer, SdkTracerProvider, SpanData, SpanExporter},
 };
-use parking_lot::Mutex;
-use reqwest::redirect::Policy;
-use tokio::{
-    sync::mpsc::{self, Receiver, Sender},
-    task::JoinSet,
-    time::{Instant, timeout, timeout_at},
-};
-use tracing::{debug, info, warn};
+use reqwest::{blocking::Client, redirect::Policy};
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
 
-use super::tasks::joined;
+use super::tasks::TASK_ENDED;
 use crate::args::RunArgs;
 
-/// The largest number of spans that wait to be sent, as in the SDKs of OpenTelemetry.
-const WAITING_MAX: usize = 2048;
-
-/// The largest number of spans in a request, as in the SDKs of OpenTelemetry.
-const BATCH_MAX: usize = 512;
-
-/// The longest time that a span waits for others. Chosen: a trace is there when a person looks for it, and an idle host
-/// sends nothing.
-const BATCH_WAIT: Duration = Duration::from_secs(2);
+const START: &str = "failed to set up the traces for --otlp-endpoint";
 
 /// The time limit of a request, as in the SDKs of OpenTelemetry.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,36 +39,20 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The traces of a running host; without a collector there are none.
-#[derive(Default)]
-pub(super) struct Traces {
-    provider: Option<SdkTracerProvider>,
-    task: JoinSet<()>,
-}
-
-/// The queue between passes and the task that sends.
-struct SpanQueue {
-    /// None once the host ends.
-    sender: Mutex<Option<Sender<SpanData>>>,
-    metrics: Arc<Metrics>,
-}
+pub(super) struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
-    /// Starts the task that sends, if the user has named a collector.
-    pub(super) fn start(args: &RunArgs, metrics: &Arc<Metrics>) -> Result<Self, Failure> {
-        const START: &str = "failed to set up the traces for --otlp-endpoint";
-
+    /// Starts the thread that sends, if the user has named a collector.
+    pub(super) async fn start(args: &RunArgs, metrics: &Arc<Metrics>) -> Result<Self, Failure> {
         let Some(endpoint) = &args.traces.endpoint else {
-            return Ok(Self::default());
+            return Ok(Self(None));
         };
-        let authorities = args.sources.ca_file.as_deref().unwrap_or_default();
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(trust(authorities).or_fail(Exit::Usage, START)?)
-            .redirect(Policy::none())
-            .no_proxy()
-            .timeout(SEND_TIMEOUT)
-            .build()
-            .or_fail(Exit::Failure, START)?;
-        let mut exporter = SpanExporter::builder()
+        let client_args = args.clone();
+        // The client has a runtime of its own, which must not start within another.
+        let client = spawn_blocking(move || client(&client_args))
+            .await
+            .or_fail(Exit::Failure, TASK_ENDED)??;
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
@@ -84,60 +60,56 @@ impl Traces {
             .with_timeout(SEND_TIMEOUT)
             .build()
             .or_fail(Exit::Usage, START)?;
-        let resource = resource(args);
-        exporter.set_resource(&resource);
-        let (sender, waiting) = mpsc::channel(WAITING_MAX);
-        let queue = SpanQueue {
-            sender: Mutex::new(Some(sender)),
-            metrics: Arc::clone(metrics),
-        };
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
                 1.0 / f64::from(args.traces.one_in.get()),
             ))))
-            .with_resource(resource)
-            .with_span_processor(queue)
+            .with_resource(resource(args))
+            .with_batch_exporter(CountedExporter {
+                inner: exporter,
+                metrics: Arc::clone(metrics),
+                is_failing: AtomicBool::default(),
+            })
             .build();
-        let mut task = JoinSet::new();
-        task.spawn(send_all(exporter, waiting, Arc::clone(metrics)));
         info!(%endpoint, one_in = args.traces.one_in, "sending traces of passes");
-        Ok(Self {
-            provider: Some(provider),
-            task,
-        })
+        Ok(Self(Some(provider)))
     }
 
-    /// The maker of spans.
+    /// Creates spans.
     pub(super) fn tracer(&self) -> Option<SdkTracer> {
-        let provider = self.provider.as_ref()?;
-        Some(provider.tracer("innkeeper"))
-    }
-
-    /// Waits until the task fails; pending without one.
-    pub(super) async fn died(&mut self) -> Failure {
-        const ENDED: &str = "the task that sends traces ended";
-
-        match self.task.join_next().await {
-            Some(ended) => joined(ended.map(Ok))
-                .err()
-                .unwrap_or_else(|| Failure::new(Exit::Failure, ENDED)),
-            None => std::future::pending().await,
-        }
+        Some(self.0.as_ref()?.tracer("innkeeper"))
     }
 
     /// Sends the spans that still wait, within a time limit.
     pub(super) async fn flush(mut self) {
-        let Some(provider) = self.provider.take() else {
+        let Some(provider) = self.0.take() else {
             return;
         };
-        if let Err(error) = provider.shutdown() {
-            debug!(%error, "failed to end the traces");
-        }
-        let ended = timeout(FLUSH_TIMEOUT, self.task.join_next()).await;
-        if ended.is_err() {
-            warn!("the last traces were not sent: the collector is too slow");
+        let shutdown = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT));
+        if let Ok(Err(error)) = shutdown.await {
+            warn!(%error, "failed to send the last traces to the collector");
         }
     }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Some(provider) = self.0.take() {
+            // The provider's own drop would wait for the collector.
+            drop(provider.shutdown_with_timeout(Duration::ZERO));
+        }
+    }
+}
+
+fn client(args: &RunArgs) -> Result<Client, Failure> {
+    let authorities = args.sources.ca_file.as_deref().unwrap_or_default();
+    Client::builder()
+        .tls_backend_preconfigured(trust(authorities).or_fail(Exit::Usage, START)?)
+        .redirect(Policy::none())
+        .no_proxy()
+        .timeout(SEND_TIMEOUT)
+        .build()
+        .or_fail(Exit::Failure, START)
 }
 
 /// The attributes of this process.
@@ -153,93 +125,42 @@ fn resource(args: &RunArgs) -> Resource {
         .build()
 }
 
-/// Sends the spans in batches until the queue is closed and empty.
-async fn send_all(exporter: SpanExporter, mut waiting: Receiver<SpanData>, metrics: Arc<Metrics>) {
-    let mut is_failing = false;
-    let mut batch = Vec::with_capacity(BATCH_MAX);
-    while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        let until = Instant::now() + BATCH_WAIT;
-        while batch.len() < BATCH_MAX {
-            let room = BATCH_MAX - batch.len();
-            let more = waiting.recv_many(&mut batch, room);
-            if !matches!(timeout_at(until, more).await, Ok(1..)) {
-                break;
-            }
-        }
+/// Counts the spans that the collector received or refused.
+struct CountedExporter<E> {
+    inner: E,
+    metrics: Arc<Metrics>,
+    is_failing: AtomicBool,
+}
+
+impl<E: fmt::Debug> fmt::Debug for CountedExporter<E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(formatter)
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
-        let sent = exporter.export(mem::take(&mut batch)).await;
-        let result = match sent {
-            Ok(()) => SpanResult::Sent,
-            Err(_) => SpanResult::Failed,
-        };
-        metrics.spans(result, count);
-        if let Err(error) = &sent
-            && !is_failing
-        {
+        let result = self.inner.export(batch).await;
+        let was_failing = self.is_failing.swap(result.is_err(), Ordering::Relaxed);
+        if let Err(error) = result {
+            self.metrics.spans(SpanResult::Failed, count);
             // Once for each outage: the metric counts the rest.
-            warn!(error = %error_chain(error), "failed to send traces to the collector");
+            if !was_failing {
+                warn!(error = %error_chain(&error), "failed to send traces to the collector");
+            }
+        } else {
+            self.metrics.spans(SpanResult::Sent, count);
         }
-        is_failing = sent.is_err();
-    }
-}
-
-impl std::fmt::Debug for SpanQueue {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("SpanQueue").finish_non_exhaustive()
-    }
-}
-
-impl SpanProcessor for SpanQueue {
-    fn on_start(&self, _: &mut Span, _: &Context) {}
-
-    fn on_end(&self, span: SpanData) {
-        let sender = self.sender.lock();
-        let is_taken = sender
-            .as_ref()
-            .is_some_and(|sender| sender.try_send(span).is_ok());
-        if !is_taken {
-            self.metrics.spans(SpanResult::Dropped, 1);
-        }
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
+        // An error would make the processor log each batch.
         Ok(())
     }
 
-    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
-        self.sender.lock().take();
-        Ok(())
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use opentelemetry::trace::Tracer as _;
-
-    use super::*;
-
-    #[test]
-    fn spans_above_the_bound_are_dropped_and_counted() {
-        let (sender, mut waiting) = mpsc::channel(3);
-        let metrics = Arc::new(Metrics::new());
-        let queue = SpanQueue {
-            sender: Mutex::new(Some(sender)),
-            metrics: Arc::clone(&metrics),
-        };
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(queue)
-            .build();
-        let tracer = provider.tracer("test");
-        for _ in 0..5 {
-            drop(tracer.start("pass"));
-        }
-        let line = "innkeeper_trace_spans_total{result=\"dropped\"} 2";
-        assert!(metrics.encode().unwrap().contains(line));
-        provider.shutdown().unwrap();
-        let mut kept = 0;
-        while waiting.blocking_recv().is_some() {
-            kept += 1;
-        }
-        assert_eq!(kept, 3);
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
     }
 }
