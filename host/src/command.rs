@@ -36,7 +36,7 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     match command {
-        Command::Run(args) => run::run(*args, log).map(|()| Exit::Success),
+        Command::Run(args) => run::serve(*args, log).map(|()| Exit::Success),
         Command::Dev(args) => dev::run(&args).map(|()| Exit::Success),
         Command::Render(args) => {
             let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();

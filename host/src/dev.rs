@@ -122,8 +122,8 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
 async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> Result<(), Failure> {
     let status = Arc::<StatusRegistry>::default();
     let plugins = args.plugins.files().len();
-    let host = run::serve(args, session.stop.clone(), Arc::clone(&status));
-    tokio::pin!(host);
+    let stop = session.stop.clone();
+    let mut host = Box::pin(run::serve_until(args, stop, Arc::clone(&status)));
     let seen = tokio::select! {
         ended = &mut host => {
             ended.or_fail_by(Failure::exit, HOST)?;
@@ -131,7 +131,7 @@ async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> R
         }
         seen = session.watch(&status, plugins, show) => seen,
     };
-    session.stop.ask();
+    session.stop.request();
     let drained = host.await.or_fail_by(Failure::exit, HOST);
     seen.and(drained)
 }
@@ -249,7 +249,7 @@ impl DevSession<'_> {
         show: &mut Show,
     ) -> Result<Reload, Failure> {
         let step = show.step("starting the host")?;
-        let shared = shared(status).await;
+        let shared = &shared(status).await;
         reload::install(shared).await?;
         show.done(step)?;
         let mut reload = Reload::new(Arc::clone(project), self.consent);
@@ -270,7 +270,7 @@ impl DevSession<'_> {
         show: &mut Show,
     ) -> Result<(), Failure> {
         if let Some((reload, shared)) = reload.zip(status.shared()) {
-            reload.follow(shared, show).await?;
+            reload.follow(&shared, show).await?;
         }
         sleep(POLL_INTERVAL).await;
         Ok(())
@@ -297,7 +297,7 @@ impl DevSession<'_> {
 }
 
 /// Waits until the host has connected to the cluster.
-async fn shared(status: &StatusRegistry) -> &Arc<Shared> {
+async fn shared(status: &StatusRegistry) -> Arc<Shared> {
     loop {
         match status.shared() {
             Some(shared) => return shared,

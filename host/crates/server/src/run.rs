@@ -22,16 +22,12 @@
 //! A task that ends early ends the process with its error. A lost lease ends the process as well: after its restart,
 //! the host stands by.
 
-mod beside;
 mod clients;
 mod controllers;
-mod counted;
+mod files;
 mod key;
-mod lease;
-mod load;
-mod namespaces;
+mod other_hosts;
 mod process;
-mod random;
 mod read_only;
 mod resources;
 mod signals;
@@ -46,27 +42,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_apply::{Events, Writer};
-use innkeeper_cluster::{Cluster, Registration, Reviewer};
+use innkeeper_apply::{Claim, Events, Writer};
+use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
-use innkeeper_lease::Claim;
-use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, Served, Warm};
-use innkeeper_reconcile::{
-    Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
-};
+use innkeeper_metrics::Metrics;
+use innkeeper_model::Limits;
+use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
+use innkeeper_reconcile::{Inventory, NamespaceBudgets, PassFiles, Recordings, Shared};
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{task::spawn_blocking, time::sleep};
-use tracing::{debug, error, info, warn};
+use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
+use tracing::{debug, info, warn};
 
 use crate::{
     admin::Admin,
     args::{PluginArgs, RunArgs},
 };
 use clients::Clients;
-use random::fill_random;
+use files::LoadedFiles;
 pub use read_only::{ReadOnlyHost, client};
 use resources::PluginResources;
 pub use signals::{Shutdown, listen};
@@ -90,11 +84,11 @@ const SANDBOX: &str = "failed to set up the sandbox";
 /// Interval of the search for idle code.
 const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs the host until a signal arrives or a task fails.
+/// Runs the command `run`: the host and its admin server, until a signal arrives or a task fails.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
-    take_all_descriptors();
-    let status = Arc::new(StatusRegistry::default());
+pub fn serve(args: RunArgs, log: LogControl) -> Result<(), Failure> {
+    raise_descriptor_limit();
+    let status = Arc::new(StatusRegistry::for_admin(&args.admin));
     let heartbeat = status.expect_heartbeat("runtime");
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
@@ -106,7 +100,7 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
             listen(stop.clone()).or_fail(Exit::Failure, "failed to listen for signals")?;
         let host = async {
             tokio::select! {
-                ended = serve(args, stop, status) => ended,
+                result = Box::pin(serve_until(args, stop, status)) => result,
                 never = signals => match never {},
                 never = status_provider::send_heartbeats(heartbeat) => match never {},
             }
@@ -118,133 +112,266 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     })
 }
 
-/// Runs the host until `stop` is requested; `dev` observes it through `status`.
-pub async fn serve(
+/// Runs a host until `stop` is requested or a task fails; `dev` observes it through `status`.
+pub async fn serve_until(
     args: RunArgs,
     stop: Shutdown,
     status: Arc<StatusRegistry>,
 ) -> Result<(), Failure> {
-    let metrics = Arc::clone(&status.metrics);
-    let clients = Clients::find(&args, metrics).await?;
-    if args.admin.tls {
-        let reviewer = Reviewer::new(clients.client()?, REVIEW_TIMEOUT);
-        status.reviewer.get_or_init(|| Arc::new(reviewer));
-    }
-    if args.admin.debug {
-        status.plans.get_or_init(Arc::default);
-    }
-    if !args.elects_leader() {
-        warn!("{WITHOUT_LEASE}");
-    }
-    let traces = Traces::start(&args, &status.metrics).await?;
-    if let Some(tracer) = traces.tracer() {
-        status.tracer.get_or_init(|| tracer);
-    }
-    let (claim, election) = clients.claim(&args)?;
-    let mut keeper = LeaseKeeper::start(election);
-    let mut tasks = Tasks::default();
-    let ended = tokio::select! {
-        ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
-        error = keeper.died() => Err(error),
-    };
-    if matches!(&ended, Err(failure) if matches!(failure.exit(), Exit::Signal(_))) {
-        return ended;
-    }
-    let ended = ended.and(keeper.let_go().await);
-    traces.flush().await;
-    ended
+    Host::connect(args, status)
+        .await?
+        .with_lease()?
+        .with_plugins(&stop)
+        .await?
+        .run(&stop)
+        .await
 }
 
-async fn serve_with(
+/// A host that reads the cluster. Owns all tasks except that of the lease.
+struct Host {
     args: RunArgs,
     clients: Clients,
-    claim: Claim,
-    tasks: &mut Tasks,
-    stop: &Shutdown,
-    status: &Arc<StatusRegistry>,
-) -> Result<(), Failure> {
-    let begin = Instant::now();
-    let drain = args.plugins.drain;
-    tokio::select! {
-        started = Box::pin(start(args, clients, claim, tasks, stop, status)) => started?,
-        () = stop.first() => return Ok(()),
-    }
-    info!(elapsed = ?begin.elapsed(), "started");
-    tasks.first_death_before(stop).await?;
-    info!(bound = ?drain, "stopping: passes that run are finished, a second signal aborts them");
-    tokio::select! {
-        ended = tasks.all_plugins_ended() => ended?,
-        () = sleep(drain) => warn!("drain timeout reached: some passes are cut off"),
-        signal = stop.second() => return Err(aborted(signal)),
-    }
-    info!("stopped");
-    Ok(())
+    cluster: Cluster,
+    traces: Traces,
+    tasks: Tasks,
+    status: Arc<StatusRegistry>,
 }
 
-fn aborted(signal: u8) -> Failure {
-    let message =
-        "stopped by a second signal before all passes had ended; the next start completes them";
-    Failure::new(Exit::Signal(signal), message)
+/// A host that may write while `claim` is held.
+struct LeasedHost {
+    host: Host,
+    claim: Claim,
+    lease: LeaseKeeper,
 }
 
-async fn start(
-    args: RunArgs,
-    clients: Clients,
-    claim: Claim,
-    tasks: &mut Tasks,
-    stop: &Shutdown,
-    status: &Arc<StatusRegistry>,
-) -> Result<(), Failure> {
-    let host_namespace = &args.cluster.host_namespace;
-    let cluster = tasks.read(
-        clients.client()?,
-        &args.scope,
-        status.expect_heartbeat("watches"),
-    );
-    status.cluster.get_or_init(|| cluster.clone());
-    let writer = Arc::new(Writer::new(clients.client()?, claim.clone()));
+/// A host that serves plugins.
+struct ServingHost(LeasedHost);
 
-    let lookout = clients.client()?;
-    // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
-    let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
-    let ((pool, context, loaded), prepared) = tokio::try_join!(load::load_all(&args), async {
-        namespaces::wait_for_all(&cluster).await?;
+impl Host {
+    /// Creates the clients and starts the cache.
+    async fn connect(args: RunArgs, status: Arc<StatusRegistry>) -> Result<Self, Failure> {
+        let clients = Clients::for_host(&args, Arc::clone(&status.metrics)).await?;
         if !args.elects_leader() {
-            beside::check(lookout, &args).await?;
+            warn!("{WITHOUT_LEASE}");
         }
-        if claim.is_held() {
-            prepare().await.map(Some)
+        let traces = Traces::start(&args, &status.metrics).await?;
+        let mut tasks = Tasks::default();
+        let cluster = tasks.read(
+            clients.client()?,
+            &args.scope,
+            status.expect_heartbeat("watches"),
+        );
+        let reviewer = if args.admin.tls {
+            Some(Arc::new(Reviewer::new(clients.client()?, REVIEW_TIMEOUT)))
         } else {
-            Ok(None)
-        }
-    })?;
-    tasks
-        .background
-        .spawn(unmap_idle_code(context.engine.clone()));
-    let resources = args
-        .serves_resources()
-        .then(|| PluginResources::new(&args.sources, &cluster, context, host_namespace))
-        .transpose()?;
-    let (warm, prepared) = if let Some(prepared) = prepared {
-        (Warm::new(), prepared)
-    } else {
-        let plugins = (&*loaded, resources.as_ref());
-        let warm =
-            standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status).await?;
-        let fresh = cluster.clone();
-        tasks.background.spawn(async move {
-            fresh.check_freshness().await;
-            Ok(())
+            None
+        };
+        status.connected(cluster.clone(), reviewer);
+        Ok(Self {
+            args,
+            clients,
+            cluster,
+            traces,
+            tasks,
+            status,
+        })
+    }
+
+    /// Starts the election; without one, the claim is unlimited.
+    fn with_lease(self) -> Result<LeasedHost, Failure> {
+        let (claim, election) = self.clients.claim(&self.args)?;
+        Ok(LeasedHost {
+            lease: LeaseKeeper::start(election),
+            claim,
+            host: self,
+        })
+    }
+
+    /// Loads the plugin files, waits for the claim, and starts the tasks of all plugins.
+    async fn start_plugins(&mut self, claim: &Claim, stop: &Shutdown) -> Result<(), Failure> {
+        let Self {
+            args,
+            cluster,
+            tasks,
+            status,
+            ..
+        } = self;
+        let namespace = &args.cluster.host_namespace;
+        let writer = Arc::new(Writer::new(self.clients.client()?, claim.clone()));
+        let other_hosts = self.clients.client()?;
+        let prepare = || key::prepare(cluster, &writer, namespace);
+        // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
+        let (files, prepared) = tokio::try_join!(files::load_all(args), async {
+            tasks::wait_for_namespaces(cluster).await?;
+            if !args.elects_leader() {
+                other_hosts::check(other_hosts, args).await?;
+            }
+            if claim.is_held() {
+                prepare().await.map(Some)
+            } else {
+                Ok(None)
+            }
+        })?;
+        let LoadedFiles {
+            pool,
+            context,
+            plugins,
+        } = files;
+        tasks
+            .background
+            .spawn(unmap_idle_code(context.engine.clone()));
+        let resources = args
+            .serves_resources()
+            .then(|| PluginResources::new(&args.sources, cluster, context, namespace))
+            .transpose()?;
+        let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
+            (Warm::new(), prepared)
+        } else {
+            let waiting = (&*plugins, resources.as_ref());
+            let warm = standby::wait(cluster, &writer, claim, namespace, waiting, status).await?;
+            let cache = cluster.clone();
+            tasks.background.spawn(async move {
+                cache.check_freshness().await;
+                Ok(())
+            });
+            (warm, prepare().await?)
+        };
+        let shared = Arc::new(Shared {
+            host_namespaces: args.cluster.host_namespaces(),
+            tracer: self.traces.tracer(),
+            remember_passes: !args.plugins.forget_passes,
+            pass_files: pass_files(&args.plugins).await,
+            resync_period: args.plugins.resync_period,
+            ..shared(cluster.clone(), writer, pool, inventory, &status.metrics)
         });
-        (warm, prepare().await?)
-    };
-    let (inventory, hash_key) = prepared;
-    let pass_files = pass_files(&args.plugins).await;
-    let shared = share(&args, cluster, writer, pool, inventory, pass_files, status);
-    watch_over(&shared, hash_key, host_namespace, tasks);
-    status.begin(args.plugins.files().len(), loaded.len(), &shared);
-    offer(loaded, resources, warm, &shared, tasks, stop, status);
-    Ok(())
+        tasks.watch_threads(&shared);
+        key::set_or_wait(&shared, hash_key, namespace, tasks);
+        status.serving(args.plugins.files().len(), plugins.len(), &shared);
+        self.spawn_plugins(&shared, plugins, resources, warm, stop);
+        Ok(())
+    }
+
+    /// Starts a task for each plugin file and one for the Plugin resources. The plugins take over their watches from
+    /// standby, `warm`.
+    fn spawn_plugins(
+        &mut self,
+        shared: &Arc<Shared>,
+        loaded: Vec<Loaded>,
+        resources: Option<PluginResources>,
+        mut warm: Warm,
+        stop: &Shutdown,
+    ) {
+        let Tasks {
+            background,
+            plugins,
+        } = &mut self.tasks;
+        let status = &self.status;
+        // All plugin files have the same limits.
+        let limits = Arc::<Limits>::default();
+        let claims = loaded.iter().map(Loaded::claims).collect();
+        for file in loaded {
+            let warm = warm.remove(&file.name).unwrap_or_default();
+            plugins.spawn(files::serve(
+                Arc::clone(shared),
+                file,
+                Arc::clone(&limits),
+                warm,
+                stop.clone(),
+                Arc::clone(status),
+            ));
+        }
+        let (shared, status) = (Arc::clone(shared), Arc::clone(status));
+        if let Some(resources) = resources {
+            plugins.spawn(resources.serve(shared, claims, warm, stop, status));
+            return;
+        }
+        if shared.cluster.served(&plugins::plugin_kind()).is_some() {
+            info!(
+                "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
+            );
+        }
+        background.spawn(async move {
+            match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
+        });
+    }
+}
+
+impl LeasedHost {
+    /// Starts the plugins, unless `stop` is requested or the lease is lost before.
+    async fn with_plugins(mut self, stop: &Shutdown) -> Result<ServingHost, Failure> {
+        let begin = Instant::now();
+        let Self { host, claim, lease } = &mut self;
+        let started = tokio::select! {
+            started = Box::pin(host.start_plugins(claim, stop)) => {
+                started.inspect(|()| info!(elapsed = ?begin.elapsed(), "started"))
+            }
+            () = stop.first() => Ok(()),
+            failure = lease.failed() => Err(failure),
+        };
+        match started {
+            Ok(()) => Ok(ServingHost(self)),
+            Err(failure) => {
+                // The first failure is the cause.
+                drop(self.release().await);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends all tasks, then releases the lease, then sends the last traces.
+    async fn release(self) -> Result<(), Failure> {
+        let Self { host, lease, .. } = self;
+        drop(host.tasks);
+        let released = lease.release().await;
+        host.traces.flush().await;
+        released
+    }
+}
+
+impl ServingHost {
+    /// Serves until `stop` is requested or a task fails, then ends in order. After a second signal, the lease is not
+    /// released: it expires, because a write may be on its way.
+    async fn run(mut self, stop: &Shutdown) -> Result<(), Failure> {
+        let LeasedHost { host, lease, .. } = &mut self.0;
+        let drain = host.args.plugins.drain;
+        let result = tokio::select! {
+            result = host.tasks.run(stop, drain) => result,
+            failure = lease.failed() => Err(failure),
+        };
+        match result {
+            Err(failure) if matches!(failure.exit(), Exit::Signal(_)) => Err(failure),
+            result => result.and(self.0.release().await),
+        }
+    }
+}
+
+/// Returns the context that the passes of all plugins share, without traces and memory of passes.
+fn shared(
+    cluster: Cluster,
+    writer: Arc<Writer>,
+    pool: Pool,
+    inventory: Inventory,
+    metrics: &Arc<Metrics>,
+) -> Shared {
+    Shared {
+        cluster,
+        writer,
+        pool,
+        inventory,
+        host_namespaces: Vec::new(),
+        metrics: Arc::clone(metrics),
+        events: Events::default(),
+        tracer: None,
+        namespace_budgets: NamespaceBudgets::default(),
+        hash_key: OnceLock::new(),
+        recordings: Recordings::default(),
+        analyses: Notify::new(),
+        remember_passes: false,
+        pass_files: None,
+        resync_period: Duration::MAX,
+        now: Timestamp::now,
+        random: fill_random,
+    }
 }
 
 /// Opens the files that keep the memory of passes; none if passes are forgotten, or if they cannot be opened.
@@ -264,99 +391,9 @@ async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
         .ok()
 }
 
-/// Returns the context that the passes of all plugins share.
-fn share(
-    args: &RunArgs,
-    cluster: Cluster,
-    writer: Arc<Writer>,
-    pool: Pool,
-    inventory: Inventory,
-    pass_files: Option<PassFiles>,
-    status: &StatusRegistry,
-) -> Arc<Shared> {
-    Arc::new(Shared {
-        cluster,
-        writer,
-        pool,
-        inventory,
-        host_namespaces: args.cluster.host_namespaces(),
-        metrics: Arc::clone(&status.metrics),
-        events: Events::default(),
-        tracer: status.tracer.get().cloned(),
-        namespace_budgets: NamespaceBudgets::default(),
-        hash_key: OnceLock::new(),
-        recordings: Recordings::default(),
-        analyses: tokio::sync::Notify::new(),
-        remember_passes: !args.plugins.forget_passes,
-        pass_files,
-        resync_period: args.plugins.resync_period,
-        now: Timestamp::now,
-        random: fill_random,
-    })
-}
-
-/// Serves plugins, with the watches that run since standby, by plugin. Without `resources` the host does not serve Plugin
-/// resources.
-fn offer(
-    loaded: Vec<Loaded>,
-    resources: Option<PluginResources>,
-    mut warm: Warm,
-    shared: &Arc<Shared>,
-    tasks: &mut Tasks,
-    stop: &Shutdown,
-    status: &Arc<StatusRegistry>,
-) {
-    // The limits of every plugin that is given as a file.
-    let limits = Arc::<Limits>::default();
-    let files = loaded.iter().map(Loaded::claims).collect();
-    for loaded in loaded {
-        let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
-        let warm = warm.remove(&loaded.name).unwrap_or_default();
-        let (stop, status) = (stop.clone(), Arc::clone(status));
-        tasks
-            .plugins
-            .spawn(serve_plugin(shared, loaded, limits, warm, stop, status));
-    }
-    let (shared, status) = (Arc::clone(shared), Arc::clone(status));
-    if let Some(resources) = resources {
-        tasks
-            .plugins
-            .spawn(resources.serve(shared, files, warm, stop, status));
-    } else {
-        if shared.cluster.served(&plugins::plugin_kind()).is_some() {
-            info!(
-                "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
-            );
-        }
-        tasks.background.spawn(async move {
-            match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
-        });
-    }
-}
-
-/// Ends the process when the guest threads have died, and waits for a lost hash key to be restored in `namespace`.
-fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, tasks: &mut Tasks) {
-    let watched = Arc::clone(shared);
-    tasks.background.spawn(async move {
-        let died = Err(watched.pool.died().await);
-        died.or_fail(Exit::Failure, "the threads that run plugins ended")
-    });
-    if let Some(hash_key) = hash_key {
-        key::set(shared, hash_key);
-    } else {
-        let (shared, namespace) = (Arc::clone(shared), namespace.to_owned());
-        tasks.background.spawn(async move {
-            let hash_key = key::wait(&shared.cluster, &namespace).await;
-            info!("the hash key was restored");
-            key::set(&shared, hash_key);
-            Ok(())
-        });
-    }
-}
-
 /// Raises the soft limit of open files to the hard limit: every watch needs a descriptor, and so does the compiled code
 /// of every plugin.
-fn take_all_descriptors() {
+fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: maximum,
@@ -378,103 +415,15 @@ async fn unmap_idle_code(engine: Engine) -> Result<(), Failure> {
     }
 }
 
-/// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.
-async fn prepare_cluster(
-    cluster: &Cluster,
-    writer: &Arc<Writer>,
-    namespace: &str,
-) -> Result<(Inventory, Option<HashKey>), Failure> {
-    let inventory = tasks::retry(
-        "read the inventory",
-        |error| matches!(error, InventoryError::Read { .. }),
-        || Inventory::read(cluster, Arc::clone(writer), namespace),
-    )
-    .await
-    .or_fail(
-        Exit::Failure,
-        "failed to read the inventory of kinds that plugins have created",
-    )?;
-    let may_create = inventory.is_empty();
-    let hash_key = tasks::retry(
-        "get the hash key",
-        |error| !matches!(error, key::Error::Malformed { .. }),
-        || key::obtain(cluster, writer, namespace, may_create, fill_random),
-    )
-    .await
-    .or_fail(Exit::Failure, "failed to get the cluster's hash key")?;
-    Ok((inventory, hash_key))
+/// Fills a buffer with cryptographically secure random bytes. The only source of randomness: callers get it as a function,
+/// which tests replace.
+fn fill_random(buffer: &mut [u8]) {
+    getrandom::fill(buffer).expect("the kernel should have random bytes once it runs processes");
 }
 
-/// Serves one plugin until `stop` is requested; retries the installation while its failure may be temporary.
-async fn serve_plugin(
-    shared: Arc<Shared>,
-    loaded: Loaded,
-    limits: Arc<Limits>,
-    warm: Vec<Registration>,
-    stop: Shutdown,
-    status: Arc<StatusRegistry>,
-) -> Result<(), Failure> {
-    let served = tokio::select! {
-        served = install(&shared, &loaded, &limits, &status) => served,
-        never = standby::idle(&warm) => match never {},
-        () = stop.first() => return Ok(()),
-    };
-    // Only now: the plugin's own registrations keep the same watches alive.
-    drop(warm);
-    let Some(served) = served.map(Arc::new) else {
-        return Ok(());
-    };
-    let token = stop.first_token();
-    let report = |problem| status.report_definitions(&served.name, problem);
-    tokio::select! {
-        ended = controllers::run(&shared, &served, &limits, token, &status) => ended,
-        never = plugins::keep_definitions(&shared, &loaded, &limits, report) => match never {},
-    }
-}
-
-/// Installs and registers a plugin; retries with backoff while the failure may be temporary.
-async fn install(
-    shared: &Arc<Shared>,
-    loaded: &Loaded,
-    limits: &Arc<Limits>,
-    status: &StatusRegistry,
-) -> Option<Served> {
-    let mut backoff = tasks::backoff();
-    // The last reported error; empty before the first failure.
-    let mut said = String::new();
-    loop {
-        let error = match plugins::serve(shared, loaded, limits).await {
-            Ok(served) => {
-                if said.is_empty() {
-                    status.note_tried();
-                } else {
-                    status.uncount_inactive();
-                }
-                return Some(served);
-            }
-            Err(error) => error,
-        };
-        if said.is_empty() {
-            status.count_inactive();
-            status.note_tried();
-        }
-        let file = loaded.path.display();
-        let delay = backoff.delay();
-        let delay = match error.retry() {
-            Retry::Never | Retry::OnChange => {
-                error!(%file, error = %error_chain(&error), "plugin is not served");
-                return None;
-            }
-            Retry::At(least) => delay.max(least),
-            Retry::Backoff => delay,
-        };
-        let error = error_chain(&error).to_string();
-        if said == error {
-            debug!(%file, error, again_in = ?delay, "plugin is still not served");
-        } else {
-            error!(%file, error, "plugin is not served, retrying until it is");
-            said = error;
-        }
-        sleep(delay).await;
-    }
+/// Returns a cryptographically secure random number.
+fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    fill_random(&mut bytes);
+    u64::from_ne_bytes(bytes)
 }

@@ -1,22 +1,23 @@
 //! The clients of the API server: one for reads, one for writes, one for the lease, so that none waits behind another.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use http::{HeaderValue, header::USER_AGENT};
-use innkeeper_apply::Writer;
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::USER_AGENT};
+use innkeeper_apply::{Claim, Writer};
 use innkeeper_cluster::LeaseReader;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_lease::{Claim, Election, ElectionParts};
 use innkeeper_metrics::Metrics;
 use jiff::Timestamp;
-use tower::layer::layer_fn;
+use tower::{Service, layer::layer_fn};
 use tracing::info;
 
-use super::{
-    counted::CountedClient,
-    lease::{HostElection, StoredLease},
-    random::random_u64,
-};
+use super::random_u64;
 use crate::{
     args::{ConnectionArgs, RunArgs},
     connection::{ClientConfig, client_config},
@@ -32,15 +33,16 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Reads the client configuration of the cluster of a host.
-    pub(super) async fn find(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Failure> {
+    pub(super) async fn for_host(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Failure> {
         // A restarted container keeps its name but is another process: the random suffix tells them apart.
-        let unique = || format!("{}_{:016x}", args.lease.identity, random_u64());
-        let identity = args.elects_leader().then(unique);
-        Self::of(&args.cluster.connection, identity, metrics).await
+        let identity = args
+            .elects_leader()
+            .then(|| format!("{}_{:016x}", args.lease.identity, random_u64()));
+        Self::new(&args.cluster.connection, identity, metrics).await
     }
 
     /// Reads the client configuration of a cluster.
-    pub(super) async fn of(
+    pub(super) async fn new(
         connection: &ConnectionArgs,
         identity: Option<String>,
         metrics: Arc<Metrics>,
@@ -113,8 +115,62 @@ fn agent(identity: Option<&str>) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(NAME))
 }
 
+/// A client whose requests are counted.
+struct CountedClient<S> {
+    inner: S,
+    metrics: Arc<Metrics>,
+}
+
+/// A request in flight; counted on drop, so that a cancelled request counts as well.
+struct Sent {
+    metrics: Arc<Metrics>,
+    method: Method,
+    status: Option<StatusCode>,
+}
+
+impl<S, A, B> Service<Request<A>> for CountedClient<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<B>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let sent = Sent {
+            metrics: Arc::clone(&self.metrics),
+            method: request.method().clone(),
+            status: None,
+        };
+        let answer = self.inner.call(request);
+        async move {
+            // The future takes the whole guard: of a field alone it would take a copy.
+            let mut sent = sent;
+            let answer = answer.await;
+            sent.status = answer.as_ref().ok().map(Response::status);
+            answer
+        }
+        .boxed()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // The label value that client-go uses for a request without a response.
+        let code = self.status.as_ref().map_or("<error>", StatusCode::as_str);
+        self.metrics.request(self.method.as_str(), code);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{convert::Infallible, future::pending};
+
     use super::*;
 
     #[test]
@@ -126,5 +182,49 @@ mod tests {
         );
         assert_eq!(agent(Some("a\n")), format!("innkeeper/{version}").as_str());
         assert_eq!(agent(None), format!("innkeeper/{version}").as_str());
+    }
+
+    /// Answers every request with 409, and `TRACE` never.
+    struct Server;
+
+    impl Service<Request<()>> for Server {
+        type Response = Response<()>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Response<()>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<()>) -> Self::Future {
+            if request.method() == Method::TRACE {
+                return pending().boxed();
+            }
+            let mut answer = Response::new(());
+            *answer.status_mut() = StatusCode::CONFLICT;
+            async { Ok(answer) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn every_request_is_counted_also_one_that_was_given_up() {
+        let metrics = Arc::new(Metrics::new());
+        let mut client = CountedClient {
+            inner: Server,
+            metrics: Arc::clone(&metrics),
+        };
+        let request = |method| Request::builder().method(method).body(()).unwrap();
+        for _ in 0..2 {
+            let answer = client.call(request(Method::PATCH)).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::CONFLICT);
+        }
+        drop(client.call(request(Method::TRACE)));
+        let text = metrics.encode().unwrap();
+        for line in [
+            "rest_client_requests_total{code=\"409\",method=\"PATCH\"} 2",
+            "rest_client_requests_total{code=\"<error>\",method=\"TRACE\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
     }
 }

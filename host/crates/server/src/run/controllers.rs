@@ -21,11 +21,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{StatusRegistry, random::random_u64, tasks::joined};
+use super::{StatusRegistry, random_u64, tasks::joined};
 
 /// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended and their events
 /// are written.
-pub(super) async fn run(
+pub(super) async fn run_controllers(
     shared: &Shared,
     served: &Arc<Served>,
     limits: &Limits,
@@ -33,7 +33,7 @@ pub(super) async fn run(
     status: &StatusRegistry,
 ) -> Result<(), Failure> {
     status.add(served);
-    let places = Arc::new(Semaphore::new(limits.concurrency_max));
+    let permits = Arc::new(Semaphore::new(limits.concurrency_max));
     let mut controllers = JoinSet::new();
     let reconcilers = &served.reconcilers;
     let events = join_all(
@@ -43,7 +43,7 @@ pub(super) async fn run(
     );
     for reconciler in reconcilers {
         let bounds = Bounds {
-            places: Arc::clone(&places),
+            places: Arc::clone(&permits),
             passes_per_second_max: limits.passes_per_second_max,
             resync_period: Some(shared.resync_period),
             seed: random_u64(),
@@ -53,12 +53,11 @@ pub(super) async fn run(
         controllers.spawn(controller::run(work, bounds, telemetry, stop.clone()));
     }
     let all_ended = async {
-        while let Some(ended) = controllers.join_next().await {
-            let ended = ended.map(|ended| {
+        while let Some(result) = controllers.join_next().await {
+            joined(result.map(|result| {
                 let message = format!("the controller of plugin {} ended", served.name);
-                ended.or_fail(Exit::Failure, message)
-            });
-            joined(ended)?;
+                result.or_fail(Exit::Failure, message)
+            }))?;
         }
         for reconciler in reconcilers {
             reconciler.end_events();
@@ -67,8 +66,8 @@ pub(super) async fn run(
         Ok(())
     };
     tokio::select! {
-        ended = future::try_join(all_ended, events.map(Ok)) => ended.map(drop),
-        never = tend_inventory(shared, served) => match never {},
+        result = future::try_join(all_ended, events.map(Ok)) => result.map(drop),
+        never = prune_inventory(shared, served) => match never {},
         never = keep_passes(reconcilers) => match never {},
     }
 }
@@ -98,7 +97,7 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
 }
 
 /// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
-async fn tend_inventory(shared: &Shared, served: &Served) -> Infallible {
+async fn prune_inventory(shared: &Shared, served: &Served) -> Infallible {
     /// Chosen: an unused kind costs its watch at most this much longer.
     const PERIOD: Duration = Duration::from_secs(30);
 

@@ -1,16 +1,21 @@
 //! The cluster's hash key: created once and kept in a Secret of the host's namespace.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use innkeeper_apply::{self as apply, Writer};
 use innkeeper_cluster::{self as cluster, Cluster};
-use innkeeper_command::HASH_KEY_SECRET;
+use innkeeper_command::{Exit, Failure, HASH_KEY_SECRET, OrFail as _};
 use innkeeper_model::{Gvk, HashKey, error_chain};
-use innkeeper_reconcile::{INVENTORY, Shared};
+use innkeeper_reconcile::{INVENTORY, Inventory, InventoryError, Shared};
 use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
+
+use super::{
+    fill_random,
+    tasks::{Tasks, retry},
+};
 
 /// The key in the Secret's data.
 const DATA_KEY: &str = "key";
@@ -37,14 +42,40 @@ pub(super) enum Error {
     Write(#[from] Box<apply::Error>),
 }
 
+/// Reads the inventory and the hash key, and creates the missing ones.
+pub(super) async fn prepare(
+    cluster: &Cluster,
+    writer: &Arc<Writer>,
+    namespace: &str,
+) -> Result<(Inventory, Option<HashKey>), Failure> {
+    let inventory = retry(
+        "read the inventory",
+        |error| matches!(error, InventoryError::Read { .. }),
+        || Inventory::read(cluster, Arc::clone(writer), namespace),
+    )
+    .await
+    .or_fail(
+        Exit::Failure,
+        "failed to read the inventory of kinds that plugins have created",
+    )?;
+    let may_create = inventory.is_empty();
+    let hash_key = retry(
+        "get the hash key",
+        |error| !matches!(error, Error::Malformed { .. }),
+        || obtain(cluster, writer, namespace, may_create),
+    )
+    .await
+    .or_fail(Exit::Failure, "failed to get the cluster's hash key")?;
+    Ok((inventory, hash_key))
+}
+
 /// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
 /// Returns none if the key is lost: a new key would change every hash that plugins have used, and prove no retained child.
-pub(super) async fn obtain(
+async fn obtain(
     cluster: &Cluster,
     writer: &Writer,
     namespace: &str,
     may_create: bool,
-    random: fn(&mut [u8]),
 ) -> Result<Option<HashKey>, Error> {
     if let Some(key) = read(cluster, namespace).await? {
         return Ok(Some(key));
@@ -60,7 +91,7 @@ pub(super) async fn obtain(
     }
     ensure_namespace(cluster, writer, namespace).await?;
     let mut key = vec![0; LENGTH];
-    random(&mut key);
+    fill_random(&mut key);
     let data = BTreeMap::from([(DATA_KEY.to_owned(), key.clone())]);
     match writer.secret(namespace, HASH_KEY_SECRET, &data).await {
         Ok(_) => {
@@ -92,6 +123,26 @@ pub(super) fn set(shared: &Shared, key: HashKey) {
     // The cache first: a pass begins only with the key, and would miss the retained children in a cache without it.
     shared.cluster.set_hash_key(Some(key.clone()));
     shared.hash_key.get_or_init(|| key);
+}
+
+/// Gives the key to the passes, or starts a task that does so once a lost key is restored in `namespace`.
+pub(super) fn set_or_wait(
+    shared: &Arc<Shared>,
+    key: Option<HashKey>,
+    namespace: &str,
+    tasks: &mut Tasks,
+) {
+    if let Some(key) = key {
+        return set(shared, key);
+    }
+    let shared = Arc::clone(shared);
+    let namespace = namespace.to_owned();
+    tasks.background.spawn(async move {
+        let key = wait(&shared.cluster, &namespace).await;
+        info!("the hash key was restored");
+        set(&shared, key);
+        Ok(())
+    });
 }
 
 /// Waits until there is a key: the active host creates it, or the user restores a lost one.

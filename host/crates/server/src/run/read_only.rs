@@ -1,30 +1,27 @@
 //! A host that only reads, for commands that plan: it has no claim to write, so the writer refuses every write.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{Events, Writer};
+use innkeeper_apply::{Claim, Writer};
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
-use innkeeper_lease::Claim;
+use innkeeper_metrics::Metrics;
 use innkeeper_model::HashKey;
-use innkeeper_reconcile::{Inventory, NamespaceBudgets, Recordings, Shared};
+use innkeeper_reconcile::{Inventory, Shared};
 use innkeeper_sandbox::Pool;
-use jiff::Timestamp;
-use tokio::{sync::Notify, time::timeout};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
-    SANDBOX, StatusRegistry,
+    SANDBOX,
     clients::Clients,
-    key, namespaces,
-    random::fill_random,
-    tasks::{TASK_ENDED, Tasks, joined},
+    fill_random, key, shared,
+    tasks::{TASK_ENDED, Tasks, joined, wait_for_namespaces},
 };
-use crate::args::{ConnectionArgs, ScopeArgs};
+use crate::{
+    admin::Heartbeats,
+    args::{ConnectionArgs, ScopeArgs},
+};
 
 /// The time limit for the first answer of the API server: longer than the discovery of a large cluster takes.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -44,16 +41,15 @@ impl ReadOnlyHost {
         host_namespace: &str,
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
-        let status = StatusRegistry::default();
         let scope = ScopeArgs {
             namespaces: namespaces.cloned(),
             crds: Definitions::Ignore,
         };
         let mut tasks = Tasks::default();
-        let heartbeat = status.expect_heartbeat("watches");
+        let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
         let cluster = tasks.read(client.clone(), &scope, heartbeat);
         let writer = Arc::new(Writer::new(client, Claim::awaited()));
-        timeout(ANSWERS_WITHIN, namespaces::wait_for_all(&cluster))
+        timeout(ANSWERS_WITHIN, wait_for_namespaces(&cluster))
             .await
             .or_fail(
                 Exit::Failure,
@@ -70,24 +66,10 @@ impl ReadOnlyHost {
             )?;
         let hash_key = hash_key(&cluster, &inventory).await?;
         let pool = Pool::start(threads).or_fail(Exit::Failure, SANDBOX)?;
+        let metrics = Arc::<Metrics>::default();
         let shared = Arc::new(Shared {
-            cluster,
-            writer,
-            pool: pool.for_dry_runs(),
-            inventory,
             host_namespaces: vec![host_namespace.to_owned()],
-            metrics: Arc::clone(&status.metrics),
-            events: Events::default(),
-            tracer: None,
-            namespace_budgets: NamespaceBudgets::default(),
-            hash_key: OnceLock::new(),
-            recordings: Recordings::default(),
-            analyses: Notify::new(),
-            remember_passes: false,
-            pass_files: None,
-            resync_period: Duration::MAX,
-            now: Timestamp::now,
-            random: fill_random,
+            ..shared(cluster, writer, pool.for_dry_runs(), inventory, &metrics)
         });
         key::set(&shared, hash_key);
         Ok(Self { shared, tasks })
@@ -99,9 +81,9 @@ impl ReadOnlyHost {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         tokio::select! {
-            ended = work => ended,
-            Some(died) = self.tasks.background.join_next() => {
-                joined(died)?;
+            result = work => result,
+            Some(result) = self.tasks.background.join_next() => {
+                joined(result)?;
                 Err(Failure::new(Exit::Failure, TASK_ENDED))
             }
         }
@@ -110,18 +92,19 @@ impl ReadOnlyHost {
 
 /// Returns a client of a cluster.
 pub async fn client(connection: &ConnectionArgs) -> Result<kube::Client, Failure> {
-    let metrics = Arc::default();
-    Clients::of(connection, None, metrics).await?.client()
+    Clients::new(connection, None, Arc::default())
+        .await?
+        .client()
 }
 
 /// Reads the hash key. A cluster without any child of a plugin needs none, so it gets a random one.
 async fn hash_key(cluster: &Cluster, inventory: &Inventory) -> Result<HashKey, Failure> {
     let namespace = inventory.namespace();
-    let found = key::read(cluster, namespace).await.or_fail(
+    let key = key::read(cluster, namespace).await.or_fail(
         Exit::Failure,
         format!("failed to read the hash key, Secret {namespace}/{HASH_KEY_SECRET}"),
     )?;
-    match found {
+    match key {
         Some(key) => Ok(key),
         None if inventory.is_empty() => {
             warn!(

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Shutdown, StatusRegistry, controllers, random::random_u64, tasks::joined};
+use super::{Shutdown, StatusRegistry, controllers::run_controllers, random_u64, tasks::joined};
 use crate::args::SourceArgs;
 
 /// The subscriber name of the manager's watch on Plugins.
@@ -36,10 +36,10 @@ const ENDED: &str = "the controller of Plugin resources ended";
 
 /// The number of concurrent passes over Plugins; more than one, because a pass may wait for the API server or for a dry
 /// run. No pass waits for a registry or a compiler.
-const PLACES: usize = 4;
+const PASSES_MAX: usize = 4;
 
 /// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
-const STARTS_MAX: usize = PLACES;
+const STARTS_MAX: usize = PASSES_MAX;
 
 /// The time for which the watches from standby are kept for Plugins that are not active yet. Chosen: a component is fetched
 /// and compiled in less.
@@ -89,7 +89,7 @@ impl PluginResources {
         let (name, selector) = (self.name.clone(), self.selector.clone());
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
-        let telemetry = status.observe_named("innkeeper/standby", PLACES);
+        let telemetry = status.observe_named("innkeeper/standby", PASSES_MAX);
         let never = CancellationToken::new();
         let warming = controller::run(Arc::clone(&warmer), bounds(), telemetry, never);
         (warmer, async {
@@ -116,7 +116,7 @@ impl PluginResources {
             files,
             selector: self.selector,
             definition: Arc::clone(&status.definition),
-            plans: status.plans.get().cloned(),
+            plans: status.plans.clone(),
             starts: sender,
             stop: stop.first_token(),
         };
@@ -127,7 +127,7 @@ impl PluginResources {
 
 fn bounds() -> Bounds {
     Bounds {
-        places: Arc::new(Semaphore::new(PLACES)),
+        places: Arc::new(Semaphore::new(PASSES_MAX)),
         passes_per_second_max: PASSES_PER_SECOND_MAX,
         // A pass over an active Plugin schedules its own next pass.
         resync_period: None,
@@ -143,7 +143,7 @@ async fn manage(
     stop: CancellationToken,
     status: Arc<StatusRegistry>,
 ) -> Result<(), Failure> {
-    let telemetry = status.observe_named("innkeeper/plugin", PLACES);
+    let telemetry = status.observe_named("innkeeper/plugin", PASSES_MAX);
     let managing = controller::run(Arc::clone(&manager), bounds(), telemetry, stop.clone());
     let cold = Instant::now() + WARM_FOR;
     let mut managing = Box::pin(managing);
@@ -159,7 +159,7 @@ async fn manage(
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            ended = &mut managing => return ended.or_fail(Exit::Failure, ENDED),
+            result = &mut managing => return result.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
             never = &mut telling => match never {},
             never = &mut checking => match never {},
@@ -169,9 +169,9 @@ async fn manage(
                 // Only now: the plugin's own registrations keep the same watches alive.
                 warm.remove(&start.served.name);
                 let (shared, status) = (Arc::clone(&shared), Arc::clone(&status));
-                serving.spawn(async move { run(&shared, start, &status).await });
+                serving.spawn(async move { serve_plugin(&shared, start, &status).await });
             }
-            Some(ended) = serving.join_next() => joined(ended)?,
+            Some(result) = serving.join_next() => joined(result)?,
         }
     }
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
@@ -181,15 +181,19 @@ async fn manage(
     drop(checking);
     drop(noticing);
     drop(manager);
-    while let Some(ended) = serving.join_next().await {
-        joined(ended)?;
+    while let Some(result) = serving.join_next().await {
+        joined(result)?;
     }
     Ok(())
 }
 
-async fn run(shared: &Shared, start: Start, status: &StatusRegistry) -> Result<(), Failure> {
-    let end = controllers::run(shared, &start.served, &start.limits, start.stop, status).await;
+async fn serve_plugin(
+    shared: &Shared,
+    start: Start,
+    status: &StatusRegistry,
+) -> Result<(), Failure> {
+    let result = run_controllers(shared, &start.served, &start.limits, start.stop, status).await;
     status.remove(&start.served);
     drop(start.ended);
-    end
+    result
 }

@@ -19,7 +19,7 @@ pub struct Shutdown {
 
 impl Shutdown {
     /// Requests a drain.
-    pub fn ask(&self) {
+    pub fn request(&self) {
         self.first.cancel();
     }
 

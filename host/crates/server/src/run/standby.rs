@@ -55,7 +55,7 @@ pub(super) async fn wait(
             .map(|interest| cluster.register(interest));
         warm.insert(plugin.name.clone(), registrations.collect());
     }
-    status.stand_by(true);
+    status.standing_by(true);
     let each = join_all(warm.values().map(|registrations| idle(registrations)));
     let tend = async {
         // Without the key, some kinds cannot be watched.
@@ -70,7 +70,7 @@ pub(super) async fn wait(
         ended = OptionFuture::from(warming), if warmer.is_some() => ended.unwrap_or(Ok(()))?,
         () = claim.acquired() => {}
     }
-    status.stand_by(false);
+    status.standing_by(false);
     cluster.require_freshness_checks();
     warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
     Ok(warm)

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{Cause, Cluster, ParentConditions, Reviewer, Waiting, WatchStatus, Why};
+use innkeeper_cluster::{Cause, ParentConditions, Reviewer, Waiting, WatchStatus, Why};
 use innkeeper_command::LogControl;
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{Gvk, ObjectId, error_chain};
@@ -68,7 +68,7 @@ impl StatusProvider for RunningHost {
         // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
         let standby = self.status.stands_by().then(|| Check {
             name: "standby".to_owned(),
-            problem: still_warming(&watches(&self.status)),
+            problem: still_warming(&self.status.watches()),
         });
         let definition = self.status.definition.problem().map(|problem| Check {
             name: "plugin-resources".to_owned(),
@@ -101,16 +101,16 @@ impl StatusProvider for RunningHost {
             },
             plugins: active.iter().map(|plugin| plugin_state(plugin)).collect(),
             controllers: controllers.iter().map(controller_state).collect(),
-            watches: watches(&self.status).iter().map(watch_state).collect(),
+            watches: self.status.watches().iter().map(watch_state).collect(),
         }
     }
 
     fn plan(&self, plugin: &str) -> Option<String> {
-        self.status.plans.get()?.json(plugin)
+        self.status.plans.as_ref()?.json(plugin)
     }
 
     fn reviewer(&self) -> Option<Arc<Reviewer>> {
-        self.status.reviewer.get().cloned()
+        self.status.reviewer()
     }
 
     fn log_filter(&self) -> String {
@@ -214,12 +214,6 @@ fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Returns the state of every watch; empty before the host has begun to read.
-fn watches(status: &StatusRegistry) -> Vec<WatchStatus> {
-    let cluster = status.cluster.get();
-    cluster.map(Cluster::watches).unwrap_or_default()
-}
-
 fn plugin_state(plugin: &Served) -> PluginState {
     let faults = plugin.recent_faults();
     PluginState {
@@ -318,7 +312,7 @@ impl SampleSource for StatusRegistry {
     fn sample(&self) -> Sample {
         let plugins = self.active();
         Sample {
-            watches: watches(self).iter().map(watch_sample).collect(),
+            watches: self.watches().iter().map(watch_sample).collect(),
             plugins: plugins.iter().map(|plugin| plugin_sample(plugin)).collect(),
             left_out: self.inactive_count(),
             unfinished: self.controllers().iter().map(unfinished).collect(),

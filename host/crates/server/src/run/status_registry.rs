@@ -1,56 +1,72 @@
 //! The state of a running host for its observers: `dev` and the endpoints of [`admin`](crate::admin).
 //!
-//! It is filled while the host starts. The only decision that reads it is `is_active`: the finalizers of an active
-//! plugin are left to its own passes.
+//! It exists before the host, because the admin server answers while the host starts. Only `is_active` is read for a
+//! decision: the finalizers of an active plugin are left to its own passes.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use innkeeper_cluster::{Cluster, Reviewer};
+use innkeeper_cluster::{Cluster, Reviewer, WatchStatus};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{CandidatePlans, DefinitionCheck, Served};
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
-use opentelemetry_sdk::trace::SdkTracer;
 use parking_lot::{Mutex, RwLock};
 
 use super::process::Process;
-use crate::admin::{Heartbeat, Heartbeats};
+use crate::{
+    admin::{Heartbeat, Heartbeats},
+    args::AdminArgs,
+};
 
 /// The longest silence of a heartbeat that still counts as alive.
 /// Far longer than any step between two heartbeats takes in a healthy host.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
+/// The part of the host that has started.
+#[derive(Clone, Default)]
+enum Phase {
+    /// The API server is not known yet.
+    #[default]
+    Connecting,
+    /// The cache runs, and the plugins are loading.
+    Loading(Connection),
+    /// The host waits for the lease with loaded plugins and running watches.
+    StandingBy(Connection),
+    /// The plugins have tasks.
+    Serving(Connection, Arc<Shared>),
+}
+
+/// The host's access to the API server.
+#[derive(Clone)]
+struct Connection {
+    cluster: Cluster,
+    /// None without `--admin-tls`.
+    reviewer: Option<Arc<Reviewer>>,
+}
+
 /// The state of a running host for its observers.
 #[derive(Default)]
 pub struct StatusRegistry {
-    shared: OnceLock<Arc<Shared>>,
-    /// The cache; none before the host has begun to read.
-    pub(super) cluster: OnceLock<Cluster>,
-    /// The reviewer of callers of the admin server; none before the host has found the API server.
-    pub(super) reviewer: OnceLock<Arc<Reviewer>>,
-    /// The maker of the traces of passes; none if the host sends none.
-    pub(super) tracer: OnceLock<SdkTracer>,
+    phase: RwLock<Phase>,
     active: RwLock<Vec<Arc<Served>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
-    /// The number of plugins from files that were tried and are not active.
+    /// The number of plugin files that failed at least once and are not active.
     inactive: AtomicUsize,
-    /// The number of plugins from files that are still to be tried; none before they are loaded.
-    untried: OnceLock<AtomicUsize>,
+    /// The number of loaded plugin files before their first installation; none before they are loaded.
+    pending_files: Mutex<Option<usize>>,
     /// The problems of the definitions of plugins from files.
     definition_problems: Mutex<BTreeMap<PluginName, String>>,
-    /// True while the host waits for the lease with loaded plugins and running watches.
-    stands_by: AtomicBool,
     /// The check of the definition of Plugin resources.
     pub(super) definition: Arc<DefinitionCheck>,
-    /// The plans of candidates; none if the admin server shows none.
-    pub(super) plans: OnceLock<Arc<CandidatePlans>>,
+    /// The plans of candidates; none without `--debug-endpoints`.
+    pub(super) plans: Option<Arc<CandidatePlans>>,
     /// The metrics of the process.
     pub(super) metrics: Arc<Metrics>,
     /// The heartbeats of the process.
@@ -60,9 +76,41 @@ pub struct StatusRegistry {
 }
 
 impl StatusRegistry {
+    /// Creates the state that these endpoints show.
+    pub(super) fn for_admin(args: &AdminArgs) -> Self {
+        Self {
+            plans: args.debug.then(Arc::default),
+            ..Self::default()
+        }
+    }
+
     /// The context that all plugins share; none before the API server has answered and this process may write.
-    pub fn shared(&self) -> Option<&Arc<Shared>> {
-        self.shared.get()
+    pub fn shared(&self) -> Option<Arc<Shared>> {
+        match &*self.phase.read() {
+            Phase::Serving(_, shared) => Some(Arc::clone(shared)),
+            _ => None,
+        }
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        match &*self.phase.read() {
+            Phase::Connecting => None,
+            Phase::Loading(connection)
+            | Phase::StandingBy(connection)
+            | Phase::Serving(connection, _) => Some(connection.clone()),
+        }
+    }
+
+    /// The state of every watch; empty before the host has begun to read.
+    pub(super) fn watches(&self) -> Vec<WatchStatus> {
+        self.connection()
+            .map(|connection| connection.cluster.watches())
+            .unwrap_or_default()
+    }
+
+    /// The reviewer of callers of the admin server; none before the host has found the API server.
+    pub(super) fn reviewer(&self) -> Option<Arc<Reviewer>> {
+        self.connection()?.reviewer
     }
 
     /// The active plugins.
@@ -75,43 +123,64 @@ impl StatusRegistry {
         self.active.read().iter().any(|served| served.name == *name)
     }
 
-    /// Returns true once every plugin from a file was tried, or while the host stands by.
+    /// Returns true once the first installation of every plugin file has ended, or while the host stands by.
     pub fn is_started(&self) -> bool {
-        let untried = self.untried.get();
-        self.stands_by() || untried.is_some_and(|untried| untried.load(Ordering::Relaxed) == 0)
+        self.stands_by() || *self.pending_files.lock() == Some(0)
     }
 
-    /// The number of plugins from files that were tried and are not active.
+    /// The number of plugin files that are not active.
     pub fn inactive_count(&self) -> usize {
         self.inactive.load(Ordering::Relaxed)
     }
 
     /// Returns true while the host waits for the lease.
     pub(super) fn stands_by(&self) -> bool {
-        self.stands_by.load(Ordering::Relaxed)
+        matches!(*self.phase.read(), Phase::StandingBy(_))
     }
 
-    /// Records the begin and the end of standby.
-    pub(super) fn stand_by(&self, stands_by: bool) {
-        self.stands_by.store(stands_by, Ordering::Relaxed);
+    /// Records the start of the cache.
+    pub(super) fn connected(&self, cluster: Cluster, reviewer: Option<Arc<Reviewer>>) {
+        *self.phase.write() = Phase::Loading(Connection { cluster, reviewer });
     }
 
-    /// Records that `loaded` of `given` plugins were loaded, and shows the shared context.
-    pub(super) fn begin(&self, given: usize, loaded: usize, shared: &Arc<Shared>) {
-        self.shared.get_or_init(|| Arc::clone(shared));
-        self.expect_tries(given, loaded);
-    }
-
-    fn expect_tries(&self, given: usize, loaded: usize) {
-        self.inactive.store(given - loaded, Ordering::Relaxed);
-        self.untried.get_or_init(|| loaded.into());
-    }
-
-    /// Records the first outcome for a loaded plugin from a file.
-    pub(super) fn note_tried(&self) {
-        if let Some(untried) = self.untried.get() {
-            untried.fetch_sub(1, Ordering::Relaxed);
+    /// Records the start or the end of standby.
+    pub(super) fn standing_by(&self, stands_by: bool) {
+        let phase = if stands_by {
+            Phase::StandingBy
+        } else {
+            Phase::Loading
+        };
+        if let Some(connection) = self.connection() {
+            *self.phase.write() = phase(connection);
         }
+    }
+
+    /// Records that the host serves `loaded` of its `files`.
+    pub(super) fn serving(&self, files: usize, loaded: usize, shared: &Arc<Shared>) {
+        self.expect_files(files, loaded);
+        if let Some(connection) = self.connection() {
+            *self.phase.write() = Phase::Serving(connection, Arc::clone(shared));
+        }
+    }
+
+    fn expect_files(&self, files: usize, loaded: usize) {
+        self.inactive.store(files - loaded, Ordering::Relaxed);
+        *self.pending_files.lock() = Some(loaded);
+    }
+
+    /// Records the result of the first installation of a plugin file.
+    pub(super) fn file_done(&self, is_active: bool) {
+        if !is_active {
+            self.inactive.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(pending) = self.pending_files.lock().as_mut() {
+            *pending -= 1;
+        }
+    }
+
+    /// Records that a plugin file has become active after a failed installation.
+    pub(super) fn file_recovered(&self) {
+        self.inactive.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Adds an active plugin.
@@ -121,18 +190,9 @@ impl StatusRegistry {
 
     /// Removes a plugin that is no longer active.
     pub(super) fn remove(&self, served: &Arc<Served>) {
-        let mut active = self.active.write();
-        active.retain(|known| !Arc::ptr_eq(known, served));
-    }
-
-    /// Counts a plugin from a file that was tried and is not active.
-    pub(super) fn count_inactive(&self) {
-        self.inactive.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Discounts a plugin that has become active after a failed attempt.
-    pub(super) fn uncount_inactive(&self) {
-        self.inactive.fetch_sub(1, Ordering::Relaxed);
+        self.active
+            .write()
+            .retain(|active| !Arc::ptr_eq(active, served));
     }
 
     /// Records what keeps the definitions of a plugin from a file from being as it states them; none if they are.
@@ -187,20 +247,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_started_once_all_plugins_from_files_were_tried() {
+    fn a_host_has_started_once_every_plugin_file_is_done() {
         let status = StatusRegistry::default();
         assert!(!status.is_started());
         // One file could not be loaded.
-        status.expect_tries(3, 2);
-        let of_resource = Served {
+        status.expect_files(3, 2);
+        let plugin = Served {
             name: PluginName::new("other").unwrap(),
             reconcilers: Vec::new(),
         };
-        status.add(&Arc::new(of_resource));
-        status.note_tried();
+        status.add(&Arc::new(plugin));
+        status.file_done(true);
         assert!(!status.is_started());
-        status.note_tried();
+        status.file_done(false);
         assert!(status.is_started());
+        assert_eq!(status.inactive_count(), 2);
+        status.file_recovered();
+        assert_eq!(status.inactive_count(), 1);
     }
 
     /// O2: a scrape with a duplicate series is invalid.

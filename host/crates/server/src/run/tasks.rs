@@ -1,18 +1,19 @@
 //! The tasks of the process, and their retries against the API server.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_command::{Definitions, Exit, Failure, OrFail as _};
-use innkeeper_model::{Backoff, error_chain};
+use innkeeper_model::{Backoff, Gvk, error_chain};
+use innkeeper_reconcile::{Shared, lease::Election};
 use tokio::{
     task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::{Shutdown, lease::HostElection, random::random_u64};
+use super::{Shutdown, random_u64};
 use crate::{admin::Heartbeat, args::ScopeArgs};
 
 /// The longest delay between two attempts at a step that the start of the host needs. Chosen: that of the watches.
@@ -55,36 +56,61 @@ impl Tasks {
         cluster
     }
 
+    /// Fails when the guest threads end.
+    pub(super) fn watch_threads(&mut self, shared: &Arc<Shared>) {
+        let shared = Arc::clone(shared);
+        self.background.spawn(async move {
+            Err(shared.pool.died().await)
+                .or_fail(Exit::Failure, "the threads that run plugins ended")
+        });
+    }
+
+    /// Runs the tasks until `stop` is requested, and then until the passes have ended, at most for `drain`.
+    pub(super) async fn run(&mut self, stop: &Shutdown, drain: Duration) -> Result<(), Failure> {
+        const ABORTED: &str =
+            "stopped by a second signal before all passes had ended; the next start completes them";
+
+        self.first_failure_before(stop).await?;
+        info!(bound = ?drain, "stopping: passes that run are finished, a second signal aborts them");
+        tokio::select! {
+            result = self.all_plugins_ended() => result?,
+            () = sleep(drain) => warn!("drain timeout reached: some passes are cut off"),
+            signal = stop.second() => return Err(Failure::new(Exit::Signal(signal), ABORTED)),
+        }
+        info!("stopped");
+        Ok(())
+    }
+
     /// Waits for the first task that fails; fails as well once no plugin task is left.
-    pub(super) async fn first_death(&mut self) -> Result<(), Failure> {
+    async fn first_failure(&mut self) -> Result<(), Failure> {
         let plugins = self.plugins.len();
         loop {
-            let ended = tokio::select! {
-                Some(ended) = self.background.join_next() => ended,
-                ended = self.plugins.join_next() => match ended {
-                    Some(ended) => ended,
+            let result = tokio::select! {
+                Some(result) = self.background.join_next() => result,
+                result = self.plugins.join_next() => match result {
+                    Some(result) => result,
                     None => return Err(nothing_to_serve(Exit::Failure, plugins)),
                 },
             };
-            joined(ended)?;
+            joined(result)?;
         }
     }
 
     /// Waits for the request to stop; fails if a task fails before that.
-    pub(super) async fn first_death_before(&mut self, stop: &Shutdown) -> Result<(), Failure> {
+    async fn first_failure_before(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         tokio::select! {
             // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
             // Only the order of the branches tells this from a failure.
             biased;
             () = stop.first() => Ok(()),
-            ended = self.first_death() => ended,
+            result = self.first_failure() => result,
         }
     }
 
     /// Waits until every plugin task has ended.
-    pub(super) async fn all_plugins_ended(&mut self) -> Result<(), Failure> {
-        while let Some(ended) = self.plugins.join_next().await {
-            joined(ended)?;
+    async fn all_plugins_ended(&mut self) -> Result<(), Failure> {
+        while let Some(result) = self.plugins.join_next().await {
+            joined(result)?;
         }
         Ok(())
     }
@@ -93,44 +119,44 @@ impl Tasks {
 /// The task that renews the lease; dropping it ends the task without releasing the lease.
 pub(super) struct LeaseKeeper {
     task: JoinSet<()>,
-    let_go: CancellationToken,
+    release: CancellationToken,
 }
 
 impl LeaseKeeper {
     /// Starts the election; without one there is no task.
-    pub(super) fn start(election: Option<HostElection>) -> Self {
-        let let_go = CancellationToken::new();
+    pub(super) fn start(election: Option<Election>) -> Self {
+        let release = CancellationToken::new();
         let mut task = JoinSet::new();
         if let Some(election) = election {
-            task.spawn(election.run(let_go.clone()));
+            task.spawn(election.run(release.clone()));
         }
-        Self { task, let_go }
+        Self { task, release }
     }
 
     /// Waits until the claim ends without a release by this process, or the task fails. Pending without an election.
-    pub(super) async fn died(&mut self) -> Failure {
+    pub(super) async fn failed(&mut self) -> Failure {
         const LOST: &str = "lost the lease: another process may write now; restart this process (a Deployment does it) to stand by";
 
         let lost = || Failure::new(Exit::Failure, LOST);
         match self.task.join_next().await {
-            Some(ended) => joined(ended.map(Ok)).err().unwrap_or_else(lost),
+            Some(result) => joined(result.map(Ok)).err().unwrap_or_else(lost),
             None => std::future::pending().await,
         }
     }
 
     /// Releases the lease if this process holds it; the process must not write after that.
-    pub(super) async fn let_go(mut self) -> Result<(), Failure> {
-        self.let_go.cancel();
-        while let Some(ended) = self.task.join_next().await {
-            joined(ended.map(Ok))?;
+    pub(super) async fn release(mut self) -> Result<(), Failure> {
+        self.release.cancel();
+        while let Some(result) = self.task.join_next().await {
+            joined(result.map(Ok))?;
         }
         Ok(())
     }
 }
 
 /// Returns the result of a task that has ended; fails if it panicked.
-pub(super) fn joined<T>(ended: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
-    ended.or_fail(Exit::Failure, TASK_ENDED)?
+pub(super) fn joined<T>(result: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
+    result.or_fail(Exit::Failure, TASK_ENDED)?
 }
 
 pub(super) fn nothing_to_serve(exit: Exit, given: usize) -> Failure {
@@ -162,14 +188,14 @@ where
                 warn!(error = %error_chain(&error), again_in = ?delay, "failed to {what}");
                 sleep(delay).await;
             }
-            ended => return ended,
+            result => return result,
         }
     }
 }
 
 /// Waits for the first discovery of the API server; the cache's driver logs failures in the meantime.
 /// Fails if the API server refuses the credentials for longer than it does while it starts.
-pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
+async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
     const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
     /// Longer than the discovery of a healthy API server takes. Short, because a refusal is reported only after it.
     const PATIENCE: Duration = Duration::from_secs(2);
@@ -177,6 +203,45 @@ pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
         if cluster.is_unauthorized() {
             return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the API server answers, and fails unless every namespace of `--namespaces` exists. One that is deleted
+/// later counts as empty.
+pub(super) async fn wait_for_namespaces(cluster: &Cluster) -> Result<(), Failure> {
+    wait_for_api_server(cluster).await?;
+    // Waiting helps unless the user has to act.
+    let is_temporary = |failure: &Failure| failure.exit() != Exit::Usage;
+    retry("read the namespaces", is_temporary, || {
+        check_namespaces(cluster)
+    })
+    .await
+}
+
+async fn check_namespaces(cluster: &Cluster) -> Result<(), Failure> {
+    let kind = Gvk::new("", "v1", "Namespace");
+    for name in cluster.namespaces().unwrap_or_default() {
+        match cluster.live_get(&kind, None, name).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let message = format!(
+                    "there is no namespace {name}, which --namespaces names: create it and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
+                );
+                return Err(Failure::new(Exit::Usage, message));
+            }
+            Err(error) if error.is_forbidden() => {
+                let message = format!(
+                    "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
+                );
+                return Err(error).or_fail(Exit::Usage, message);
+            }
+            Err(error) => {
+                let message =
+                    format!("failed to read the namespace {name}, which --namespaces names");
+                return Err(error).or_fail(Exit::Failure, message);
+            }
         }
     }
     Ok(())
@@ -192,11 +257,12 @@ mod tests {
     async fn plugins_that_end_during_a_stop_are_no_failure() {
         // Repeated, because a random order of the branches is right every other time.
         for _ in 0..64 {
-            let (mut tasks, stop) = (Tasks::default(), Shutdown::default());
+            let mut tasks = Tasks::default();
+            let stop = Shutdown::default();
             tasks.plugins.spawn(async { Ok(()) });
             tokio::task::yield_now().await;
-            stop.ask();
-            tasks.first_death_before(&stop).await.unwrap();
+            stop.request();
+            tasks.first_failure_before(&stop).await.unwrap();
         }
     }
 
@@ -208,8 +274,8 @@ mod tests {
         tasks
             .background
             .spawn(async { Err(Failure::new(Exit::Failure, "on purpose")) });
-        let ended = tasks.first_death().await;
-        assert_eq!(ended.unwrap_err().to_string(), "on purpose");
+        let result = tasks.first_failure().await;
+        assert_eq!(result.unwrap_err().to_string(), "on purpose");
     }
 
     #[tokio::test]
@@ -217,8 +283,8 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.plugins.spawn(pending());
         tasks.background.spawn(async { panic!("on purpose") });
-        let ended = tasks.first_death().await;
-        assert_eq!(ended.unwrap_err().to_string(), TASK_ENDED);
+        let result = tasks.first_failure().await;
+        assert_eq!(result.unwrap_err().to_string(), TASK_ENDED);
     }
 
     #[tokio::test]
@@ -227,9 +293,9 @@ mod tests {
         tasks.background.spawn(pending());
         tasks.plugins.spawn(async { Ok(()) });
         tasks.plugins.spawn(async { Ok(()) });
-        let ended = tasks.first_death().await;
+        let result = tasks.first_failure().await;
         let none = nothing_to_serve(Exit::Failure, 2).to_string();
-        assert_eq!(ended.unwrap_err().to_string(), none);
+        assert_eq!(result.unwrap_err().to_string(), none);
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -240,7 +306,7 @@ mod tests {
     async fn retries_only_temporary_errors() {
         let mut attempts = 0;
         let is_temporary = |error: &Attempt| error.0 == io::ErrorKind::ConnectionRefused;
-        let ended = retry("connect", is_temporary, || {
+        let result = retry("connect", is_temporary, || {
             attempts += 1;
             let kind = match attempts {
                 1 => io::ErrorKind::ConnectionRefused,
@@ -249,7 +315,7 @@ mod tests {
             async move { Err::<(), _>(Attempt(kind)) }
         })
         .await;
-        assert_eq!(ended.unwrap_err().0, io::ErrorKind::InvalidData);
+        assert_eq!(result.unwrap_err().0, io::ErrorKind::InvalidData);
         assert_eq!(attempts, 2);
     }
 }

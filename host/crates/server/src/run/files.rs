@@ -1,20 +1,29 @@
-//! Loads the plugin files of the command line.
+//! The plugin files of the command line: loads them, and serves each with a task of its own.
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, thread};
 
 use futures::future::join_all;
+use innkeeper_cluster::Registration;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext};
+use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served};
+use innkeeper_reconcile::Shared;
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
     artifact::{self, CompileBounds, Compiler, ConfigChecker, Program},
 };
-use tokio::task::spawn_blocking;
-use tracing::error;
+use tokio::{task::spawn_blocking, time::sleep};
+use tracing::{debug, error};
 
-use super::{SANDBOX, tasks};
+use super::{SANDBOX, Shutdown, StatusRegistry, controllers, standby, tasks};
 use crate::args::RunArgs;
+
+/// The loaded plugin files, with the parts that run them and Plugin resources.
+pub(super) struct LoadedFiles {
+    pub(super) pool: Pool,
+    pub(super) context: Arc<LoaderContext>,
+    pub(super) plugins: Vec<Loaded>,
+}
 
 /// Returns the resources that compiling a plugin may use on this machine.
 fn compile_bounds() -> CompileBounds {
@@ -35,11 +44,10 @@ fn half_of_the_memory() -> Option<usize> {
 }
 
 /// Loads the plugins concurrently; reports and skips those that cannot be served.
-pub(super) async fn load_all(
-    args: &RunArgs,
-) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Failure> {
+pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     let settings = &args.plugins;
-    let (workers, files) = (settings.workers, settings.files());
+    let workers = settings.workers;
+    let files = settings.files();
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
         pagemap_scan: plugin::swap_is_off(),
@@ -77,7 +85,7 @@ pub(super) async fn load_all(
             Err(error) => refused.push((file.clone(), error)),
         }
     }
-    let known: Vec<String> = loaded
+    let names: Vec<String> = loaded
         .iter()
         .map(|plugin| plugin.name.to_string())
         .collect();
@@ -87,33 +95,116 @@ pub(super) async fn load_all(
         error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
     }
     // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
-    let mut named = context.configs.keys().chain(context.grants.keys());
-    if refused.is_empty()
-        && let Some(unused) = named.find(|name| !known.contains(name))
-    {
-        let message = format!(
-            "--config or --grants names plugin {unused}, which is not among the given plugins"
-        );
-        return Err(Failure::new(Exit::Usage, message));
+    if refused.is_empty() {
+        check_configured(&context, &names)?;
     }
     if !args.serves_resources() {
         // Otherwise the Plugins state theirs too.
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        let exit = end_of_refusal(&refused);
+        let exit = refusal_exit(&refused);
         return Err(tasks::nothing_to_serve(exit, files.len()));
     }
-    Ok((pool, context, admitted))
+    Ok(LoadedFiles {
+        pool,
+        context,
+        plugins: admitted,
+    })
 }
 
-/// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.
-fn end_of_refusal(refused: &[(PathBuf, plugins::Error)]) -> Exit {
+/// Fails if `--config` or `--grants` names no plugin of the files.
+fn check_configured(context: &LoaderContext, names: &[String]) -> Result<(), Failure> {
+    let mut configured = context.configs.keys().chain(context.grants.keys());
+    match configured.find(|name| !names.contains(name)) {
+        Some(unused) => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "--config or --grants names plugin {unused}, which is not among the given plugins"
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns the exit code when every plugin file was refused. A full disk, for example, is not a usage error.
+fn refusal_exit(refused: &[(PathBuf, plugins::Error)]) -> Exit {
     let mut errors = refused.iter().map(|(_, error)| error.retry());
     if errors.any(|retry| retry == Retry::Backoff) {
         Exit::Failure
     } else {
         Exit::Usage
+    }
+}
+
+/// Serves one plugin until `stop` is requested; retries the installation while its failure may be temporary.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    loaded: Loaded,
+    limits: Arc<Limits>,
+    warm: Vec<Registration>,
+    stop: Shutdown,
+    status: Arc<StatusRegistry>,
+) -> Result<(), Failure> {
+    let served = tokio::select! {
+        served = install(&shared, &loaded, &limits, &status) => served,
+        never = standby::idle(&warm) => match never {},
+        () = stop.first() => return Ok(()),
+    };
+    // Only now: the plugin's own registrations keep the same watches alive.
+    drop(warm);
+    let Some(served) = served.map(Arc::new) else {
+        return Ok(());
+    };
+    let token = stop.first_token();
+    let report = |problem| status.report_definitions(&served.name, problem);
+    tokio::select! {
+        result = controllers::run_controllers(&shared, &served, &limits, token, &status) => result,
+        never = plugins::keep_definitions(&shared, &loaded, &limits, report) => match never {},
+    }
+}
+
+/// Installs and registers a plugin; retries with backoff while the failure may be temporary.
+async fn install(
+    shared: &Arc<Shared>,
+    loaded: &Loaded,
+    limits: &Arc<Limits>,
+    status: &StatusRegistry,
+) -> Option<Served> {
+    let mut backoff = tasks::backoff();
+    let mut last_error = None;
+    loop {
+        let result = plugins::serve(shared, loaded, limits).await;
+        if last_error.is_none() {
+            status.file_done(result.is_ok());
+        }
+        let error = match result {
+            Ok(served) => {
+                if last_error.is_some() {
+                    status.file_recovered();
+                }
+                return Some(served);
+            }
+            Err(error) => error,
+        };
+        let file = loaded.path.display();
+        let backoff_delay = backoff.delay();
+        let delay = match error.retry() {
+            Retry::Never | Retry::OnChange => {
+                error!(%file, error = %error_chain(&error), "plugin is not served");
+                return None;
+            }
+            Retry::At(least) => backoff_delay.max(least),
+            Retry::Backoff => backoff_delay,
+        };
+        let error = error_chain(&error).to_string();
+        if last_error.as_ref() == Some(&error) {
+            debug!(%file, error, again_in = ?delay, "plugin is still not served");
+        } else {
+            error!(%file, error, "plugin is not served, retrying until it is");
+            last_error = Some(error);
+        }
+        sleep(delay).await;
     }
 }
 
@@ -156,7 +247,7 @@ mod tests {
                 .into_iter()
                 .map(|error| ("a.wasm".into(), error))
                 .collect();
-            assert_eq!(end_of_refusal(&refused), exit, "{shown}");
+            assert_eq!(refusal_exit(&refused), exit, "{shown}");
         }
     }
 }
