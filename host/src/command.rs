@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::{
     config::{self, Cli, Command, CompileArgs},
-    dev, documents, fleet, record, survey,
+    dev, documents, fleet, record, status,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
@@ -55,7 +55,7 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Pull(args) => registry::pull(&args, streams),
         Command::Sign(args) => registry::sign(&args, streams),
         Command::Verify(args) => registry::verify(&args, streams),
-        Command::Status(args) => survey::status(&args, streams),
+        Command::Status(args) => status::show(&args, streams),
         Command::Completions(args) => documents::completions(&args, streams),
         Command::Man(args) => documents::man(&args, streams),
         // `start` has already run it.

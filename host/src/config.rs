@@ -10,7 +10,7 @@ mod dev;
 mod documents;
 mod plan;
 mod record;
-mod survey;
+mod status;
 
 use std::ffi::OsString;
 
@@ -27,7 +27,7 @@ pub use dev::DevArgs;
 pub use documents::{CompletionsArgs, ManArgs};
 pub use plan::{DumpArgs, FleetArgs, PlanArgs, PlanFormat};
 pub use record::RecordArgs;
-pub use survey::StatusArgs;
+pub use status::StatusArgs;
 
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub enum Command {
     Sign(SignArgs),
     /// Verify the signature of a plugin in a registry.
     Verify(VerifyArgs),
-    /// Show the state of plugins and parents: the active revisions, the parents that are not Ready, the last faults.
+    /// Show the conditions of Plugins and of the parents that are not Ready.
     Status(StatusArgs),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
@@ -128,7 +128,6 @@ impl Command {
             Self::Dev(args) => args.check(),
             Self::Manifests(args) => args.check(),
             Self::Record(args) => args.check(),
-            Self::Status(args) => args.check(),
             _ => Ok(()),
         }
     }

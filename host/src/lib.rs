@@ -6,6 +6,7 @@ pub mod dev;
 pub mod documents;
 pub mod fleet;
 pub mod record;
-pub mod survey;
+pub mod status;
+mod table;
 
 pub mod command;

@@ -534,8 +534,10 @@ fn the_admin_address_may_be_localhost() {
 
 #[test]
 fn a_client_of_a_host_names_its_scheme_and_its_token() {
-    let status = |more: &[&str]| match parse(&[&["status"], more].concat()).unwrap().command {
-        Command::Status(args) => args,
+    const RECORD: [&str; 3] = ["record", "--parent", "demo/web"];
+
+    let record = |more: &[&str]| match parse(&[&RECORD, more].concat()).unwrap().command {
+        Command::Record(args) => args,
         other => panic!("{other:?}"),
     };
     for (given, url, shown) in [
@@ -547,41 +549,31 @@ fn a_client_of_a_host_names_its_scheme_and_its_token() {
             "https://a.example:1",
         ),
     ] {
-        let address = status(&["--admin-address", given]).admin_address.unwrap();
+        let address = record(&["--admin-address", given]).admin_address;
         assert_eq!((&*address.url("/x"), &*address.to_string()), (url, shown));
     }
     let dir = tempfile::tempdir().unwrap();
     let token = file(dir.path(), "token", "abc\n");
     let secure = ["--admin-address", "https://a:1", "--token-file", &token];
-    let given = status(&secure).client.token_file.unwrap();
-    assert_eq!(given, "Bearer abc");
-    assert!(!format!("{given:?}").contains("abc"));
+    let header = record(&secure).client.token_file.unwrap();
+    assert_eq!(header, "Bearer abc");
+    assert!(!format!("{header:?}").contains("abc"));
     let empty = file(dir.path(), "empty", "\n");
-    check_rejections(&[
+    for (flags, expected) in [
+        (&["--admin-address", "https://a"][..], "https://HOST:PORT"),
+        (&["--admin-address", "ftp://a:1"], "https://HOST:PORT"),
+        (&["--insecure-skip-tls-verify"], "--admin-address"),
         (
-            &["status", "--admin-address", "https://a"],
-            "https://HOST:PORT",
-        ),
-        (
-            &["status", "--admin-address", "ftp://a:1"],
-            "https://HOST:PORT",
-        ),
-        (&["status", "--insecure-skip-tls-verify"], "--admin-address"),
-        (
-            &[
-                "status",
-                "--admin-address",
-                "https://a:1",
-                "--token-file",
-                &empty,
-            ],
+            &["--admin-address", "https://a:1", "--token-file", &empty],
             "it contains no token",
         ),
         (
-            &["status", "--admin-address", "a:1", "--token-file", &token],
+            &["--admin-address", "a:1", "--token-file", &token],
             "give --admin-address https://a:1",
         ),
-    ]);
+    ] {
+        check_rejections(&[(&[&RECORD, flags].concat(), expected)]);
+    }
 }
 
 #[test]

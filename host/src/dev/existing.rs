@@ -7,28 +7,28 @@ use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_server::RunArgs;
 use jiff::Timestamp;
 
-use crate::survey;
+use crate::status;
 
-/// The longest wait for an answer of the cluster. Chosen, not measured: a healthy one answers a read of one object within a
-/// second, and a developer is told early that the kubeconfig names a cluster that is down.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of a request. A healthy cluster answers within a second, and a developer learns early that the
+/// kubeconfig names a cluster that is down.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the address of a cluster; fails if a host holds the usual lease, because two hosts would serve the same
 /// Plugins, and undo each other's writes.
 pub(super) async fn unserved(host: &RunArgs) -> Result<String, Failure> {
-    let (address, client) = survey::client(&host.cluster.connection, PATIENCE).await?;
+    let (address, client) = status::client(&host.cluster.connection, TIMEOUT).await?;
     let namespace = &host.cluster.host_namespace;
     let name = host.lease_name();
-    let reader = LeaseReader::new(client, PATIENCE, namespace, &name);
+    let reader = LeaseReader::new(client, TIMEOUT, namespace, &name);
     let lease = reader.read().await.or_fail(
         Exit::Failure,
         format!("failed to read the Lease {namespace}/{name}"),
     )?;
     let now = Timestamp::now();
-    let held = lease
-        .map(|it| it.record)
-        .filter(|record| survey::lapse(&name, record, now).is_none());
-    match held {
+    let current = lease
+        .map(|lease| lease.record)
+        .filter(|record| status::expired(&name, record, now).is_none());
+    match current {
         None => Ok(address),
         Some(record) => {
             let message = format!(

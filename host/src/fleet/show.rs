@@ -7,7 +7,7 @@ use innkeeper_model::ObjectId;
 use innkeeper_plugin_controller::{FleetPlan, Forecast, ParentPlan, Writes};
 use innkeeper_reconcile::ParentOutcome;
 
-use crate::{config::PlanFormat, survey::table};
+use crate::{config::PlanFormat, table::table};
 
 /// The number of deletes and of faults that people read; JSON has all.
 const NAMED_MAX: usize = 20;

@@ -12,9 +12,6 @@ const REMEDY: &str = " Remedy: ";
 
 const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
 
-/// The file with the reasons that only a command gives.
-const COMMAND_REASONS: &str = "host/src/survey/cluster.rs";
-
 /// The types of conditions, which have no remedy.
 const TYPES: [&str; 4] = [
     reason::SYNCED,
@@ -56,12 +53,6 @@ fn the_page_of_conditions_is_up_to_date() {
         table(["condition", "reason", "meaning", "remedy"], rows)
     )
     .expect(TAKES_ANY_TEXT);
-    body.push_str(
-        "\n## Reasons of `innkeeper status`\n\n\
-        The command gives these reasons itself, where a Plugin has no condition for them.\n\n",
-    );
-    let rows = remedied(COMMAND_REASONS);
-    body.push_str(&table(head, rows));
     let opening = "This page is for those who see a condition and want to know its meaning and the way out.\n\
         `kubectl describe` shows the message of a condition, which names the object, the cause and the values; `innkeeper status` lists the parents that are not Ready.";
     check("conditions.md", "Conditions and reasons", opening, &body);
@@ -85,29 +76,6 @@ fn every_reason_of_parents_has_a_remedy() {
         .map(|(name, _)| name)
         .filter(|name| !TYPES.contains(&name.as_str()));
     crate::assert_none("a reason whose comment has no remedy", missing.collect());
-}
-
-#[test]
-fn every_reason_of_the_command_has_a_remedy() {
-    let reasons: BTreeSet<String> = texts(COMMAND_REASONS)
-        .into_iter()
-        .filter(|(_, docs)| docs.contains(REMEDY))
-        .map(|(name, _)| name)
-        .collect();
-    assert!(!reasons.is_empty(), "the test looks in the wrong place");
-    let source = crate::files::read(COMMAND_REASONS);
-    let literals = source
-        .split(".clone_into(&mut")
-        .filter_map(|before| before.trim_end().strip_suffix('"')?.rsplit('"').next());
-    // The status of a condition, no reason.
-    let missing = literals
-        .filter(|text| is_camel_case(text) && *text != "Unknown")
-        .map(str::to_owned)
-        .collect();
-    crate::assert_none(
-        "a reason of the survey that is no documented constant",
-        missing,
-    );
 }
 
 /// The literals in CamelCase of the manager that are no reasons: kinds, condition types and statuses.

@@ -10,7 +10,7 @@
 //! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
 //! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
+//! | `GET /debug/state` | JSON: plugins, parents that are not Ready, controllers and watches; only if debugging is enabled |
 //! | `GET /debug/plans/NAME` | JSON: the plan of the candidate of a Plugin, as of `innkeeper plan`; only if debugging is enabled |
 //! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
 //! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled |
@@ -23,7 +23,6 @@ pub mod client;
 mod connections;
 mod heartbeat;
 mod order;
-mod state;
 mod tls;
 
 use std::{
@@ -56,9 +55,6 @@ pub use heartbeat::{Heartbeat, Heartbeats};
 pub use order::{
     OrderRefusal, RECORDING_SECONDS_MAX, RECORDINGS_MAX, RecordingOrder, RecordingTarget,
 };
-pub use state::{
-    FaultState, HostProgress, HostState, KindState, ParentState, PassState, PluginState,
-};
 use tls::Tls;
 
 /// The result of one health check.
@@ -82,7 +78,7 @@ pub trait StatusProvider: Send + Sync + 'static {
     fn metrics(&self) -> String;
 
     /// The state of the host, for debugging.
-    fn state(&self) -> HostState;
+    fn state(&self) -> serde_json::Value;
 
     /// The plan of the candidate of a Plugin as JSON; none if no candidate waits.
     fn plan(&self, plugin: &str) -> Option<String>;
@@ -241,9 +237,7 @@ async fn metrics(State(shown): Asked) -> Response {
 }
 
 async fn state(State(shown): Asked) -> Response {
-    // Encoding cannot fail: the state consists of plain structs, lists, texts and numbers.
-    let text = serde_json::to_string_pretty(&shown.state()).unwrap_or_default();
-    json(format!("{text}\n"))
+    json(format!("{:#}\n", shown.state()))
 }
 
 async fn plan(State(shown): Asked, Path(plugin): Path<String>) -> Response {

@@ -44,8 +44,8 @@ impl StatusProvider for Fixed {
         "# EOF\n".to_owned()
     }
 
-    fn state(&self) -> HostState {
-        HostState::default()
+    fn state(&self) -> serde_json::Value {
+        serde_json::json!({"plugins": []})
     }
 
     fn plan(&self, plugin: &str) -> Option<String> {
@@ -296,8 +296,8 @@ impl StatusProvider for Panicking {
         String::new()
     }
 
-    fn state(&self) -> HostState {
-        HostState::default()
+    fn state(&self) -> serde_json::Value {
+        serde_json::Value::Null
     }
 
     fn plan(&self, _: &str) -> Option<String> {

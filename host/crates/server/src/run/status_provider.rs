@@ -17,8 +17,7 @@ use tracing::error;
 
 use super::StatusRegistry;
 use crate::admin::{
-    Check, FaultState, Heartbeat, HostProgress, HostState, KindState, OrderRefusal, ParentState,
-    PassState, PluginState, RecordingOrder, RecordingTarget, StatusProvider,
+    Check, Heartbeat, OrderRefusal, RecordingOrder, RecordingTarget, StatusProvider,
 };
 
 /// Interval of the runtime's heartbeat.
@@ -90,19 +89,18 @@ impl StatusProvider for RunningHost {
         })
     }
 
-    fn state(&self) -> HostState {
-        let active = self.status.active();
+    fn state(&self) -> Value {
+        let plugins = self.status.active();
         let controllers = self.status.controllers();
-        HostState {
-            progress: HostProgress {
-                started: self.status.is_started(),
-                stands_by: self.status.stands_by(),
-                plugins_not_served: self.status.inactive_count(),
-            },
-            plugins: active.iter().map(|plugin| plugin_state(plugin)).collect(),
-            controllers: controllers.iter().map(controller_state).collect(),
-            watches: self.status.watches().iter().map(watch_state).collect(),
-        }
+        let watches = self.status.watches();
+        json!({
+            "started": self.status.is_started(),
+            "standsBy": self.status.stands_by(),
+            "pluginsNotServed": self.status.inactive_count(),
+            "plugins": plugins.iter().map(|plugin| plugin_state(plugin)).collect::<Vec<_>>(),
+            "controllers": controllers.iter().map(controller_state).collect::<Vec<_>>(),
+            "watches": watches.iter().map(watch_state).collect::<Vec<_>>(),
+        })
     }
 
     fn plan(&self, plugin: &str) -> Option<String> {
@@ -214,71 +212,86 @@ fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-fn plugin_state(plugin: &Served) -> PluginState {
-    let faults = plugin.recent_faults();
-    PluginState {
-        name: plugin.name.to_string(),
-        kinds: plugin
-            .reconcilers
-            .iter()
-            .map(|reconciler| kind_state(reconciler))
-            .collect(),
-        last_faults: faults.into_iter().map(fault_state).collect(),
-    }
+fn plugin_state(plugin: &Served) -> Value {
+    let kinds = plugin.reconcilers.iter();
+    json!({
+        "name": plugin.name.to_string(),
+        "kinds": kinds.map(|reconciler| kind_state(reconciler)).collect::<Vec<_>>(),
+        "lastFaults": plugin.recent_faults().iter().map(fault_state).collect::<Vec<_>>(),
+    })
 }
 
-fn fault_state(fault: RecentFault) -> FaultState {
-    FaultState {
-        parent: fault.parent.to_string(),
-        reason: fault.reason,
-        message: fault.message,
-        time: fault.time.to_string(),
-    }
+fn fault_state(fault: &RecentFault) -> Value {
+    json!({
+        "parent": fault.parent.to_string(),
+        "reason": fault.reason,
+        "message": fault.message,
+        "time": fault.time.to_string(),
+    })
 }
 
-fn kind_state(reconciler: &Reconciler) -> KindState {
+fn kind_state(reconciler: &Reconciler) -> Value {
     let registration = reconciler.registration();
-    let ids = registration.parents();
-    let mut state = KindState {
-        kind: reconciler.parent().to_string(),
-        revision: reconciler.serving().plugin.revision().to_string(),
-        passes_skipped: reconciler.passes_skipped(),
-        faults: reconciler.faults(),
-        waiting_for: registration
-            .waiting()
-            .iter()
-            .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
-            .collect(),
-        ..KindState::default()
-    };
-    for id in ids {
+    let waiting = registration.waiting();
+    let waiting_for = waiting
+        .iter()
+        .map(|waiting| format!("{} {}", waiting.kind, waiting.why));
+    let mut selected = 0;
+    let mut not_selected = 0;
+    let mut parked = 0;
+    let mut not_ready = Vec::new();
+    for id in registration.parents() {
         let Some(parent) = registration.parent(&id) else {
             continue;
         };
         if reconciler.selects(&parent) == Some(false) {
-            state.not_selected += 1;
+            not_selected += 1;
             continue;
         }
-        let last = reconciler.last_pass(&id);
-        let conditions = ParentConditions::new(&parent);
-        state.parents += 1;
-        state.ready += usize::from(conditions.is_ready());
-        state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));
-        if conditions.is_ready() {
-            continue;
-        }
-        if state.not_ready.len() < PARENTS_MAX {
-            let last_pass = last.map(|(outcome, ago)| PassState {
-                outcome: outcome.to_owned(),
-                seconds_ago: ago.as_secs(),
-            });
-            let parent = ParentState::new(&id, &conditions, last_pass);
-            state.not_ready.push(parent);
-        } else {
-            state.not_ready_omitted += 1;
+        let last_pass = reconciler.last_pass(&id);
+        let conditions = ParentConditions::of(&parent);
+        selected += 1;
+        parked += usize::from(last_pass.is_some_and(|(outcome, _)| outcome == PARKED));
+        if !conditions.is_ready() {
+            not_ready.push((id, conditions, last_pass));
         }
     }
-    state
+    let ready = selected - not_ready.len();
+    let omitted = not_ready.len().saturating_sub(PARENTS_MAX);
+    not_ready.truncate(PARENTS_MAX);
+    json!({
+        "kind": reconciler.parent().to_string(),
+        "revision": reconciler.serving().plugin.revision().to_string(),
+        "passesSkipped": reconciler.passes_skipped(),
+        "faults": reconciler.faults(),
+        "parents": selected,
+        "notSelected": not_selected,
+        "ready": ready,
+        "parked": parked,
+        "waitingFor": waiting_for.collect::<Vec<_>>(),
+        "notReady": not_ready.iter().map(parent_state).collect::<Vec<_>>(),
+        "notReadyOmitted": omitted,
+    })
+}
+
+/// A parent with its conditions, and the outcome and age of its last pass.
+type NotReady = (ObjectId, ParentConditions, Option<(&'static str, Duration)>);
+
+fn parent_state((id, conditions, last_pass): &NotReady) -> Value {
+    let why = conditions.why().cloned().unwrap_or_default();
+    json!({
+        "kind": id.kind.to_string(),
+        "namespace": id.namespace.as_deref(),
+        "name": id.name.to_string(),
+        "ready": conditions.ready_status(),
+        "synced": conditions.synced_status(),
+        "reason": why.reason,
+        "message": why.message,
+        "lastPass": last_pass.map(|(outcome, age)| json!({
+            "outcome": outcome,
+            "secondsAgo": age.as_secs(),
+        })),
+    })
 }
 
 fn controller_state(controller: &ControllerMetrics) -> Value {
