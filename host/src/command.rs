@@ -25,7 +25,7 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(read) => read,
         Err(error) => return config::explain(&error).into(),
     };
-    Streams::of_process(|streams| match command {
+    Streams::for_process(|streams| match command {
         Command::Compile(args) => compile(&args, streams),
         other => {
             let ended = execute(other, log, streams);

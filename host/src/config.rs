@@ -144,7 +144,7 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Error>
 /// Reports an unusable command line, or prints the requested help or version; returns the end of the process.
 pub fn explain(error: &Error) -> Exit {
     let Error::CommandLine(usage) = error else {
-        Streams::of_process(|streams| streams.report(error));
+        Streams::for_process(|streams| streams.report(error));
         return Exit::Usage;
     };
     // Help and version are errors of clap as well, and clap knows their streams.

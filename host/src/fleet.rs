@@ -38,7 +38,7 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let work = live::plan(&args.fleet, &args.parents, dump, given);
     let (plan, notes) = runtime::block_on_all_threads(Box::pin(work))?;
     for asked in &args.parents {
-        if !plan.parents().keys().any(|parent| asked.is_of(parent)) {
+        if !plan.parents().keys().any(|parent| asked.matches(parent)) {
             let message = format!(
                 "plugin {} has no parent {asked}: give --parent NAMESPACE/NAME of a live parent",
                 plan.plugin
@@ -94,7 +94,7 @@ fn given(
     )?;
     let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
     let engine = Engine::new(&EngineSettings::new(workers))
-        .or_fail_by(plugin_file::exit_for, "failed to set up the sandbox")?;
+        .or_fail_by(Exit::from_plugin_error, "failed to set up the sandbox")?;
     Ok(Given {
         candidate: describe(&engine, plugin, args)?,
         against: against

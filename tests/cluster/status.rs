@@ -200,7 +200,8 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
 
 #[test]
 fn status_names_the_failure_if_the_cluster_does_not_answer() {
-    let site = StatusFixture::start();
+    // Without a lease, which the host would lose during the pause.
+    let site = StatusFixture::start_with(&[]);
     for (arguments, expected) in [
         (&["status", "--kubeconfig", "/none"][..], "/none"),
         (&["status", "--interval", "3"], "--watch"),

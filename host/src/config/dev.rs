@@ -129,7 +129,7 @@ impl DevArgs {
             plugins,
             scope: self.scope.clone(),
             sources,
-            lease: LeaseArgs::usual(),
+            lease: LeaseArgs::default(),
             admin: AdminArgs::default(),
             traces: TraceArgs::default(),
         }

@@ -8,7 +8,7 @@ use innkeeper_command::{
     Namespaces, ParentName, examples, exit_codes, namespaces, values::dns_label,
 };
 use innkeeper_model::PluginName;
-use innkeeper_server::{ConnectionArgs, usual_namespace};
+use innkeeper_server::{ConnectionArgs, default_namespace};
 
 /// Flags of `plan`.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub struct FleetArgs {
         long,
         value_name = "NAME",
         env = "INNKEEPER_HOST_NAMESPACE",
-        default_value_t = usual_namespace(),
+        default_value_t = default_namespace(),
         hide_default_value = true,
         value_parser = dns_label,
         help_heading = "Cluster"

@@ -283,7 +283,7 @@ fn hosts_take_turns_unless_told_not_to() {
     assert!(args(&["--leader-elect"]).elects_leader());
     let args = args(&[]);
     assert!(args.elects_leader());
-    assert_eq!(LeaseArgs::usual().times(), args.lease.times());
+    assert_eq!(LeaseArgs::default().times(), args.lease.times());
     assert_eq!(
         (&*args.lease_name(), &*args.lease.identity),
         ("innkeeper", "a")

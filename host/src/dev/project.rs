@@ -129,7 +129,7 @@ impl Project {
             // Without it, each component is compiled twice.
             cache: artifact::Cache::open(&host.plugins.cache_dir).ok(),
             grants: host.plugins.grants(),
-            usual_grants: host.plugins.usual_grants(),
+            usual_grants: host.plugins.default_grants(),
         })
     }
 

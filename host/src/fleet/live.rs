@@ -228,7 +228,7 @@ fn serving(
     let config = config.or_else(|| declared.map(|declared| &declared.config));
     let plugin = described
         .configure(config.unwrap_or(&none), plugin_file::checker())
-        .or_fail_by(plugin_file::exit_for, "failed to configure the plugin")?;
+        .or_fail_by(Exit::from_plugin_error, "failed to configure the plugin")?;
     let plugin = Arc::new(plugin);
     let grants = grants.or_else(|| declared.map(|declared| &declared.terms.grants));
     let grants = render::granted(grants, plugin.manifest())?;
@@ -314,7 +314,7 @@ impl Fleet {
                 known.extend(dry_run(against, comparable).await);
             }
             for (parent, result) in results {
-                let is_asked = self.asked.iter().any(|asked| asked.is_of(&parent));
+                let is_asked = self.asked.iter().any(|asked| asked.matches(&parent));
                 let known = known.remove(&parent);
                 let differences = is_asked.then_some::<Differences>(differences::of);
                 let outcome = result

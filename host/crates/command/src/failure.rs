@@ -45,7 +45,7 @@ impl Streams<'_> {
 impl From<source::Error> for Failure {
     fn from(error: source::Error) -> Self {
         Self {
-            exit: Exit::of_blame(error.source.blame()),
+            exit: Exit::from_blame(error.source.blame()),
             message: error.to_string(),
             source: Some(error.source.into()),
         }

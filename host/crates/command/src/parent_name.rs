@@ -16,7 +16,7 @@ pub struct ParentName {
 
 impl ParentName {
     /// Returns true if it names this object.
-    pub fn is_of(&self, id: &ObjectId) -> bool {
+    pub fn matches(&self, id: &ObjectId) -> bool {
         id.namespace.as_deref() == self.namespace.as_deref() && *id.name == *self.name
     }
 }

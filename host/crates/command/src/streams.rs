@@ -35,7 +35,7 @@ impl<'a> Streams<'a> {
 
 impl Streams<'_> {
     /// Runs a command on the streams of the process.
-    pub fn of_process<T>(command: impl FnOnce(&mut Streams<'_>) -> T) -> T {
+    pub fn for_process<T>(command: impl FnOnce(&mut Streams<'_>) -> T) -> T {
         command(&mut Streams::new(
             &mut io::stdin(),
             &mut io::stdout(),
@@ -99,11 +99,28 @@ pub enum Exit {
 
 impl Exit {
     /// Returns the end of a command after a failure of a source.
-    pub const fn of_blame(blame: Blame) -> Self {
+    pub const fn from_blame(blame: Blame) -> Self {
         match blame {
             Blame::Guest => Self::Finding,
             Blame::Parent | Blame::Host => Self::Usage,
             Blame::Cluster => Self::Failure,
+        }
+    }
+
+    /// Returns the end of a command that could not start or describe a plugin.
+    pub const fn from_plugin_error(error: &plugin::Error) -> Self {
+        match error {
+            plugin::Error::Link { .. }
+            | plugin::Error::Describe { .. }
+            | plugin::Error::Manifest { .. }
+            | plugin::Error::Embedded { .. }
+            | plugin::Error::ConfigSchema { .. } => Self::Finding,
+            plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Self::Usage,
+            plugin::Error::CheckConfig { .. }
+            | plugin::Error::ConfigureEngine { .. }
+            | plugin::Error::MapAgain { .. }
+            | plugin::Error::StartThread { .. }
+            | plugin::Error::PoolClosed => Self::Failure,
         }
     }
 

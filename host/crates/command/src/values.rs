@@ -162,7 +162,7 @@ fn proxy(name: &str) -> Option<String> {
     clippy::disallowed_methods,
     reason = "only flags and their defaults come from the environment"
 )]
-pub fn usual_cache_dir() -> PathBuf {
+pub fn default_cache_dir() -> PathBuf {
     let named = |name| {
         env::var_os(name)
             .map(PathBuf::from)

@@ -12,7 +12,7 @@ mod traces;
 
 pub use admin::{AdminArgs, CertificateFiles};
 pub use admin_client::{AdminAddress, AdminClientArgs};
-pub use cluster::{ClusterArgs, ConnectionArgs, usual_namespace};
+pub use cluster::{ClusterArgs, ConnectionArgs, default_namespace};
 pub use lease::LeaseArgs;
 pub use plugins::{PluginArgs, plugin_files};
 pub use run::RunArgs;

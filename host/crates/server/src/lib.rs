@@ -10,7 +10,7 @@ pub mod run;
 
 pub use args::{
     AdminAddress, AdminArgs, AdminClientArgs, CertificateFiles, ClusterArgs, ConnectionArgs,
-    LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs, plugin_files,
-    usual_namespace,
+    LeaseArgs, PluginArgs, RunArgs, ScopeArgs, SourceArgs, TraceArgs, default_namespace,
+    plugin_files,
 };
 pub use connection::{ApiService, ClientConfig, client_config};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use innkeeper_command::{Exit, Failure, OrFail as _, values::usual_cache_dir};
+use innkeeper_command::{Exit, Failure, OrFail as _, values::default_cache_dir};
 use innkeeper_sandbox::artifact;
 
 /// The flag of the cache.
@@ -13,7 +13,7 @@ pub struct CacheArgs {
     #[arg(long, value_name = "DIR", env = "INNKEEPER_CACHE_DIR")]
     pub cache_dir: Option<PathBuf>,
     /// The usual directory.
-    #[arg(skip = usual_cache_dir())]
+    #[arg(skip = default_cache_dir())]
     usual: PathBuf,
 }
 

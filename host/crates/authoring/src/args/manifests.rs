@@ -2,7 +2,7 @@
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use innkeeper_command::{
-    Definitions, Exit, Failure, HOST_NAMESPACE, Namespaces, OfPlugin, PluginObject, examples,
+    Definitions, Exit, Failure, HOST_NAMESPACE, Namespaces, PluginObject, PluginValue, examples,
     exit_codes, namespaces, plugin_object, values::dns_label,
 };
 use innkeeper_model::syntax::is_dns_label;
@@ -41,7 +41,7 @@ pub struct ManifestsArgs {
     /// Write the children of this plugin as this account instead of the host's own; the account is printed with its
     /// roles, and the Plugin names it in spec.grants.serviceAccountRef; once per plugin
     #[arg(long = "account", value_name = "PLUGIN=NAMESPACE/NAME", value_parser = plugin_account)]
-    pub accounts: Vec<OfPlugin<PluginAccount>>,
+    pub accounts: Vec<PluginValue<PluginAccount>>,
     /// Print only the grants of the plugin, for --grants of `run` and `dev`; takes one plugin
     ///
     /// Without --grants, they are the rights that the plugin asks for, except privileged kinds, parents of built-in kinds and
@@ -60,8 +60,8 @@ impl ManifestsArgs {
             let message = "--print-grants prints the file of one plugin: give one plugin";
             return Err(Failure::new(Exit::Usage, message));
         }
-        OfPlugin::check_unique("--grants", &self.grants)?;
-        OfPlugin::check_unique("--account", &self.accounts)
+        PluginValue::check_unique("--grants", &self.grants)?;
+        PluginValue::check_unique("--account", &self.accounts)
     }
 }
 
@@ -74,10 +74,10 @@ pub struct PluginAccount {
     pub name: String,
 }
 
-fn plugin_account(text: &str) -> Result<OfPlugin<PluginAccount>, String> {
+fn plugin_account(text: &str) -> Result<PluginValue<PluginAccount>, String> {
     const FORM: &str = "PLUGIN=NAMESPACE/NAME with three DNS labels";
 
-    let accounts = OfPlugin::parse(text, FORM, |account| match account.split_once('/') {
+    let given = PluginValue::parse(text, FORM, |account| match account.split_once('/') {
         Some((namespace, name)) if is_dns_label(namespace) && is_dns_label(name) => {
             Ok(PluginAccount {
                 namespace: namespace.to_owned(),

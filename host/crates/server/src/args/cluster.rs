@@ -33,7 +33,7 @@ pub struct ClusterArgs {
         long,
         value_name = "NAME",
         env = "INNKEEPER_HOST_NAMESPACE",
-        default_value_t = usual_namespace(),
+        default_value_t = default_namespace(),
         hide_default_value = true,
         value_parser = dns_label
     )]
@@ -65,6 +65,6 @@ fn account_namespace() -> Option<String> {
 }
 
 /// Returns the namespace of the host: the Pod's own, or the usual one outside of a cluster.
-pub fn usual_namespace() -> String {
+pub fn default_namespace() -> String {
     account_namespace().unwrap_or_else(|| HOST_NAMESPACE.to_owned())
 }

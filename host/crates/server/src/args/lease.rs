@@ -45,9 +45,8 @@ pub struct LeaseArgs {
     retry: Duration,
 }
 
-impl LeaseArgs {
-    /// Returns the default settings.
-    pub fn usual() -> Self {
+impl Default for LeaseArgs {
+    fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
             leader_elect: None,
@@ -58,7 +57,9 @@ impl LeaseArgs {
             retry: seconds(2),
         }
     }
+}
 
+impl LeaseArgs {
     /// Checks that the holder has the time to stop before another host takes over.
     pub(super) fn check(&self) -> Result<(), Failure> {
         // No write begins in the last fifth of the deadline, so every renewal must come before it.

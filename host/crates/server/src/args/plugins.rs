@@ -9,8 +9,8 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser as _},
 };
 use innkeeper_command::{
-    Failure, OfPlugin, PluginObject, by_plugin, plugin_object,
-    values::{seconds, usual_cache_dir, wasm_files},
+    Failure, PluginObject, PluginValue, by_plugin, plugin_object,
+    values::{default_cache_dir, seconds, wasm_files},
 };
 use innkeeper_model::Manifest;
 use innkeeper_policy::Grants;
@@ -62,7 +62,7 @@ pub struct PluginArgs {
         long,
         value_name = "DIR",
         env = "INNKEEPER_CACHE_DIR",
-        default_value_os_t = usual_cache_dir(),
+        default_value_os_t = default_cache_dir(),
         hide_default_value = true,
         value_parser = OsStringValueParser::new().try_map(cache_dir)
     )]
@@ -134,7 +134,7 @@ impl PluginArgs {
     }
 
     /// The grants of a plugin for which the user gave none.
-    pub fn usual_grants(&self) -> fn(&Manifest) -> Grants {
+    pub fn default_grants(&self) -> fn(&Manifest) -> Grants {
         if self.grants_requests {
             Grants::requested
         } else {
@@ -144,8 +144,8 @@ impl PluginArgs {
 
     /// Checks that no plugin has two files of a kind.
     pub fn check(&self) -> Result<(), Failure> {
-        OfPlugin::check_unique("--config", &self.configs)?;
-        OfPlugin::check_unique("--grants", &self.grants)
+        PluginValue::check_unique("--config", &self.configs)?;
+        PluginValue::check_unique("--grants", &self.grants)
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
-        usual_grants: settings.usual_grants(),
+        usual_grants: settings.default_grants(),
     });
     let loading = files.iter().cloned().map(|path| {
         let context = Arc::clone(&context);

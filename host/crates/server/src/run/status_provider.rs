@@ -178,7 +178,7 @@ fn recorded<'a>(
             let all = active.iter().flat_map(|served| reconcilers(served));
             let with_parents = all.flat_map(|it| {
                 let mut parents = it.registration().parents();
-                parents.retain(|id| parent.is_of(id));
+                parents.retain(|id| parent.matches(id));
                 parents.into_iter().map(move |id| (it, Some(id)))
             });
             with_parents.collect()

@@ -9,7 +9,7 @@ use crate::{Exit, Failure, file};
 
 /// The value that a flag of the form PLUGIN=VALUE gives to one plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfPlugin<T> {
+pub struct PluginValue<T> {
     /// The name of the plugin.
     pub plugin: String,
     /// The value in the words of the user.
@@ -18,7 +18,7 @@ pub struct OfPlugin<T> {
     pub value: T,
 }
 
-impl<T> OfPlugin<T> {
+impl<T> PluginValue<T> {
     /// Parses PLUGIN=VALUE, of this form.
     pub fn parse(
         text: &str,
@@ -52,11 +52,11 @@ impl<T> OfPlugin<T> {
 }
 
 /// The object of a file for one plugin.
-pub type PluginObject = OfPlugin<Map<String, Value>>;
+pub type PluginObject = PluginValue<Map<String, Value>>;
 
 /// Parses PLUGIN=FILE and reads the file.
 pub fn plugin_object(text: &str) -> Result<PluginObject, String> {
-    OfPlugin::parse(text, "PLUGIN=FILE", object_in)
+    PluginValue::parse(text, "PLUGIN=FILE", object_in)
 }
 
 /// Reads a YAML or JSON file with one object.
