@@ -1,29 +1,29 @@
-//! The names and the parts of a cluster that several commands take.
+//! Names and flag values for clusters.
 
 use std::collections::BTreeSet;
 
 use crate::values::dns_label;
 
-/// The host's namespace outside of a cluster.
+/// The host's namespace outside a cluster.
 pub const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// The name of the hash key's Secret in the host's namespace.
+/// The hash key's Secret in the host's namespace.
 pub const HASH_KEY_SECRET: &str = "innkeeper-hash-key";
 
-/// The names of namespaces, sorted, each once.
+/// Sorted namespace names without duplicates.
 pub type Namespaces = Vec<String>;
 
-/// The treatment of CustomResourceDefinitions.
+/// What the host does with CustomResourceDefinitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Definitions {
-    /// Install those of plugins, and watch all, so that a new kind is known at once.
+    /// Install those of plugins, and watch all of them, so that new kinds are known immediately.
     #[default]
     Install,
-    /// Neither write nor read them; a new kind is known within a minute.
+    /// Neither write nor read them; new kinds are known within a minute.
     Ignore,
 }
 
-/// Parses the names of namespaces with commas between them.
+/// Parses comma-separated namespace names.
 pub fn namespaces(text: &str) -> Result<Namespaces, String> {
     let mut names = BTreeSet::new();
     for name in text.split(',').map(str::trim) {

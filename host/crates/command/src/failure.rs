@@ -1,4 +1,4 @@
-//! The failure that ends a command: a message with its cause, and the exit code.
+//! A failure ends a command: message, cause and exit code.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure without another error behind it.
+    /// Creates a failure without a source.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -26,14 +26,14 @@ impl Failure {
         }
     }
 
-    /// The end of the command.
+    /// The exit code.
     pub const fn exit(&self) -> Exit {
         self.exit
     }
 }
 
 impl Streams<'_> {
-    /// Returns the end of a command, and reports its failure.
+    /// Returns a command's exit code, and reports a failure.
     pub fn end(&mut self, result: Result<Exit, Failure>) -> Exit {
         result.unwrap_or_else(|failure| {
             self.report(&failure);
@@ -54,14 +54,14 @@ impl From<source::Error> for Failure {
 
 /// Results whose error ends the command.
 pub trait OrFail<T, E>: Sized {
-    /// Returns the error as the cause of a failure, whose end depends on the error.
+    /// Turns the error into a failure's source; the exit code depends on the error.
     fn or_fail_by(
         self,
         exit: impl FnOnce(&E) -> Exit,
         message: impl Into<String>,
     ) -> Result<T, Failure>;
 
-    /// Returns the error as the cause of a failure.
+    /// Turns the error into a failure's source.
     fn or_fail(self, exit: Exit, message: impl Into<String>) -> Result<T, Failure> {
         self.or_fail_by(|_| exit, message)
     }

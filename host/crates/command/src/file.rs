@@ -1,5 +1,4 @@
-//! Files that commands read, up to a size, and files that they write, whole or not at all: through a temporary file in
-//! the same directory.
+//! Files that commands read, up to a maximum size, and write atomically, through a temporary file in the same directory.
 
 use std::{
     fs::{File, Permissions},
@@ -12,8 +11,7 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::Exit;
 
-/// The largest input of a command, in bytes: twice the largest component and far more than any object. Parsed, it takes
-/// about fifty times as much memory.
+/// The maximum input of a command, in bytes: twice the largest component. Parsed, it takes about fifty times the memory.
 pub const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads to the end.
@@ -33,28 +31,28 @@ pub fn read_within(input: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
 }
 
-/// Reads a text file of at most [`INPUT_BYTES_MAX`].
+/// Reads a text file up to [`INPUT_BYTES_MAX`].
 ///
 /// # Errors
 ///
-/// Those of [`read_within`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// As [`read_within`], and [`io::ErrorKind::InvalidData`] if the file is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_within(File::open(path)?, INPUT_BYTES_MAX)?;
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Writes a new file with data of a cluster, which only its owner can read.
+/// Creates a file with cluster data, readable by its owner only.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::AlreadyExists`] if there is a file; it stays unchanged.
+/// [`io::ErrorKind::AlreadyExists`] if the file exists; it stays unchanged.
 pub fn create_for_owner(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Temporary files have this mode, too; it is stated because data of others depends on it.
+    // Also the default for temporary files, but secrecy depends on it.
     temporary(path, bytes, 0o600)?.persist_noclobber(path)?;
     Ok(())
 }
 
-/// Returns the end of a command that cannot create the file that its user named.
+/// Returns the exit code of a command that cannot create the file that the user named.
 pub fn exit(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Exit::Usage,
@@ -62,13 +60,13 @@ pub fn exit(error: &io::Error) -> Exit {
     }
 }
 
-/// Writes a file that its user shares with others, in place of one that may be there.
+/// Creates or replaces a file with the usual permissions.
 ///
 /// # Errors
 ///
-/// Those of the file system. A file that is there stays unchanged.
+/// Errors of the file system; an existing file then stays unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // The default mode of a new file, from which the umask is subtracted.
+    // Before the umask.
     temporary(path, bytes, 0o666)?.persist(path)?;
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The parts that all commands share: streams, exit codes, failures, the log, and the values of flags.
+//! Shared parts of all commands: streams, exit codes, failures, the log, and flag values.
 //!
-//! It knows no command. A command takes its settings as parsed flags, and returns the end of the process.
+//! It knows no command. A command takes parsed flags and returns the exit code.
 
 mod cluster;
 mod failure;

@@ -1,4 +1,4 @@
-//! The log: text on a terminal, else one JSON object per line.
+//! The log: text on a terminal, otherwise one JSON object per line.
 
 use std::{
     borrow::Cow,
@@ -10,7 +10,6 @@ use std::{
 
 use innkeeper_model::foreign;
 use serde_json::Value;
-
 use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter, Registry,
@@ -30,11 +29,11 @@ use crate::{
     plain::{plain, shortened},
 };
 
-/// Flags of the log, valid for every command.
+/// Log flags, valid for every command.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Log (to standard error)")]
 pub struct LogArgs {
-    /// Log level (error, warn, info, debug, trace), or levels per module as in info,innkeeper=debug
+    /// Log level (error, warn, info, debug, trace), or levels per module, as in info,innkeeper=debug
     /// [default: info, dev and plan: warn].
     #[arg(
         long = "log",
@@ -44,7 +43,7 @@ pub struct LogArgs {
         value_parser = filter
     )]
     filter: Option<String>,
-    /// Log format [default: text on a terminal, else json].
+    /// Log format [default: text on a terminal, otherwise json].
     #[arg(
         long = "log-format",
         value_name = "FORMAT",
@@ -54,7 +53,7 @@ pub struct LogArgs {
     format: Option<LogFormat>,
 }
 
-/// The format of the log.
+/// The log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Lines of text.
@@ -63,40 +62,40 @@ pub enum LogFormat {
     Json,
 }
 
-/// The log of the process, whose filter can be changed at any time.
+/// Changes the log filter at runtime.
 #[derive(Clone, Debug)]
 pub struct LogControl(reload::Handle<EnvFilter, Registry>);
 
 impl LogControl {
     /// The filter.
     pub fn filter(&self) -> String {
-        // Only a log that has ended has no filter, and then nothing is logged.
+        // Only a log that has ended has no filter, and it writes nothing.
         self.0
             .with_current(ToString::to_string)
             .unwrap_or_else(|_| "off".to_owned())
     }
 
-    /// Changes the filter until the end of the process.
+    /// Changes the filter.
     pub fn set_filter(&self, filter: &str) -> Result<(), ParseError> {
         let parsed = EnvFilter::try_new(filter)?;
-        // As above: a log that has ended has nothing to change.
+        // Fails only if the log has ended.
         self.0.reload(parsed).unwrap_or_default();
         Ok(())
     }
 }
 
-/// Starts the log of the process; fails if the process already has one.
+/// Starts the log; fails if the process already has one.
 pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Failure> {
     let LogArgs { filter, format } = args;
     let filter = filter.as_deref().unwrap_or(filter_default);
     let is_terminal = stderr().is_terminal();
-    let usual = if is_terminal {
+    let format_default = if is_terminal {
         LogFormat::Text
     } else {
         LogFormat::Json
     };
     let (filter, control) = reload::Layer::new(EnvFilter::new(filter));
-    let format = format.unwrap_or(usual);
+    let format = format.unwrap_or(format_default);
     let writer = move || EventWriter {
         to: stderr(),
         format,
@@ -116,14 +115,14 @@ pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Fai
     Ok(LogControl(control))
 }
 
-/// Writes events without the deceptive characters of the foreign texts in them, and cuts long texts.
+/// Removes deceptive characters from events, and cuts long texts.
 struct EventWriter<W> {
     to: W,
     format: LogFormat,
 }
 
 impl<W: Write> Write for EventWriter<W> {
-    /// Writes one event: the layer passes each of them as a whole.
+    /// Writes one event: the layer passes each event in one call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
@@ -140,7 +139,7 @@ impl<W: Write> Write for EventWriter<W> {
     }
 }
 
-/// Returns the format of fields in lines of text: that of the layer itself leaves escape sequences in most of them.
+/// Formats fields in text lines: the layer's own format leaves escape sequences in most of them.
 fn text_fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     debug_fn(write_field).delimited(" ")
 }
@@ -154,7 +153,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
 }
 
 fn text_line(line: &str) -> String {
-    // Only the layer itself has written this character, for its colours: `write_field` has taken it out of the fields.
+    // Only the layer's colours contain this character: `write_field` removes it from fields.
     const ESCAPE: char = '\u{1b}';
 
     let parts: Vec<_> = line.split(ESCAPE).map(plain).collect();
@@ -163,7 +162,7 @@ fn text_line(line: &str) -> String {
 
 fn json_line(line: &str) -> String {
     let event = match shortened(line) {
-        // To parse each event would cost more than to write it.
+        // Parsing each event would cost more than writing it.
         Cow::Borrowed(_) => None,
         Cow::Owned(_) => serde_json::from_str(line).ok(),
     };
@@ -183,12 +182,12 @@ fn with_short_texts(value: Value) -> Value {
     }
 }
 
-/// Returns true if the standard output is coloured.
+/// Returns true if standard output is coloured.
 pub fn stdout_has_colours() -> bool {
     has_colours(stdout().is_terminal(), no_color().as_deref())
 }
 
-/// Returns true if a stream is coloured: on a terminal, unless NO_COLOR is set and not empty (<https://no-color.org>).
+/// A terminal is coloured unless NO_COLOR is set and not empty (<https://no-color.org>).
 fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
@@ -229,8 +228,9 @@ mod tests {
         impl Write for Buffer {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 let written = self.0.lock();
-                let mut written = written.map_err(|_| io::Error::other("a test failed"))?;
-                written.write(bytes)
+                written
+                    .map_err(|_| io::Error::other("a test failed"))?
+                    .write(bytes)
             }
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())

@@ -1,4 +1,4 @@
-//! The standard output of a command, in which foreign texts can neither control the terminal nor write a line of their own.
+//! A command's standard output. Foreign texts in it can neither control the terminal nor fake a line.
 
 use innkeeper_model::{foreign, yaml};
 use serde::Serialize;
@@ -9,17 +9,17 @@ use crate::{Exit, Failure, OrFail as _, plain::plain, plain::plain_lines};
 /// The failure to encode a result.
 const ENCODE: &str = "failed to encode the result";
 
-/// A part of the output of a command. There is no way to add a text as it is.
+/// A part of a command's output. All text in it is sanitized.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output(String);
 
 impl Output {
-    /// Returns a value as indented JSON.
+    /// Formats a value as indented JSON.
     pub fn json(value: &impl Serialize) -> Result<Self, Failure> {
         Self::encoded(serde_json::to_string_pretty(value))
     }
 
-    /// Returns a value as JSON on one line.
+    /// Formats a value as JSON on one line.
     pub fn json_line(value: &impl Serialize) -> Result<Self, Failure> {
         Self::encoded(serde_json::to_string(value))
     }
@@ -29,13 +29,13 @@ impl Output {
         Ok(Self(foreign::escape_json(&json) + "\n"))
     }
 
-    /// Returns values as documents of YAML.
+    /// Formats values as YAML documents.
     pub fn yaml(documents: &[Value]) -> Result<Self, Failure> {
         let text = yaml::write(documents).or_fail(Exit::Failure, ENCODE)?;
         Ok(Self(text))
     }
 
-    /// Returns a single line.
+    /// Creates a single line.
     pub fn from_line(text: impl AsRef<str>) -> Self {
         let mut output = Self::default();
         output.line(text);
@@ -48,7 +48,7 @@ impl Output {
         self.0.push('\n');
     }
 
-    /// Adds a text whose further lines are indented.
+    /// Adds a text, and indents all lines after the first.
     pub fn lines(&mut self, text: impl AsRef<str>) {
         self.0.push_str(&plain_lines(text.as_ref()));
         self.0.push('\n');
@@ -61,7 +61,7 @@ impl Output {
         self.0.push_str("\x1b[0m\n");
     }
 
-    /// Erases the screen and what was scrolled off it, before the lines that follow.
+    /// Erases the screen and the scrollback.
     pub fn erase_screen(&mut self) {
         self.0.push_str("\x1b[H\x1b[2J\x1b[3J");
     }
@@ -71,7 +71,7 @@ impl Output {
         self.0.push_str(&other.0);
     }
 
-    /// The text for a stream.
+    /// The sanitized text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,11 +1,11 @@
-//! The name of a parent, as flags and orders to a host give it.
+//! A parent's name in flags and recording orders.
 
 use std::{fmt, str::FromStr};
 
 use innkeeper_model::ObjectId;
 use serde::{Deserialize, Serialize};
 
-/// The namespace and the name of a parent of any kind.
+/// The namespace and name of a parent of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParentName {

@@ -1,15 +1,14 @@
-//! Foreign texts for a terminal: those of guests, registries and users of the cluster.
+//! Sanitizes texts from guests, registries and cluster users for a terminal.
 
 use std::borrow::Cow;
 
 use innkeeper_model::foreign::{is_deceptive, is_invisible};
 
-/// The longest text, in bytes: longer than any message of the host, and short enough for a terminal.
+/// Longer than any host message.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns the text on one line, cut to 16 KiB. Control characters become spaces, because a terminal would execute escape
-/// sequences. Invisible and bidirectional characters become U+FFFD, because they would hide or reorder others. The indent
-/// stays.
+/// Returns the text on one line with its indent, cut to 16 KiB. Control characters become spaces, because a terminal would
+/// execute escape sequences. Invisible and bidirectional characters become U+FFFD, because they hide or reorder others.
 pub fn plain(text: &str) -> Cow<'_, str> {
     match shortened(text) {
         Cow::Borrowed(text) => visible(text),
@@ -27,8 +26,7 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{start} ... ({omitted} bytes omitted)"))
 }
 
-/// Returns the lines of a text, each of them as [`plain`] returns it. All but the first are indented, so that a foreign
-/// text cannot write a line of its own.
+/// Sanitizes each line with [`plain`]. Indents all but the first, so that a foreign text cannot fake a line.
 pub(crate) fn plain_lines(text: &str) -> String {
     const INDENT: &str = "  ";
 

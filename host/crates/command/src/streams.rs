@@ -1,4 +1,4 @@
-//! The standard streams of a command, and the exit codes of all commands.
+//! A command's standard streams, and the exit codes of all commands.
 
 use std::{
     error::Error,
@@ -10,7 +10,7 @@ use innkeeper_model::{Blame, error_chain};
 
 use super::{Failure, OrFail as _, Output, plain::plain_lines};
 
-/// The standard streams; tests give others.
+/// The standard streams, or their replacements in tests.
 pub struct Streams<'a> {
     /// The input that `-` names.
     pub stdin: &'a mut dyn Read,
@@ -19,7 +19,7 @@ pub struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    /// Makes the streams of a command: `stdout` is for its output, `stderr` for warnings and errors.
+    /// Creates a command's streams: `stdout` for results, `stderr` for warnings and errors.
     pub fn new(
         stdin: &'a mut dyn Read,
         stdout: &'a mut dyn Write,
@@ -34,7 +34,7 @@ impl<'a> Streams<'a> {
 }
 
 impl Streams<'_> {
-    /// Runs a command on the streams of the process.
+    /// Runs a command with the process's streams.
     pub fn for_process<T>(command: impl FnOnce(&mut Streams<'_>) -> T) -> T {
         command(&mut Streams::new(
             &mut io::stdin(),
@@ -49,56 +49,54 @@ impl Streams<'_> {
         self.note(&text);
     }
 
-    /// Writes a text to the standard error, as [`plain_lines`] returns it: errors contain texts of guests and servers.
+    /// Writes a text to standard error, sanitized: errors contain texts from guests and servers.
     pub fn note(&mut self, text: &str) {
         // A closed standard error must not fail the command.
         drop(writeln!(self.stderr, "{}", plain_lines(text)));
     }
 
-    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
+    /// Writes a part of the output and flushes it; fails if standard output is closed or full.
     pub fn print(&mut self, output: &Output) -> Result<(), Failure> {
         self.print_own(output.as_str().as_bytes())
     }
 
-    /// Writes a text of the program itself, which contains nothing foreign.
+    /// Writes a text without foreign content.
     pub fn print_own(&mut self, text: &[u8]) -> Result<(), Failure> {
-        let written = self.stdout.write_all(text);
-        written
+        self.stdout
+            .write_all(text)
             .and_then(|()| self.stdout.flush())
             .or_fail(Exit::Failure, "failed to write the result")
     }
 }
 
-/// The end of a command, which decides the exit code of the process.
-///
-/// The codes are the same for every command:
+/// The result of a command. All commands have the same exit codes:
 ///
 /// | code | variant | meaning |
 /// |---|---|---|
-/// | 0 | `Success` | the command did its work, and its answer is good |
+/// | 0 | `Success` | the command succeeded with a good answer |
 /// | 1 | `Failure` | the command failed: a server does not answer or refuses, a build fails, a disk is full |
 /// | 2 | `Usage` | the command line, the environment, or a file that they name cannot be used |
-/// | 3 | `Finding` | the command did its work, and its answer is bad: not Ready, refused, rejected, different |
-/// | 128 + n | `Signal` | a second signal with number n cut off `run` or `dev`; shells report killed processes so |
+/// | 3 | `Finding` | the command succeeded with a bad answer: not Ready, refused, rejected, different |
+/// | 128 + n | `Signal` | a second signal n aborted `run` or `dev`, as shells report killed processes |
 ///
-/// The hidden command `compile` is the exception: its codes are a private protocol between the host and the compiler
-/// process, see `artifact::child` in the crate `sandbox`.
+/// Except for the hidden command `compile`: its codes are a private protocol of the host and the compiler process, see
+/// [`child`](fn@plugin::artifact::child).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The command did its work, and its answer is good.
+    /// The command succeeded with a good answer.
     Success,
     /// The command failed.
     Failure,
     /// The command line, the environment, or a file that they name cannot be used.
     Usage,
-    /// The command did its work, and its answer is bad.
+    /// The command succeeded with a bad answer.
     Finding,
-    /// A second signal with this number cut off the host.
+    /// A second signal with this number aborted the host.
     Signal(u8),
 }
 
 impl Exit {
-    /// Returns the end of a command after a failure of a source.
+    /// Returns the result after a source failed.
     pub const fn from_blame(blame: Blame) -> Self {
         match blame {
             Blame::Guest => Self::Finding,
@@ -107,7 +105,7 @@ impl Exit {
         }
     }
 
-    /// Returns the end of a command that could not start or describe a plugin.
+    /// Returns the result of a command that could not start or describe a plugin.
     pub const fn from_plugin_error(error: &plugin::Error) -> Self {
         match error {
             plugin::Error::Link { .. }
@@ -124,7 +122,7 @@ impl Exit {
         }
     }
 
-    /// The exit code of the process.
+    /// The process's exit code.
     pub const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -142,7 +140,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The examples in the help of a command; a test parses each of them.
+/// The examples in a command's help; a test parses each of them.
 #[macro_export]
 macro_rules! examples {
     ($($example:literal),+) => {
@@ -150,7 +148,7 @@ macro_rules! examples {
     };
 }
 
-/// The exit codes in the help of a command, with the meaning of a finding if the command has findings.
+/// The exit codes in a command's help, with the meaning of code 3 if the command uses it.
 #[macro_export]
 macro_rules! exit_codes {
     () => {
@@ -172,9 +170,10 @@ mod tests {
     #[test]
     fn a_note_has_no_escape_sequences() {
         let mut stderr = Vec::new();
-        let (mut stdin, mut stdout) = (io::empty(), io::sink());
-        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-        streams.note("error: \u{1b}[2Jgone\n  at line 3\nerror: forged");
+        let mut stdin = io::empty();
+        let mut stdout = io::sink();
+        Streams::new(&mut stdin, &mut stdout, &mut stderr)
+            .note("error: \u{1b}[2Jgone\n  at line 3\nerror: forged");
         assert_eq!(stderr, b"error: [2Jgone\n    at line 3\n  error: forged\n");
     }
 }

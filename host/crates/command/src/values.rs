@@ -1,6 +1,6 @@
-//! The values that several flags share, and their parsers.
+//! Parsers for values that several flags share.
 //!
-//! clap prefixes each message with the value and its flag, so a message has the cause and the remedy only.
+//! clap prefixes each message with the flag and the value, so a message only has the cause and the remedy.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ use crate::file;
 /// A text in PEM form.
 pub type Pem = Vec<u8>;
 
-/// Parses whole seconds within the range, with the unit s, m, h or d if it is not a plain number.
+/// Parses whole seconds within the range, optionally with a unit: s, m, h or d.
 pub fn seconds(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = Duration> {
     StringValueParser::new().try_map(move |text| {
         let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
@@ -31,17 +31,20 @@ pub fn seconds(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = Dura
             _ => None,
         };
         let seconds = unit.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
-        let within = seconds.filter(|seconds| range.contains(seconds));
-        within.map(Duration::from_secs).ok_or_else(|| {
-            let (least, most) = (range.start(), range.end());
-            format!(
-                "give {least} to {most} seconds, also with a unit, for example 90s, 15m, 10h or 2d"
-            )
-        })
+        seconds
+            .filter(|seconds| range.contains(seconds))
+            .map(Duration::from_secs)
+            .ok_or_else(|| {
+                format!(
+                    "give {} to {} seconds, also with a unit, for example 90s, 15m, 10h or 2d",
+                    range.start(),
+                    range.end()
+                )
+            })
     })
 }
 
-/// Parses the name of a namespace, an account, or a Service: a DNS label.
+/// Parses a DNS label: the name of a namespace, an account, or a Service.
 pub fn dns_label(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
         Ok(text.to_owned())
@@ -53,7 +56,7 @@ pub fn dns_label(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a label selector that does not select everything.
+/// Parses a label selector, except one that selects everything.
 pub fn selector(text: &str) -> Result<Selector, String> {
     match parse_selector(text.trim()) {
         Ok(selector) if selector.selects_all() => {
@@ -64,7 +67,7 @@ pub fn selector(text: &str) -> Result<Selector, String> {
     }
 }
 
-/// Reads a file of trusted authorities.
+/// Reads a file with trusted authorities.
 pub fn authorities() -> impl TypedValueParser<Value = Pem> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
@@ -91,19 +94,22 @@ pub fn public_key() -> impl TypedValueParser<Value = PublicKey> {
 pub fn private_key() -> impl TypedValueParser<Value = Arc<SigningKey>> {
     PathBufValueParser::new().try_map(|path| {
         let text = read_text(&path)?;
-        let key = SigningKey::from_pem(&text);
-        key.map(Arc::new)
+        SigningKey::from_pem(&text)
+            .map(Arc::new)
             .map_err(|error| error_chain(&error).to_string())
     })
 }
 
-/// Lists the plugins of a directory, sorted, so that the same directory always gives the same order.
+/// Lists the plugins in a directory in alphabetical order.
 pub fn wasm_files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     let list = |path: &Path| -> std::io::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(path)? {
             let file = entry?.path();
-            if file.extension().is_some_and(|found| found == "wasm") {
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "wasm")
+            {
                 files.push(file);
             }
         }
@@ -117,14 +123,14 @@ pub fn wasm_files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// Reads the file of a flag, up to [`INPUT_BYTES_MAX`](file::INPUT_BYTES_MAX).
+/// Reads a flag's file, up to [`INPUT_BYTES_MAX`](file::INPUT_BYTES_MAX).
 pub fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let content =
-        fs::File::open(path).and_then(|input| file::read_within(input, file::INPUT_BYTES_MAX));
-    content.map_err(|error| format!("failed to read the file: {error}"))
+    fs::File::open(path)
+        .and_then(|input| file::read_within(input, file::INPUT_BYTES_MAX))
+        .map_err(|error| format!("failed to read the file: {error}"))
 }
 
-/// Reads the file of a flag as text.
+/// Reads a flag's file as text.
 pub fn read_text(path: &Path) -> Result<String, String> {
     file::read_text(path).map_err(|error| format!("failed to read the file: {error}"))
 }
@@ -138,7 +144,7 @@ pub enum ResultFormat {
     Json,
 }
 
-/// Returns the proxies of the environment.
+/// Returns the proxies from the environment.
 pub fn proxies() -> Proxies {
     Proxies {
         https: proxy("HTTPS_PROXY"),
@@ -147,29 +153,31 @@ pub fn proxies() -> Proxies {
     }
 }
 
-/// Returns the value of a variable, whose name may also be in lower case.
+/// Returns a variable's value; the name may also be in lower case.
 #[expect(
     clippy::disallowed_methods,
     reason = "only flags and their defaults come from the environment"
 )]
 fn proxy(name: &str) -> Option<String> {
-    let value = env::var(name).or_else(|_| env::var(name.to_lowercase()));
-    value.ok().filter(|value| !value.is_empty())
+    env::var(name)
+        .or_else(|_| env::var(name.to_lowercase()))
+        .ok()
+        .filter(|value| !value.is_empty())
 }
 
-/// Returns the usual directory of compiled plugins; empty without a home directory.
+/// Returns the default directory for compiled plugins; empty without a home directory.
 #[expect(
     clippy::disallowed_methods,
     reason = "only flags and their defaults come from the environment"
 )]
 pub fn default_cache_dir() -> PathBuf {
-    let named = |name| {
+    let directory = |name| {
         env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    named("XDG_CACHE_HOME")
-        .or_else(|| named("HOME").map(|home| home.join(".cache")))
+    directory("XDG_CACHE_HOME")
+        .or_else(|| directory("HOME").map(|home| home.join(".cache")))
         .map(|cache| cache.join("innkeeper"))
         .unwrap_or_default()
 }
